@@ -1,0 +1,33 @@
+"""The errors users see: what was wrong, where, and what would be right."""
+
+
+class ZnnpyError(Exception):
+    """Base of every error that znnpy raises on purpose; its text is meant for the user."""
+
+
+class ConfigError(ZnnpyError):
+    """A config or network file is malformed; the text lists every problem with file, line and key."""
+
+
+class NetworkError(ZnnpyError):
+    """A network is not a valid graph, or its sizes do not fit together."""
+
+
+class ShapeError(ZnnpyError):
+    """An array, filter or patch has a shape that does not fit."""
+
+
+class VolumeError(ZnnpyError):
+    """A volume is missing, unsafe, truncated, or not what the config says."""
+
+
+class RunError(ZnnpyError):
+    """A run directory or checkpoint cannot be used as asked."""
+
+
+class PlanError(ZnnpyError):
+    """No plan fits: memory limit, algorithm or size refused."""
+
+
+class TrainingError(ZnnpyError):
+    """Training had to stop: loss or weights are no longer finite."""
