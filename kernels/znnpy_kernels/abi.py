@@ -1,0 +1,78 @@
+"""One signature for every kernel: `void kernel(int64* args, int64 worker)`.
+
+A kernel is declared with the names of its arguments; Python code packs a block by name:
+
+    @kernel("source", "target", "count", "scale:float")
+    def scale(args, worker): ...
+
+    block = scale.arguments(source=a.address, target=b.address, count=n, scale=0.5)
+
+Addresses and sizes travel as int64, floats as the bit pattern of a float64 (`memory.float_argument`
+reads them back). Compilation happens at the first use of `.address`, and numba's disk cache serves
+the next process.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from numba import cfunc, types
+
+from znnpy_kernels.cache import compiled_in_private_cache
+
+SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
+
+
+class Kernel:
+    """A lazily compiled task function and the names of the int64 words of its argument block."""
+
+    def __init__(self, function: Callable[..., None], fields: tuple[str, ...]) -> None:
+        self.name: str = function.__name__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.function = function
+        self.fields = tuple(field.removesuffix(":float") for field in fields)
+        self._floats = {field.removesuffix(":float") for field in fields if field.endswith(":float")}
+        self._compiled: Any = None
+
+    @property
+    def address(self) -> int:
+        """Address of the machine code; compiles, or loads from the disk cache, at the first call."""
+        return int(self.compile().address)
+
+    def compile(self) -> Any:
+        """The numba CFunc; `CFunc.cache_hits` tells whether it came from disk."""
+        if self._compiled is None:
+            with compiled_in_private_cache(self.function.__code__.co_filename):
+                self._compiled = cfunc(SIGNATURE, nopython=True, cache=True)(self.function)
+        return self._compiled
+
+    def arguments(self, **values: float) -> list[int]:
+        """Pack one argument block; every field must be given, none may be unknown."""
+        if values.keys() != set(self.fields):
+            missing = sorted(set(self.fields) - values.keys())
+            unknown = sorted(values.keys() - set(self.fields))
+            raise TypeError(f"kernel {self.name}: missing {missing}, unknown {unknown}")
+        return [
+            float_bits(values[name]) if name in self._floats else int(values[name])
+            for name in self.fields
+        ]
+
+    def run(self, worker: int = 0, **values: float) -> None:
+        """Run once on the calling thread, for tests and measurements."""
+        import ctypes
+
+        block = (ctypes.c_int64 * max(1, len(self.fields)))(*self.arguments(**values))
+        self.compile().ctypes(block, worker)
+
+
+def kernel(*fields: str) -> Callable[[Callable[..., None]], Kernel]:
+    """Declare a module-level function as a kernel with these argument words."""
+    return lambda function: Kernel(function, fields)
+
+
+def float_bits(value: float) -> int:
+    """The bit pattern of a float64 as a signed 64-bit integer."""
+    return int(struct.unpack("<q", struct.pack("<d", value))[0])
