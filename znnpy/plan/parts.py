@@ -1,0 +1,23 @@
+"""Cutting work into tasks: planes along one axis, chosen from shapes and estimated cost alone.
+
+The cuts never depend on the number of threads: where they split a sum they change its last bits.
+"""
+
+from __future__ import annotations
+
+from znnpy.network.types import Triple
+
+TARGET_SECONDS = 2e-4
+MOST_SUM_PARTS = 16  # partial weight gradients kept side by side
+
+
+def cut_axis(shape: Triple) -> int:
+    """Axis along which a network's images are cut: z, or y for 2-D and thin volumes."""
+    return 0 if shape[0] >= 8 or shape[0] >= shape[1] else 1
+
+
+def parts(extent: int, seconds: float, most: int | None = None) -> list[tuple[int, int]]:
+    """Ranges low..high that cover 0..extent evenly, each of about TARGET_SECONDS."""
+    wanted = max(1, min(extent, round(seconds / TARGET_SECONDS), most or extent))
+    bounds = [extent * part // wanted for part in range(wanted + 1)]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
