@@ -1,0 +1,115 @@
+"""Open a volume by name, and load it into memory when it fits."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Literal
+
+import h5py
+import numpy as np
+
+from znnpy.data.hdf5_safety import LABEL_NAMES, RAW_NAMES
+from znnpy.data.hdf5_volume import Hdf5Volume
+from znnpy.data.memory import available_memory, readable
+from znnpy.data.tiff_volume import TiffVolume
+from znnpy.data.volume import ArrayVolume, Volume, slabs
+from znnpy.errors import VolumeError
+
+Role = Literal["raw", "labels"]
+Keep = Literal["auto", "memory", "file"]
+
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+def open_volume(
+    source: str | Path,
+    *,
+    role: Role = "raw",
+    allow_external: bool = False,
+    max_bytes: int | None = None,
+) -> Volume:
+    """Open "path.h5:dataset", "path.h5" or "stack.tif" for reading by region; nothing is loaded.
+
+    Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
+    volumes/labels/neuron_ids, volumes/labels, labels, main for labels; then the only 3-D dataset.
+    `allow_external` permits soft and external links, virtual datasets, external storage and filter
+    plug-ins; `max_bytes` replaces the bound on the declared size, which otherwise follows from the
+    file's size. The caller closes the volume. Raises VolumeError, naming file and dataset.
+    """
+    path, dataset = split_source(source)
+    kind = _kind(path)
+    if kind == "tiff":
+        if dataset is not None:
+            raise VolumeError(
+                f"{path} is a TIFF file and has no datasets, but {dataset!r} was named"
+            )
+        return TiffVolume(path, allow_external=allow_external, max_bytes=max_bytes)
+    names = RAW_NAMES if role == "raw" else LABEL_NAMES
+    return Hdf5Volume(path, dataset, names, allow_external=allow_external, max_bytes=max_bytes)
+
+
+def split_source(source: str | Path) -> tuple[Path, str | None]:
+    """Cut "path:dataset" at its last colon; a file of the whole name comes first."""
+    whole = Path(source)
+    text = str(source)
+    if isinstance(source, Path) or ":" not in text or whole.exists():
+        return whole, None
+    path, _, dataset = text.rpartition(":")
+    if not dataset.strip("/"):
+        raise VolumeError(f"{source}: no dataset is named after the colon")
+    return Path(path), dataset
+
+
+def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
+    """The volume in memory if it fits (or `keep` says so), else itself, to be read by region.
+
+    It fits if it takes at most `share` of the memory still available. The volume passed in is
+    closed once loaded. Image values are checked while loading: VolumeError at NaN or infinity.
+    """
+    if isinstance(volume, ArrayVolume) or keep == "file":
+        return volume
+    free = available_memory()
+    if volume.nbytes > share * free:
+        if keep == "auto":
+            return volume
+        raise VolumeError(
+            f"{volume.name} takes {readable(volume.nbytes)} in memory, but only {readable(free)} "
+            f"are available, of which {share:.0%} may be used; read it from the file instead"
+        )
+    loaded = _load(volume)
+    volume.close()
+    return loaded
+
+
+def _load(volume: Volume) -> ArrayVolume:
+    array = np.empty(volume.shape, volume.dtype)
+    _, height, width = volume.extent
+    for start, stop in slabs(volume):
+        array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width))
+    return ArrayVolume(array, volume.name, volume.resolution, volume.offset)
+
+
+def _kind(path: Path) -> Literal["hdf5", "tiff"]:
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+    except FileNotFoundError as error:
+        raise VolumeError(f"{path} does not exist{_nearest(path)}") from error
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be read: {error.strerror}") from error
+    if h5py.is_hdf5(path):
+        return "hdf5"
+    if head[:4] in _TIFF:
+        return "tiff"
+    what = f"begins with {head!r}" if head else "is empty"
+    raise VolumeError(f"{path} is neither an HDF5 nor a TIFF file: it {what}")
+
+
+def _nearest(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"; there is no folder {folder}"
+    names = [entry.name for entry in folder.iterdir()]
+    close = difflib.get_close_matches(path.name, names, 1, 0.6)
+    return f"; did you mean {folder / close[0]}?" if close else ""

@@ -1,0 +1,188 @@
+"""Volumes: arrays of shape (C, Z, Y, X) in a file or in memory, read by region."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.errors import VolumeError
+
+Triple = tuple[int, int, int]
+Triple64 = tuple[float, float, float]
+Shape4 = tuple[int, int, int, int]
+Array = NDArray[Any]
+
+
+class Volume(ABC):
+    """A volume that always shows four axes, (C, Z, Y, X), whatever the file holds.
+
+    `name` is "path:dataset" for messages; `dtype` the stored one in native byte order; `resolution`
+    and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing).
+    `read` may be called from several threads at once. Use as a context manager, or call `close`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: Shape4,
+        dtype: np.dtype[Any],
+        resolution: Triple64 = (1.0, 1.0, 1.0),
+        offset: Triple64 = (0.0, 0.0, 0.0),
+    ) -> None:
+        if min(shape) < 1:
+            raise VolumeError(f"{name}: the volume is empty, its shape (c, z, y, x) is {shape}")
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype.newbyteorder("=")
+        self.resolution = resolution
+        self.offset = offset
+
+    @property
+    def channels(self) -> int:
+        """Length of the first axis."""
+        return self.shape[0]
+
+    @property
+    def extent(self) -> Triple:
+        """Shape z, y, x in voxels."""
+        return self.shape[1:]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the whole volume takes in memory, in its own dtype."""
+        return int(np.prod([float(n) for n in self.shape])) * self.dtype.itemsize
+
+    def read(self, lower: Triple, upper: Triple) -> Array:
+        """The region lower <= (z, y, x) < upper of all channels.
+
+        Returns (C, z, y, x) in the volume's dtype, native byte order; the caller must not write
+        into it (it may be a view). Raises VolumeError if the region leaves the volume, if the file
+        cannot be read there, or if it holds NaN or infinity.
+        """
+        self._check_region(lower, upper)
+        array = self._read(lower, upper)
+        if array.dtype != self.dtype:
+            array = array.astype(self.dtype)
+        if self.dtype.kind == "f":
+            self._check_finite(array, lower)
+        return array
+
+    def read_all(self) -> Array:
+        """The whole volume, (C, Z, Y, X)."""
+        return self.read((0, 0, 0), self.extent)
+
+    @abstractmethod
+    def _read(self, lower: Triple, upper: Triple) -> Array:
+        """Region that is known to lie inside, (C, z, y, x); any byte order."""
+
+    @property
+    def chunk(self) -> Triple:
+        """Storage unit z, y, x: regions along it are read fastest."""
+        return (1, *self.extent[1:])
+
+    def close(self) -> None:
+        """Give up the file; reading afterwards is an error. Closing twice is fine."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_region(self, lower: Triple, upper: Triple) -> None:
+        fits = all(0 <= a < b <= n for a, b, n in zip(lower, upper, self.extent, strict=True))
+        if not fits:
+            raise VolumeError(
+                f"{self.name}: the region {lower} to {upper} (z, y, x) is empty or not inside the "
+                f"volume of {self.extent} voxels"
+            )
+
+    def _check_finite(self, array: Array, lower: Triple) -> None:
+        if np.isfinite(array).all():
+            return
+        first = np.argwhere(~np.isfinite(array))[0]
+        value = array[tuple(first)]
+        channel, position = (
+            int(first[0]),
+            tuple(int(p) + q for p, q in zip(first[1:], lower, strict=True)),
+        )
+        raise VolumeError(
+            f"{self.name}: {value} at (z, y, x) = {position}, channel {channel}; all values must "
+            "be finite numbers"
+        )
+
+
+class ArrayVolume(Volume):
+    """A volume in memory; shares `array`, (C, Z, Y, X) or (Z, Y, X), and reads views of it."""
+
+    def __init__(
+        self,
+        array: Array,
+        name: str = "array",
+        resolution: Triple64 = (1.0, 1.0, 1.0),
+        offset: Triple64 = (0.0, 0.0, 0.0),
+    ) -> None:
+        if array.ndim not in (3, 4):
+            raise VolumeError(
+                f"{name}: expected 3 axes (z, y, x) or 4 (c, z, y, x), got {array.ndim}"
+            )
+        full = array if array.ndim == 4 else array[None]
+        c, z, y, x = full.shape
+        super().__init__(name, (c, z, y, x), full.dtype, resolution, offset)
+        self.array = full.astype(self.dtype, copy=False).view()
+        if self.dtype.kind == "f":
+            self._check_finite(self.array, (0, 0, 0))
+        self.array.setflags(write=False)
+
+    def read(self, lower: Triple, upper: Triple) -> Array:
+        """A read-only view of the region, (C, z, y, x); values were checked when it was loaded."""
+        self._check_region(lower, upper)
+        return self._read(lower, upper)
+
+    def _read(self, lower: Triple, upper: Triple) -> Array:
+        z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
+        return self.array[:, z, y, x]
+
+
+def slabs(volume: Volume, size: int = 1 << 26) -> Iterator[tuple[int, int]]:
+    """Ranges of z that cut a volume into pieces of about `size` bytes, in whole chunks."""
+    depth, step = volume.extent[0], volume.chunk[0]
+    plane = max(1, volume.nbytes // depth)
+    step *= max(1, size // (plane * step))
+    for start in range(0, depth, step):
+        yield start, min(depth, start + step)
+
+
+def mirror_read(volume: Volume, lower: Triple, upper: Triple) -> Array:
+    """Like `Volume.read`, for regions that may leave the volume: what lies outside is mirrored.
+
+    The border voxel is not repeated (index -1 reads 1), and regions of any size work, as in NumPy's
+    pad mode "reflect". Returns (C, z, y, x), a copy where mirrored. Errors as in `Volume.read`.
+    """
+    if all(0 <= a < b <= n for a, b, n in zip(lower, upper, volume.extent, strict=True)):
+        return volume.read(lower, upper)
+    indices = [_mirror(a, b, n) for a, b, n in zip(lower, upper, volume.extent, strict=True)]
+    if any(len(index) == 0 for index in indices):
+        raise VolumeError(f"{volume.name}: the region {lower} to {upper} (z, y, x) is empty")
+    start = (int(indices[0].min()), int(indices[1].min()), int(indices[2].min()))
+    stop = (int(indices[0].max()) + 1, int(indices[1].max()) + 1, int(indices[2].max()) + 1)
+    inside = volume.read(start, stop)
+    z, y, x = (index - first for index, first in zip(indices, start, strict=True))
+    return inside[:, z[:, None, None], y[:, None], x]
+
+
+def _mirror(lower: int, upper: int, size: int) -> NDArray[np.int64]:
+    period = max(1, 2 * (size - 1))
+    index = np.arange(lower, upper, dtype=np.int64) % period
+    return np.minimum(index, period - index) if size > 1 else index
