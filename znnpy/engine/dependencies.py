@@ -1,0 +1,131 @@
+"""Tasks declare what they read and write; the order they must keep follows from that.
+
+Declaring an update twice (even and odd step), and the first once more as a shadow, also yields the
+order between steps: a filter is read only after its last update, a buffer rewritten only after its
+last reader. No barrier stands between steps; what is independent overlaps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from znnpy_kernels.abi import Kernel
+
+from znnpy.graph import GraphBuilder
+
+
+class Region(NamedTuple):
+    """A range low..high of something identified by `key`; ranges of one key may overlap."""
+
+    key: tuple[object, ...]
+    low: int = 0
+    high: int = 1
+
+
+@dataclass
+class _Access:
+    low: int
+    high: int
+    moment: int
+    writes: bool
+
+
+class DependencyTracker:
+    """Turns declared accesses into edges of a task graph, without those that others imply.
+
+    Moments number declarations in time; `moment // count` is the step. Not safe for concurrent use.
+    """
+
+    def __init__(self) -> None:
+        self._accesses: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
+        self._reached: list[int] = []  # per moment, the set of earlier moments as a bit mask
+        self.predecessors: list[list[int]] = []
+
+    def declare(self, reads: Iterable[Region], writes: Iterable[Region]) -> int:
+        """Add the next task in time; returns its moment. A region both read and written counts once."""
+        moment = len(self.predecessors)
+        before: set[int] = set()
+        for region in reads:
+            before |= self._access(region, moment, writes=False)
+        for region in writes:
+            before |= self._access(region, moment, writes=True)
+        before.discard(moment)
+        self._keep(sorted(before, reverse=True))
+        return moment
+
+    def _access(self, region: Region, moment: int, *, writes: bool) -> set[int]:
+        accesses = self._accesses[region.key]
+        found = {
+            access.moment
+            for access in accesses
+            if access.low < region.high and region.low < access.high and (writes or access.writes)
+        }
+        if writes:
+            accesses[:] = [
+                access
+                for access in accesses
+                if not (region.low <= access.low and access.high <= region.high)
+            ]
+        accesses.append(_Access(region.low, region.high, moment, writes))
+        return found
+
+    def _keep(self, candidates: Sequence[int]) -> None:
+        """Transitive reduction: latest first, drop what an already kept predecessor reaches."""
+        kept: list[int] = []
+        reached = 0
+        for moment in candidates:
+            if not reached >> moment & 1:
+                kept.append(moment)
+                reached |= self._reached[moment] | 1 << moment
+        self.predecessors.append(kept)
+        self._reached.append(reached)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One task as the emitters describe it."""
+
+    kernel: Kernel
+    arguments: list[int]
+    name: str
+    kind: str
+    cost: float
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    group: int = -1
+
+
+def connect(steps: Sequence[Sequence[Declared]]) -> GraphBuilder:
+    """A task graph of one step, or of an even and an odd step that follow each other for ever.
+
+    Step s is released by phase s. With two steps the first is declared once more as a shadow, whose
+    predecessors in the second step become carried edges: their tokens are there at the start.
+    """
+    builder, tracker = GraphBuilder(), DependencyTracker()
+    tasks: list[int] = []
+    shadow = [steps[0]] if len(steps) > 1 else []
+    total = sum(map(len, steps))
+    for step, declared in enumerate([*steps, *shadow]):
+        first = len(tracker.predecessors)
+        for task in declared:
+            moment = tracker.declare(task.reads, task.writes)
+            before = tracker.predecessors[moment]
+            if moment < total:
+                source = all(other < first for other in before)
+                tasks.append(_add(builder, task, step if source else -1))
+            for other in before:
+                if first - len(steps[step - 1]) <= other < first and moment >= total:
+                    builder.precede(tasks[other], tasks[moment - total], carried=True)
+                elif moment < total:
+                    builder.precede(tasks[other], tasks[moment])
+    return builder
+
+
+def _add(builder: GraphBuilder, task: Declared, phase: int) -> int:
+    return builder.task(
+        task.kernel.address, task.arguments, name=task.name, kind=task.kind, cost=task.cost,
+        phase=phase, group=task.group,
+    )  # fmt: skip

@@ -1,0 +1,138 @@
+"""Every tensor of one update: activations, gradients, and where each edge leaves its contribution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from znnpy_kernels.direct_forward import gradient_halo
+
+from znnpy.engine.arena import Arena
+from znnpy.engine.tensors import Tensor, new_tensor
+from znnpy.geometry import Geometry
+from znnpy.network.types import Edge, Network, Triple
+from znnpy.plan import Plan, cut_axis
+
+
+@dataclass
+class Images:
+    """Tensors by node or edge name, shared by the even and the odd step.
+
+    `activations`: values of nodes, inputs excluded. `contributions`: what an edge brings to its
+    target; the first of converging edges writes into the activation itself. `gradients`: of the
+    loss by a node's value, later by the sum of its edges. `backward`: what an edge brings to its
+    source's gradient. `spread`: zero-spread gradients of strided convolutions.
+    """
+
+    cut: int
+    activations: dict[str, Tensor] = field(default_factory=dict)
+    contributions: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    backward: dict[str, Tensor] = field(default_factory=dict)
+    spread: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What decides the shape of all buffers: network, sizes, plan, batch, and the passes wanted."""
+
+    network: Network
+    geometry: Geometry
+    plan: Plan
+    batch: int
+    training: bool
+
+    @property
+    def cut(self) -> int:
+        """Axis along which all images are cut into parts."""
+        return cut_axis(next(iter(self.geometry.output_shapes.values())))
+
+    def shape(self, node: str) -> Triple:
+        """Shape of a node's images, z y x."""
+        return self.geometry.nodes[node].shape
+
+    def contributed(self, edge: Edge) -> int:
+        """Images that an edge brings to its target: those of its source, or of a conv's filters."""
+        end = edge.target if edge.kind == "conv" else edge.source
+        return self.network.node(end).images
+
+
+def trained_nodes(network: Network) -> set[str]:
+    """Nodes whose gradient some filter or bias needs."""
+    trained: set[str] = set()
+    for node in network.nodes:
+        incoming = network.incoming(node.name)
+        if (
+            (node.kind == "transfer" and node.bias)
+            or any(edge.kind == "conv" for edge in incoming)
+            or any(edge.source in trained for edge in incoming)
+        ):
+            trained.add(node.name)
+    return trained - {node.name for node in network.inputs}
+
+
+def reserve_images(arena: Arena, layout: Layout) -> Images:
+    """Reserve all tensors of a forward pass, and of the backward pass when training."""
+    images = Images(layout.cut)
+    for node in layout.network.nodes:
+        if node.kind != "input":
+            _reserve_activation(arena, layout, images, node.name)
+    if layout.training:
+        trained = trained_nodes(layout.network)
+        for node in layout.network.nodes:
+            if node.name in trained:
+                _reserve_gradient(arena, layout, images, node.name)
+    return images
+
+
+def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+    network, shape = layout.network, layout.shape(name)
+    node = network.node(name)
+    own = new_tensor(arena, layout.batch, node.images, shape, cut=images.cut)
+    images.activations[name] = own
+    for index, edge in enumerate(network.incoming(name)):
+        shared = node.kind != "concat" and index == 0
+        images.contributions[edge.name] = (
+            own
+            if shared
+            else new_tensor(arena, layout.batch, layout.contributed(edge), shape, cut=images.cut)
+        )
+
+
+def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+    network, shape = layout.network, layout.shape(name)
+    count, halo = network.node(name).images, gradient_halo_of(layout, name)
+    own = new_tensor(arena, layout.batch, count, shape, cut=images.cut, halo=halo)
+    images.gradients[name] = own
+    for index, edge in enumerate(network.outgoing(name)):
+        images.backward[edge.name] = (
+            own
+            if index == 0
+            else new_tensor(arena, layout.batch, count, shape, cut=images.cut, halo=halo)
+        )
+    for edge in network.incoming(name):
+        if edge.kind == "conv" and max(edge.stride) > 1:
+            _reserve_spread(arena, layout, images, edge)
+
+
+def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) -> None:
+    z, y, x = (
+        (size - 1) * stride + 1
+        for size, stride in zip(layout.shape(edge.target), edge.stride, strict=True)
+    )
+    halo = gradient_halo(edge.size[2], layout.geometry.dilations[edge.name][2])
+    count = layout.network.node(edge.target).images
+    images.spread[edge.name] = new_tensor(
+        arena, layout.batch, count, (z, y, x), cut=images.cut, halo=halo
+    )
+
+
+def gradient_halo_of(layout: Layout, name: str) -> int:
+    """Zeros on both sides of a gradient's rows that direct data gradients of its edges may read."""
+    dilations: Mapping[str, Triple] = layout.geometry.dilations
+    halos = [
+        gradient_halo(edge.size[2], dilations[edge.name][2])
+        for edge in layout.network.incoming(name)
+        if edge.kind == "conv" and layout.plan.layers[edge.name].gradient == "direct"
+    ]
+    return max(halos, default=0)
