@@ -1,0 +1,198 @@
+"""The `data` and `augment` sections: volumes, targets, and how patches are varied."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from znnpy.config.fields import (
+    Bool,
+    Count,
+    Int,
+    Spacing3,
+    Strict,
+    in_folder,
+    shorthand,
+    shown,
+    wrong,
+)
+
+HDF5 = re.compile(r"(?P<path>.+?\.(?:h5|hdf5|hdf))(?::(?P<dataset>.*))?", re.IGNORECASE)
+
+
+class Source(Strict):
+    """Where an array lies: a file and, in HDF5, a dataset. Written `path` or `path:dataset`."""
+
+    path: Path = Field(description="File; relative paths count from the config file's folder.")
+    dataset: str | None = Field(None, description="Dataset inside an HDF5 file.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, cls | dict):
+            return value
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise wrong(f"must be a path or path:dataset; found {shown(value)}")
+        path, dataset = split_source(value)
+        return {"path": in_folder(path, info), "dataset": dataset}
+
+    @model_serializer
+    def text(self) -> str:
+        """The way it is written in the config."""
+        return str(self.path) if self.dataset is None else f"{self.path}:{self.dataset}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def split_source(text: str) -> tuple[str, str | None]:
+    """File and dataset of `path:dataset`; a colon after the HDF5 suffix separates them."""
+    match = HDF5.fullmatch(text)
+    if match is None:
+        return text, None
+    return match["path"], match["dataset"] or None
+
+
+def _one_or_by_node(value: Any) -> Any:
+    return value if isinstance(value, dict) else {"": value}
+
+
+def _shortest(value: dict[str, Source]) -> str | dict[str, str]:
+    texts = {node: source.text() for node, source in value.items()}
+    return texts[""] if set(texts) == {""} else texts
+
+
+_SOURCE_SCHEMA = {"type": "string", "description": "path or path:dataset"}
+Sources = Annotated[
+    dict[str, Source],
+    BeforeValidator(_one_or_by_node),
+    PlainSerializer(_shortest),
+    WithJsonSchema(
+        {"anyOf": [_SOURCE_SCHEMA, {"type": "object", "additionalProperties": _SOURCE_SCHEMA}]}
+    ),
+]
+"""Sources by node name; a bare path has the key "" and stands for the only node."""
+
+
+class VolumeSection(Strict):
+    """One volume: an image, and labels and a mask of the same size."""
+
+    image: Sources = Field(
+        description="Raw image, path or path:dataset; with several inputs a mapping input node: path."
+    )
+    labels: Sources | None = Field(
+        None, description="Labels, path or path:dataset; by output node with several outputs."
+    )
+    mask: Sources | None = Field(
+        None,
+        description="Voxels that count (not 0), path or path:dataset; by output node if several.",
+    )
+
+
+class BoundaryTarget(Strict):
+    """One output image: 1 inside objects, 0 on boundaries and background."""
+
+    kind: Literal["boundary"] = Field(description="Target.")
+    thickness: Count = Field(1, description="Thickness of a boundary on either side, in voxels.")
+
+
+class AffinityTarget(Strict):
+    """One output image per offset: 1 where a voxel and its neighbour share an object."""
+
+    kind: Literal["affinity"] = Field(description="Target.")
+    offsets: tuple[tuple[Int, Int, Int], ...] = Field(
+        ((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
+        min_length=1,
+        description="Neighbours in voxels, each z y x (default: the nearest along z, y and x).",
+    )
+
+    @field_validator("offsets")
+    @classmethod
+    def _not_zero(cls, offsets: tuple[Any, ...]) -> tuple[Any, ...]:
+        for index, offset in enumerate(offsets):
+            if not any(offset):
+                raise wrong("must not be 0, 0, 0: a voxel is no neighbour of itself", index)
+        return offsets
+
+
+class LabelsTarget(Strict):
+    """The labels as given: class numbers for softmax, else values of the output images."""
+
+    kind: Literal["labels"] = Field(description="Target.")
+
+
+Target = Annotated[
+    Annotated[BoundaryTarget | AffinityTarget | LabelsTarget, Field(discriminator="kind")],
+    shorthand("kind", str),
+]
+
+
+class DataSection(Strict):
+    """Volumes and how they are read."""
+
+    train: tuple[VolumeSection, ...] = Field((), description="Volumes to train on.")
+    validation: tuple[VolumeSection, ...] = Field((), description="Volumes to validate on.")
+    test: tuple[VolumeSection, ...] = Field((), description="Volumes for the final evaluation.")
+    target: Target = Field(
+        BoundaryTarget(kind="boundary"),
+        description="What the network learns: boundary, affinity or labels.",
+    )
+    normalize: Literal["mean_std", "unit", "none"] = Field(
+        "mean_std",
+        description="Per volume: mean_std (mean 0, deviation 1), unit (scaled to [0, 1]) or none.",
+    )
+    border: Literal["valid", "mirror"] = Field(
+        "valid",
+        description="valid: inputs lie inside the volume; mirror: volumes are mirrored at borders.",
+    )
+    resolution: Spacing3 | None = Field(
+        None, description="Voxel size in nanometres, z y x; overrides what the file says."
+    )
+    in_memory: Literal["auto", True, False] = Field(
+        "auto", description="Keep volumes in memory: auto (if they fit), true or false."
+    )
+    allow_external_links: Bool = Field(
+        False, description="Follow HDF5 links and virtual datasets into other files."
+    )
+    allow_filters: tuple[
+        Literal["lzf", "szip", "bitshuffle", "blosc", "blosc2", "lz4", "zstd"], ...
+    ] = Field((), description="HDF5 compressions to allow beside deflate, shuffle and fletcher32.")
+
+
+Axis = Literal["z", "y", "x"]
+SWAPS = ("auto", "none", "zyx", "yx", "zy", "zx")
+
+
+def _swaps(value: Any) -> Any:
+    """Letters in any order: xy is yx."""
+    if isinstance(value, str) and value and set(value) <= set("zyx"):
+        return "".join(sorted(value, reverse=True))
+    return value
+
+
+class AugmentSection(Strict):
+    """Random flips and axis swaps of training patches."""
+
+    enabled: Bool = Field(True, description="Vary patches at all.")
+    flips: Annotated[
+        tuple[Axis, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, str) else v)
+    ] = Field(("z", "y", "x"), description="Axes along which patches are flipped, e.g. [y, x].")
+    swaps: Annotated[Literal["auto", "none", "zyx", "yx", "zy", "zx"], BeforeValidator(_swaps)] = (
+        Field(
+            "auto",
+            description="Axes that are exchanged: zyx, yx, zy, zx, none, or auto (zyx if voxels are "
+            "cubes, else the axes of equal resolution).",
+        )
+    )

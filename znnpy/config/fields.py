@@ -1,0 +1,151 @@
+"""Field types shared by the sections: strict numbers, triples, paths, memory sizes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown keys, NaN and infinity."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        use_attribute_docstrings=False,
+    )
+
+
+def wrong(message: str, *key: str | int) -> PydanticCustomError:
+    """An error about a key below the place where it is raised; `key` is empty for the place itself."""
+    # The message is data, never a format string: it may hold braces typed by the user.
+    return PydanticCustomError("znnpy", "{text}", {"text": message, "key": list(key)})  # type: ignore[arg-type]
+
+
+Int = Annotated[int, Field(strict=True)]
+Float = Annotated[float, Field(strict=True)]
+Bool = Annotated[bool, Field(strict=True)]
+Count = Annotated[Int, Field(ge=1, le=2**40)]
+Images = Annotated[Int, Field(ge=1, le=2**16)]
+Probability = Annotated[Float, Field(gt=0, le=1)]
+Fraction = Annotated[Float, Field(ge=0, lt=1)]
+Positive = Annotated[Float, Field(gt=0)]
+NonNegative = Annotated[Float, Field(ge=0)]
+
+
+def _cube(value: Any) -> Any:
+    """One number stands for the same along z, y and x."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (value, value, value)
+    if isinstance(value, list | tuple) and len(value) == 3:
+        return value
+    raise wrong(f"must be a number or a list of three, [z, y, x]; found {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value as an error repeats it: short, in YAML's words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    text = f"'{value}'" if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _triple_schema(item: dict[str, Any]) -> WithJsonSchema:
+    triple = {"type": "array", "items": item, "minItems": 3, "maxItems": 3}
+    return WithJsonSchema({"anyOf": [item, triple]})
+
+
+Extent = Annotated[Int, Field(ge=1, le=2**20)]
+Size3 = Annotated[
+    tuple[Extent, Extent, Extent],
+    BeforeValidator(_cube),
+    _triple_schema({"type": "integer", "minimum": 1}),
+]
+"""Three positive integers z, y, x; one integer stands for a cube."""
+
+Margin = Annotated[Int, Field(ge=0, le=2**20)]
+Offset3 = Annotated[
+    tuple[Margin, Margin, Margin],
+    BeforeValidator(_cube),
+    _triple_schema({"type": "integer", "minimum": 0}),
+]
+"""Three non-negative integers z, y, x; one integer stands for all three."""
+
+Spacing3 = Annotated[
+    tuple[Positive, Positive, Positive],
+    BeforeValidator(_cube),
+    _triple_schema({"type": "number", "exclusiveMinimum": 0}),
+]
+"""Three positive lengths z, y, x; one number stands for all three."""
+
+
+def in_folder(path: str | Path, info: ValidationInfo) -> Path:
+    """The path, taken relative to the folder of the config file when there is one."""
+    folder = (info.context or {}).get("folder")
+    path = Path(path).expanduser()
+    return Path(folder, path) if folder is not None else path
+
+
+def _path(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise wrong(f"must be a path; found {shown(value)}")
+    return in_folder(value, info)
+
+
+FilePath = Annotated[
+    Path, BeforeValidator(_path), PlainSerializer(str), WithJsonSchema({"type": "string"})
+]
+"""A path; relative ones count from the folder of the config file."""
+
+UNITS = {"": 1, "b": 1} | {
+    prefix + suffix: base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("", 1024), ("b", 1000), ("ib", 1024))
+}
+
+
+def _bytes(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+    if match is None or match[2].lower() not in UNITS:
+        raise wrong(f"must be bytes or a size such as 8GiB, 500MB; found {shown(value)}")
+    return int(float(match[1]) * UNITS[match[2].lower()])
+
+
+Bytes = Annotated[
+    Count,
+    BeforeValidator(_bytes),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
+]
+"""A number of bytes; also `8GiB`, `500MB`, `2G` (powers of 1024 unless the unit ends in B alone)."""
+
+
+def shorthand(key: str, *types: type) -> BeforeValidator:
+    """A bare value of one of these types stands for `{key: value}`."""
+
+    def expand(value: Any) -> Any:
+        plain = isinstance(value, types) and not isinstance(value, bool)
+        return {key: value} if plain else value
+
+    return BeforeValidator(expand)

@@ -1,0 +1,240 @@
+"""The `network` section: a ZNN file, a chain of layers, or a graph of nodes and edges."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from znnpy.config.fields import (
+    Bool,
+    FilePath,
+    Float,
+    Images,
+    NonNegative,
+    Offset3,
+    Probability,
+    Size3,
+    Strict,
+    shorthand,
+    wrong,
+)
+
+FunctionName = Literal[
+    "linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "softmax", "forward_logistic"
+]
+
+
+class InitSection(Strict):
+    """How a filter bank or bias starts; in short a kind (`he`) or a number (a constant)."""
+
+    kind: Literal["he", "msra", "xavier", "uniform", "normal", "constant"] = Field(
+        description="Distribution: he (= msra), xavier, uniform, normal or constant."
+    )
+    low: Float = Field(-0.1, description="Lower end of `uniform`.")
+    high: Float = Field(0.1, description="Upper end of `uniform`.")
+    mean: Float = Field(0.0, description="Mean of `normal`.")
+    std: NonNegative = Field(0.01, description="Standard deviation of `normal`.")
+    value: Float = Field(0.0, description="Value of `constant`.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> InitSection:
+        if self.low > self.high:
+            raise wrong(f"must not exceed high = {self.high}; found {self.low}", "low")
+        return self
+
+
+def _init(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kind": value}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"kind": "constant", "value": value}
+    return value
+
+
+InitField = Annotated[InitSection, BeforeValidator(_init)]
+Slope = Annotated[
+    NonNegative | None,
+    Field(description="Negative slope of leaky_relu (default 0.01) or alpha of elu (default 1)."),
+]
+HE = InitSection(kind="he")
+ZERO = InitSection(kind="constant")
+
+
+class ConvLayer(Strict):
+    """A convolution, then bias and transfer function."""
+
+    images: Images = Field(description="Number of output images.")
+    size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
+    stride: Size3 = Field((1, 1, 1), description="True stride in voxels, z y x.")
+    sparsity: Size3 = Field(
+        (1, 1, 1),
+        description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
+    )
+    function: FunctionName = Field("linear", description="Transfer function.")
+    slope: Slope = None
+    bias: Bool = Field(True, description="Add one learned bias per image.")
+    init: InitField = Field(HE, description="How the filters start.")
+    bias_init: InitField = Field(ZERO, description="How the biases start.")
+
+
+class MaxFilterLayer(Strict):
+    """A sliding maximum at every voxel; what follows becomes sparse by `stride`."""
+
+    size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
+    stride: Size3 | None = Field(
+        None, description="Factor by which what follows becomes sparser, z y x (default: size)."
+    )
+
+
+class MaxPoolLayer(Strict):
+    """Max-pooling: the output is smaller by `stride`."""
+
+    size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
+    stride: Size3 | None = Field(None, description="Stride in voxels, z y x (default: size).")
+
+
+class DropoutLayer(Strict):
+    """Sets voxels to zero at random while training."""
+
+    keep: Probability = Field(description="Probability with which a voxel is kept, in (0, 1].")
+
+
+class CropLayer(Strict):
+    """Removes a margin on both sides."""
+
+    offset: Offset3 = Field(description="Voxels removed on both sides, z y x.")
+
+
+WINDOW = shorthand("size", int, list, tuple)
+
+
+class LayerSection(Strict):
+    """One item of `layers`: exactly one operation."""
+
+    conv: ConvLayer | None = Field(None, description="Convolution, bias and transfer function.")
+    max_filter: Annotated[MaxFilterLayer | None, WINDOW] = Field(
+        None, description="Sliding maximum; what follows becomes sparse. In short: its size."
+    )
+    max_pool: Annotated[MaxPoolLayer | None, WINDOW] = Field(
+        None, description="Max-pooling with a true stride. In short: its size."
+    )
+    dropout: Annotated[DropoutLayer | None, shorthand("keep", int, float)] = Field(
+        None, description="Dropout. In short: the probability to keep."
+    )
+    crop: Annotated[CropLayer | None, shorthand("offset", int, list, tuple)] = Field(
+        None, description="Crop. In short: the offset."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> LayerSection:
+        found = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(found) != 1:
+            names = ", ".join(type(self).model_fields)
+            raise wrong(f"must hold exactly one of {names}; found {', '.join(found) or 'none'}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Name of the operation."""
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+
+class NodeSection(Strict):
+    """One group of images."""
+
+    kind: Literal["input", "transfer", "sum", "concat"] = Field(
+        description="input: fed by the user; sum: adds its edges; transfer: adds them, a bias and "
+        "applies a function; concat: stacks its edges in the order of the file."
+    )
+    images: Images = Field(description="Number of images.")
+    function: FunctionName = Field("linear", description="Transfer function of a transfer node.")
+    slope: Slope = None
+    bias: Bool = Field(True, description="Add one learned bias per image (transfer nodes).")
+    init: InitField = Field(ZERO, description="How the biases start (transfer nodes).")
+
+    @model_validator(mode="after")
+    def _fits(self) -> NodeSection:
+        if self.kind != "transfer":
+            for key in ("function", "slope", "bias", "init"):
+                if key in self.model_fields_set:
+                    raise wrong(f"only a transfer node has this; this is {self.kind}", key)
+        return self
+
+
+class EdgeEnds(Strict):
+    """What every edge has."""
+
+    source: str = Field(alias="from", description="Node that the edge leaves.")
+    target: str = Field(alias="to", description="Node that the edge enters.")
+
+
+class ConvEdge(EdgeEnds):
+    """A bank of filters between all images of two nodes."""
+
+    kind: Literal["conv"] = Field(description="Operation.")
+    size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
+    stride: Size3 = Field((1, 1, 1), description="True stride in voxels, z y x.")
+    sparsity: Size3 = Field(
+        (1, 1, 1),
+        description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
+    )
+    init: InitField = Field(HE, description="How the filters start.")
+
+
+class MaxFilterEdge(EdgeEnds, MaxFilterLayer):
+    """A sliding maximum at every voxel; what follows becomes sparse by `stride`."""
+
+    kind: Literal["max_filter"] = Field(description="Operation.")
+
+
+class MaxPoolEdge(EdgeEnds, MaxPoolLayer):
+    """Max-pooling: the output is smaller by `stride`."""
+
+    kind: Literal["max_pool"] = Field(description="Operation.")
+
+
+class DropoutEdge(EdgeEnds, DropoutLayer):
+    """Sets voxels to zero at random while training."""
+
+    kind: Literal["dropout"] = Field(description="Operation.")
+
+
+class CropEdge(EdgeEnds, CropLayer):
+    """Removes a margin on both sides; an offset of 0 passes the images on."""
+
+    kind: Literal["crop"] = Field(description="Operation.")
+
+
+EdgeSection = Annotated[
+    ConvEdge | MaxFilterEdge | MaxPoolEdge | DropoutEdge | CropEdge, Field(discriminator="kind")
+]
+
+
+class NetworkSection(Strict):
+    """Exactly one of `layers` (a chain), `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
+
+    name: str | None = Field(None, description="A name for reports.")
+    znn: FilePath | None = Field(None, description="Path of a ZNN network file (.znn).")
+    input: Images | None = Field(
+        None, description="Number of input images of a chain (default 1); only with `layers`."
+    )
+    layers: tuple[LayerSection, ...] | None = Field(
+        None, description="A chain of operations, in order."
+    )
+    nodes: dict[str, NodeSection] | None = Field(None, description="Groups of images, by name.")
+    edges: dict[str, EdgeSection] | None = Field(None, description="Operations, by name.")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> NetworkSection:
+        forms = [key for key in ("layers", "nodes", "znn") if getattr(self, key) is not None]
+        if self.edges is not None and "nodes" not in forms:
+            raise wrong("edges need nodes as well", "edges")
+        if len(forms) != 1:
+            found = " and ".join(forms) or "none"
+            raise wrong(f"must hold exactly one of layers, nodes with edges, znn; found {found}")
+        if self.input is not None and forms != ["layers"]:
+            raise wrong("only a chain (layers) has this; nodes say their own images", "input")
+        if self.layers == ():
+            raise wrong("must hold at least one layer", "layers")
+        return self
