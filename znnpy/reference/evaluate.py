@@ -1,0 +1,202 @@
+"""Forward and backward through a whole network, node by node, in float64.
+
+Parameters are named as everywhere: filters (out, in, z, y, x) by conv edge, biases (images,) by
+transfer node. Slow and plain on purpose; no argument is changed, so calls may run concurrently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from znnpy.errors import ShapeError
+from znnpy.geometry.fit import Geometry
+from znnpy.network.types import Edge, Network, Node, Triple
+from znnpy.reference import edges as ops
+from znnpy.reference import functions
+from znnpy.reference.losses import loss_and_gradient
+
+Array = NDArray[np.float64]
+
+
+def forward(
+    network: Network,
+    geometry: Geometry,
+    parameters: Mapping[str, ArrayLike],
+    inputs: Mapping[str, ArrayLike],
+    masks: Mapping[str, ArrayLike] | None = None,
+) -> dict[str, Array]:
+    """Values of every node, after its transfer function.
+
+    `inputs`: node name -> (batch, image, z, y, x); `masks`: dropout edge name -> array of its
+    source's shape, nonzero where a voxel is kept; an edge without a mask keeps everything, unscaled
+    (inference). Results are float64 arrays of the same axis order, new except that an input node's
+    may be the caller's own. Raises ShapeError for a missing or misshapen input or parameter.
+    """
+    values = _checked_inputs(network, geometry, inputs)
+    state = _State(network, geometry, _checked_parameters(network, parameters), values)
+    state.masks.update(_doubles(masks or {}))
+    for node in network.nodes:
+        if node.kind != "input":
+            values[node.name] = state.evaluate(node)
+    return values
+
+
+def gradients(
+    network: Network,
+    geometry: Geometry,
+    parameters: Mapping[str, ArrayLike],
+    inputs: Mapping[str, ArrayLike],
+    targets: Mapping[str, ArrayLike],
+    weights: Mapping[str, ArrayLike] | None = None,
+    loss: str = "square",
+    masks: Mapping[str, ArrayLike] | None = None,
+) -> tuple[float, dict[str, Array]]:
+    """The loss, summed over outputs, and its gradient for every parameter.
+
+    `targets` and `weights` by output node; see `losses.loss_and_gradient` for both and for `loss`,
+    and `forward` for the rest. Gradients are new float64 arrays in the parameters' shapes.
+    """
+    values = forward(network, geometry, parameters, inputs, masks)
+    state = _State(network, geometry, _checked_parameters(network, parameters), values)
+    state.masks.update(_doubles(masks or {}))
+    total = 0.0
+    for node in network.outputs:
+        weight = None if weights is None else weights.get(node.name)
+        part, gradient = loss_and_gradient(
+            loss,
+            values[node.name],
+            np.asarray(targets[node.name], np.float64),
+            None if weight is None else np.asarray(weight, np.float64),
+        )
+        total += part
+        state.node_gradients[node.name] = gradient
+    for node in reversed(network.nodes):
+        state.send_back(node)
+    return total, {name: state.parameter_gradients[name] for name in state.parameters}
+
+
+@dataclass
+class _State:
+    """One evaluation on its way through the network."""
+
+    network: Network
+    geometry: Geometry
+    parameters: dict[str, Array]
+    values: dict[str, Array]
+    masks: dict[str, Array] = field(default_factory=dict)
+    node_gradients: dict[str, Array] = field(default_factory=dict)
+    parameter_gradients: dict[str, Array] = field(default_factory=dict)
+
+    def evaluate(self, node: Node) -> Array:
+        """A node's values from the values of the nodes before it."""
+        arriving = [self.through(edge) for edge in self.network.incoming(node.name)]
+        if node.kind == "concat":
+            return np.concatenate(arriving, axis=1)
+        total: Array = np.sum(arriving, axis=0)
+        if node.kind == "sum":
+            return total
+        if node.bias:
+            total = total + self.parameters[node.name][:, None, None, None]
+        return functions.apply(node, total)
+
+    def through(self, edge: Edge) -> Array:
+        """What an edge delivers to its target."""
+        image, dilation = self.values[edge.source], self.geometry.dilations[edge.name]
+        if edge.kind == "conv":
+            return ops.convolve(image, self.parameters[edge.name], edge, dilation)
+        if edge.kind == "crop":
+            return image[ops.interior(edge, image.shape[2:])]
+        if edge.kind == "dropout":
+            return ops.dropped(image, edge, self.masks.get(edge.name))
+        return ops.maximum(image, edge, dilation)
+
+    def send_back(self, node: Node) -> None:
+        """Gradients of a node's bias and filters, and what its sources get from it."""
+        if node.kind == "input":
+            return
+        gradient = self.node_gradients.pop(node.name)
+        if node.kind == "transfer":
+            gradient = functions.gradient_before(node, self.values[node.name], gradient)
+            if node.bias:
+                self.parameter_gradients[node.name] = gradient.sum(axis=(0, 2, 3, 4))
+        first = 0
+        for edge in self.network.incoming(node.name):
+            part = gradient
+            if node.kind == "concat":
+                last = first + self.values[edge.source].shape[1]
+                part, first = gradient[:, first:last], last
+            self.back_through(edge, part)
+
+    def back_through(self, edge: Edge, gradient: Array) -> None:
+        """Adds an edge's data gradient to its source; a conv keeps its weight gradient."""
+        image, dilation = self.values[edge.source], self.geometry.dilations[edge.name]
+        if edge.kind == "conv":
+            self.parameter_gradients[edge.name] = ops.convolve_weight_gradient(
+                image, gradient, edge, dilation
+            )
+        if self.network.node(edge.source).kind != "input":
+            sent = self.data_gradient(edge, image, gradient, dilation)
+            before = self.node_gradients.get(edge.source)
+            self.node_gradients[edge.source] = sent if before is None else before + sent
+
+    def data_gradient(self, edge: Edge, image: Array, gradient: Array, dilation: Triple) -> Array:
+        """Gradient of one edge for the image that it reads."""
+        if edge.kind == "conv":
+            filters = self.parameters[edge.name]
+            return ops.convolve_data_gradient(gradient, filters, edge, dilation, image.shape[2:])
+        if edge.kind == "crop":
+            sent = np.zeros_like(image)
+            sent[ops.interior(edge, image.shape[2:])] = gradient
+            return sent
+        if edge.kind == "dropout":
+            return ops.dropped(gradient, edge, self.masks.get(edge.name))
+        return ops.maximum_gradient(image, gradient, edge, dilation)
+
+
+def _doubles(arrays: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    return {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+
+
+def _checked_inputs(
+    network: Network, geometry: Geometry, inputs: Mapping[str, ArrayLike]
+) -> dict[str, Array]:
+    names = [node.name for node in network.inputs]
+    if set(inputs) != set(names):
+        raise ShapeError(f"inputs for {sorted(inputs)}, but the network's inputs are {names}")
+    arrays = _doubles(inputs)
+    for node in network.inputs:
+        wanted = (node.images, *geometry.input_shapes[node.name])
+        if arrays[node.name].shape[1:] != wanted:
+            raise ShapeError(
+                f"input {node.name!r} has shape {arrays[node.name].shape}; "
+                f"(batch, {', '.join(map(str, wanted))}) fits (batch, image, z, y, x)"
+            )
+    return arrays
+
+
+def _checked_parameters(network: Network, parameters: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    arrays = {}
+    for name, shape in parameter_shapes(network).items():
+        if name not in parameters:
+            raise ShapeError(f"parameter {name!r} of shape {shape} is missing")
+        arrays[name] = np.asarray(parameters[name], np.float64)
+        if arrays[name].shape != shape:
+            raise ShapeError(f"parameter {name!r} has shape {arrays[name].shape}, not {shape}")
+    return arrays
+
+
+def parameter_shapes(network: Network) -> dict[str, tuple[int, ...]]:
+    """Shape of every filter bank (by conv edge, in file order), then of every bias (by node)."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for edge in network.edges:
+        if edge.kind == "conv":
+            ends = (network.node(edge.target).images, network.node(edge.source).images)
+            shapes[edge.name] = (*ends, *edge.size)
+    for node in network.nodes:
+        if node.kind == "transfer" and node.bias:
+            shapes[node.name] = (node.images,)
+    return shapes
