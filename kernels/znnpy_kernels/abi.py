@@ -38,6 +38,11 @@ class Kernel:
         self._compiled: Any = None
 
     @property
+    def loaded(self) -> bool:
+        """Whether this process holds the machine code already."""
+        return self._compiled is not None
+
+    @property
     def address(self) -> int:
         """Address of the machine code; compiles, or loads from the disk cache, at the first call."""
         return int(self.compile().address)
