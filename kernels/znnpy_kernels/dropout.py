@@ -1,0 +1,73 @@
+"""Dropout on one channel block; the same kernel runs forward and backward.
+
+The mask is a function of (seed, iteration, image, channel, z, y, x) alone: a splitmix64-style hash of a
+voxel, then a 32-bit mix with the channel. So it is bitwise the same for any cutting into tasks, any LANES and
+any row gaps, and backward needs no stored mask. 32-bit mixing constants: Chris Wellons' `lowbias32`
+(public domain); 64-bit: Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, 2014.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import float_argument, longs
+from znnpy_kernels.vectors import lane_numbers, load, select, splat, splat_int, store
+
+BYTES = 4 * LANES
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+CHANNEL_STEP = 0x9E3779B1
+
+
+@njit(forceinline=True)
+def mix64(state: Any, word: Any) -> Any:
+    """Hash one more word into a 64-bit state."""
+    h = (state ^ np.uint64(word)) + GOLDEN
+    h = (h ^ (h >> np.uint64(30))) * MIX_1
+    h = (h ^ (h >> np.uint64(27))) * MIX_2
+    return h ^ (h >> np.uint64(31))
+
+
+@njit(forceinline=True)
+def _random24(voxel: Any, channels: Any) -> Any:
+    """24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
+    h = channels * splat_int(CHANNEL_STEP) + splat_int(np.int64(voxel))
+    h = h ^ (h >> splat_int(16))
+    h = h * splat_int(0x7FEB352D) + splat_int(np.int64(voxel >> np.uint64(32)))
+    h = h ^ (h >> splat_int(15))
+    h = h * splat_int(0x846CA68B)
+    return (h ^ (h >> splat_int(16))) >> splat_int(8)
+
+
+@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
+        "seed", "iteration", "image", "first_channel", "first_plane", "first_row",
+        "planes", "rows", "width", "keep:float")  # fmt: skip
+def dropout(args: Any, worker: int) -> None:
+    """target = source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
+
+    Backward: the same call with the gradient as `source`. `seed` is a word (one for each edge),
+    `iteration` the address of an int64; `image` is the image of the batch, `first_channel` the channel of
+    lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep` in (0, 1].
+    May run in place.
+    """
+    keep = float_argument(args[15])
+    limit = splat_int(np.int64(keep * 16777216.0))
+    channels = lane_numbers() + splat_int(args[9])
+    zero, scale = splat(0.0), splat(1.0 / keep)
+    block = mix64(mix64(mix64(np.uint64(0), args[6]), longs(args[7])[0]), args[8])
+    for z in range(args[12]):
+        plane = mix64(block, args[10] + z)
+        for y in range(args[13]):
+            row = mix64(plane, args[11] + y)
+            source = args[0] + 4 * (z * args[1] + y * args[2])
+            target = args[3] + 4 * (z * args[4] + y * args[5])
+            for x in range(args[14]):
+                kept = _random24(mix64(row, x), channels) < limit
+                factor = select(kept, scale, zero)
+                store(target + BYTES * x, load(source + BYTES * x) * factor)

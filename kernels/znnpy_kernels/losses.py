@@ -1,0 +1,238 @@
+"""Losses on one image of an output node: gradient for the logits, weighted sums for the mean.
+
+All kernels share `LOSS_FIELDS`. `output` (values of the node, blocked) and `gradient` (written, blocked, pad
+lanes 0; address 0: only the sums, for validation) are addresses in block 0; `*_block`, `*_z`, `*_y` strides in
+floats. `target` and `weight` are planar float32 [image][z][y][x] with x contiguous; `weight` 0 means all ones.
+`normaliser` is the address of one float32, 1 / (sum of weights). `partial` gets two float64: the sum of
+weight * loss and the sum of weight * wrong over the part, not multiplied by the normaliser.
+`channels` counts real channels, `planes`, `rows`, `width` voxels.
+
+A loss is the weighted mean over voxels and output images, so the sum of weights runs over voxels and images;
+for softmax it is the weighted mean over voxels and the weight is read from the first image only.
+Masked voxels weigh 0, but NaN and Inf in `output` or `target` are not hidden by a weight of 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import doubles, floats
+from znnpy_kernels.softmax import blocks_of, zero_pad
+from znnpy_kernels.tiles import scratch_tile, to_rows, to_voxels
+from znnpy_kernels.vector_math import exp, larger, log, log1p
+from znnpy_kernels.vectors import (
+    absolute,
+    below,
+    load,
+    load_masked,
+    select,
+    splat,
+    store,
+    to_doubles,
+    total,
+    zero_doubles,
+)
+
+BYTES = 4 * LANES
+LOSS_FIELDS = ("output", "output_block", "output_z", "output_y",
+               "gradient", "gradient_block", "gradient_z", "gradient_y",
+               "target", "target_image", "target_z", "target_y",
+               "weight", "weight_image", "weight_z", "weight_y",
+               "normaliser", "partial", "channels", "planes", "rows", "width")  # fmt: skip
+
+
+@njit(forceinline=True)
+def _square(x: Any, t: Any) -> Any:
+    difference = x - t
+    wrong = (x > splat(0.5)) ^ (t > splat(0.5))
+    return difference * difference, difference + difference, wrong
+
+
+@njit(forceinline=True)
+def _binomial(x: Any, t: Any) -> Any:
+    e = exp(-absolute(x))
+    loss = larger(x, splat(0.0)) - x * t + log1p(e)
+    probability = select(x > splat(0.0), splat(1.0), e) / (splat(1.0) + e)
+    return loss, probability - t, (x > splat(0.0)) ^ (t > splat(0.5))
+
+
+@njit(forceinline=True)
+def _weights(address: int, inside: Any) -> Any:
+    if address:
+        return load_masked(address, inside)
+    return select(inside, splat(1.0), splat(0.0))
+
+
+@njit(forceinline=True)
+def _elementwise_chunk(
+    args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any
+) -> Any:
+    """One tile: gradients replace the logits; returns the two sums."""
+    normaliser = splat(floats(args[16])[0])
+    losses, wrongs = sums
+    for c in range(real):
+        truth = load_masked(target + 4 * c * args[9], inside)
+        w = _weights(weight + 4 * c * args[13] if args[12] else 0, inside)
+        value, slope, wrong = loss(load(tile + BYTES * c), truth)
+        losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
+        wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
+        store(tile + BYTES * c, slope * (w * normaliser))
+    return losses, wrongs
+
+
+@njit(forceinline=True)
+def _elementwise(args: Any, tile: int, loss: Any) -> None:
+    sums = zero_doubles(), zero_doubles()
+    for block in range(blocks_of(args[18])):
+        real = min(args[18] - block * LANES, LANES)
+        for z in range(args[19]):
+            for y in range(args[20]):
+                output = args[0] + 4 * (block * args[1] + z * args[2] + y * args[3])
+                gradient = args[4] + 4 * (block * args[5] + z * args[6] + y * args[7])
+                target = args[8] + 4 * (block * LANES * args[9] + z * args[10] + y * args[11])
+                weight = args[12] + 4 * (block * LANES * args[13] + z * args[14] + y * args[15])
+                for x in range(0, args[21], LANES):
+                    width = min(args[21] - x, LANES)
+                    to_rows(output + BYTES * x, width, tile)
+                    sums = _elementwise_chunk(
+                        args, loss, tile, target + 4 * x, weight + 4 * x, real, below(width), sums
+                    )
+                    if args[4]:
+                        zero_pad(tile, real)
+                        to_voxels(tile, gradient + BYTES * x, width)
+    doubles(args[17])[0] = total(sums[0])
+    doubles(args[17])[1] = total(sums[1])
+
+
+@kernel(*LOSS_FIELDS)
+def square_loss(args: Any, worker: int) -> None:
+    """(y - t)^2, gradient 2 (y - t) w normaliser; wrong where (y > 0.5) differs from (t > 0.5)."""
+    _elementwise(args, scratch_tile(), _square)
+
+
+@kernel(*LOSS_FIELDS)
+def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
+    """-t log p - (1 - t) log(1 - p), p = logistic(x); wrong where (x > 0) differs from (t > 0.5).
+
+    Computed as max(x, 0) - x t + log1p(e^-|x|): stable for any x. Gradient (p - t) w normaliser.
+    """
+    _elementwise(args, scratch_tile(), _binomial)
+
+
+@njit(forceinline=True)
+def _class_sums(
+    output: int, step: int, target: int, image: int, channels: int, inside: Any, width: int,
+    tile: int,
+) -> Any:  # fmt: skip
+    """Largest logit, sum of targets, sum of target * logit, and where the two argmaxes differ."""
+    lowest = splat(-3.4028234663852886e38)
+    largest, truest = lowest, lowest
+    mass, product = splat(0.0), splat(0.0)
+    best, true = splat(0.0), splat(0.0)
+    for block in range(blocks_of(channels)):
+        to_rows(output + step * block, width, tile)
+        for c in range(min(channels - block * LANES, LANES)):
+            number = splat(float(block * LANES + c))
+            x = load(tile + BYTES * c)
+            t = load_masked(target + 4 * (block * LANES + c) * image, inside)
+            best, largest = select(x > largest, number, best), larger(x, largest)
+            true, truest = select(t > truest, number, true), larger(t, truest)
+            mass, product = mass + t, product + t * x
+    return largest, mass, product, best != true
+
+
+@njit(forceinline=True)
+def _exp_sum(output: int, step: int, channels: int, largest: Any, width: int, tile: int) -> Any:
+    sums = splat(0.0)
+    for block in range(blocks_of(channels)):
+        to_rows(output + step * block, width, tile)
+        for c in range(min(channels - block * LANES, LANES)):
+            sums = sums + exp(load(tile + BYTES * c) - largest)
+    return sums
+
+
+@njit(forceinline=True)
+def _softmax_gradient(
+    output: int, gradient: int, args: Any, target: int, largest: Any, scale: Any, weight: Any,
+    inside: Any, width: int, tile: int,
+) -> None:  # fmt: skip
+    """gradient = exp(x - largest) * scale - t * weight."""
+    for block in range(blocks_of(args[18])):
+        real = min(args[18] - block * LANES, LANES)
+        to_rows(output + 4 * args[1] * block, width, tile)
+        for c in range(real):
+            t = load_masked(target + 4 * (block * LANES + c) * args[9], inside)
+            p = exp(load(tile + BYTES * c) - largest) * scale
+            store(tile + BYTES * c, p - t * weight)
+        zero_pad(tile, real)
+        to_voxels(tile, gradient + 4 * args[5] * block, width)
+
+
+@njit(forceinline=True)
+def _softmax_chunk(
+    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int,
+    sums: Any,
+) -> Any:  # fmt: skip
+    inside = below(width)
+    w = _weights(weight, inside)
+    largest, mass, product, wrong = _class_sums(
+        output, 4 * args[1], target, args[9], args[18], inside, width, tile
+    )
+    exponentials = _exp_sum(output, 4 * args[1], args[18], largest, width, tile)
+    value = w * ((log(exponentials) + largest) * mass - product)
+    losses = sums[0] + to_doubles(select(inside, value, splat(0.0)))
+    wrongs = sums[1] + to_doubles(select(wrong, w, splat(0.0)))
+    if args[4]:
+        w = w * splat(floats(args[16])[0])
+        _softmax_gradient(output, gradient, args, target, largest, w * mass / exponentials, w,
+                          inside, width, tile)  # fmt: skip
+    return losses, wrongs
+
+
+@kernel(*LOSS_FIELDS)
+def softmax_loss(args: Any, worker: int) -> None:
+    """-sum over images of t log softmax(x); targets are probabilities or one-hot over images.
+
+    Gradient (softmax * sum(t) - t) w normaliser. Wrong where the argmaxes differ (the first wins).
+    """
+    tile = scratch_tile()
+    sums = zero_doubles(), zero_doubles()
+    for z in range(args[19]):
+        for y in range(args[20]):
+            output = args[0] + 4 * (z * args[2] + y * args[3])
+            gradient = args[4] + 4 * (z * args[6] + y * args[7])
+            target = args[8] + 4 * (z * args[10] + y * args[11])
+            weight = args[12] + 4 * (z * args[14] + y * args[15])
+            for x in range(0, args[21], LANES):
+                sums = _softmax_chunk(
+                    args, output + BYTES * x, gradient + BYTES * x, target + 4 * x,
+                    weight + 4 * x if args[12] else 0, min(args[21] - x, LANES), tile, sums,
+                )  # fmt: skip
+    doubles(args[17])[0] = total(sums[0])
+    doubles(args[17])[1] = total(sums[1])
+
+
+@kernel("partials", "count", "normaliser", "target")
+def sum_partials(args: Any, worker: int) -> None:
+    """Add `count` pairs of float64 in order into two float64 at `target`, times the normaliser.
+
+    `normaliser`: address of one float32, or 0 for plain sums.
+    """
+    losses, wrongs = 0.0, 0.0
+    for i in range(args[1]):
+        losses += doubles(args[0])[2 * i]
+        wrongs += doubles(args[0])[2 * i + 1]
+    scale = floats(args[2])[0] if args[2] else 1.0
+    doubles(args[3])[0] = losses * scale
+    doubles(args[3])[1] = wrongs * scale
+
+
+LOSSES: dict[str, Kernel] = {
+    "square": square_loss,
+    "binomial_cross_entropy": binomial_cross_entropy_loss,
+    "softmax": softmax_loss,
+}

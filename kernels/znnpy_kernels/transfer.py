@@ -1,0 +1,255 @@
+"""Transfer functions on channel blocks, forward and backward, with bias and its gradient.
+
+Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of the
+part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address of
+LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`, `length`
+(row length in floats, a multiple of LANES), `slope` for leaky_relu and elu.
+
+Backward kernels (`BACKWARD[name]`): target = gradient * f'(x) expressed by the output y, and the
+sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; the parts' sums are
+added by the caller's tree). `target` may be `gradient`. leaky_relu and elu need slope >= 0.
+
+Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import float_argument
+from znnpy_kernels.vector_math import expm1, logistic, tanh
+from znnpy_kernels.vectors import below, fma, load, load_masked, select, splat, store
+
+BYTES = 4 * LANES
+FORWARD_FIELDS = ("source", "source_z", "source_y", "target", "target_z", "target_y",
+                  "bias", "channels", "planes", "rows", "length", "slope:float")  # fmt: skip
+BACKWARD_FIELDS = ("output", "output_z", "output_y", "gradient", "gradient_z", "gradient_y",
+                   "target", "target_z", "target_y", "bias_gradient", "channels",
+                   "planes", "rows", "length", "slope:float")  # fmt: skip
+
+
+@njit(forceinline=True)
+def _linear(x: Any, slope: float) -> Any:
+    return x
+
+
+@njit(forceinline=True)
+def _relu(x: Any, slope: float) -> Any:
+    return select(x <= splat(0.0), splat(0.0), x)
+
+
+@njit(forceinline=True)
+def _leaky_relu(x: Any, slope: float) -> Any:
+    return select(x > splat(0.0), x, x * splat(slope))
+
+
+@njit(forceinline=True)
+def _elu(x: Any, slope: float) -> Any:
+    return select(x > splat(0.0), x, splat(slope) * expm1(x))
+
+
+@njit(forceinline=True)
+def _tanh(x: Any, slope: float) -> Any:
+    return tanh(x)
+
+
+@njit(forceinline=True)
+def _logistic(x: Any, slope: float) -> Any:
+    return logistic(x)
+
+
+@njit(forceinline=True)
+def _linear_back(y: Any, g: Any, slope: float) -> Any:
+    return g
+
+
+@njit(forceinline=True)
+def _relu_back(y: Any, g: Any, slope: float) -> Any:
+    return select(y <= splat(0.0), splat(0.0), g)
+
+
+@njit(forceinline=True)
+def _leaky_relu_back(y: Any, g: Any, slope: float) -> Any:
+    return select(y > splat(0.0), g, g * splat(slope))
+
+
+@njit(forceinline=True)
+def _elu_back(y: Any, g: Any, slope: float) -> Any:
+    return select(y > splat(0.0), g, g * (y + splat(slope)))
+
+
+@njit(forceinline=True)
+def _tanh_back(y: Any, g: Any, slope: float) -> Any:
+    return g * fma(-y, y, splat(1.0))
+
+
+@njit(forceinline=True)
+def _logistic_back(y: Any, g: Any, slope: float) -> Any:
+    return g * (y * (splat(1.0) - y))
+
+
+@njit(forceinline=True)
+def _forward(args: Any, function: Any) -> None:
+    slope = float_argument(args[11])
+    real = below(args[7])
+    bias = load_masked(args[6], real) if args[6] else splat(0.0)
+    for z in range(args[8]):
+        for y in range(args[9]):
+            source = args[0] + 4 * (z * args[1] + y * args[2])
+            target = args[3] + 4 * (z * args[4] + y * args[5])
+            for x in range(0, 4 * args[10], BYTES):
+                value = function(load(source + x) + bias, slope)
+                store(target + x, value)
+
+
+@njit(forceinline=True)
+def _forward_masked(args: Any, function: Any) -> None:
+    """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
+    slope = float_argument(args[11])
+    real = below(args[7])
+    bias = load_masked(args[6], real) if args[6] else splat(0.0)
+    for z in range(args[8]):
+        for y in range(args[9]):
+            source = args[0] + 4 * (z * args[1] + y * args[2])
+            target = args[3] + 4 * (z * args[4] + y * args[5])
+            for x in range(0, 4 * args[10], BYTES):
+                value = function(load(source + x) + bias, slope)
+                store(target + x, select(real, value, splat(0.0)))
+
+
+@njit(forceinline=True)
+def _backward_row(
+    output: int, gradient: int, target: int, length: int, slope: float, derivative: Any
+) -> Any:
+    """One row; returns its sum, made of four interleaved sums in fixed order."""
+    a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    full = length // (4 * LANES) * 4 * BYTES
+    for x in range(0, full, 4 * BYTES):
+        g0 = derivative(load(output + x), load(gradient + x), slope)
+        store(target + x, g0)
+        x1 = x + BYTES
+        g1 = derivative(load(output + x1), load(gradient + x1), slope)
+        store(target + x1, g1)
+        x2 = x + 2 * BYTES
+        g2 = derivative(load(output + x2), load(gradient + x2), slope)
+        store(target + x2, g2)
+        x3 = x + 3 * BYTES
+        g3 = derivative(load(output + x3), load(gradient + x3), slope)
+        store(target + x3, g3)
+        a, b, c, d = a + g0, b + g1, c + g2, d + g3
+    for x in range(full, 4 * length, BYTES):
+        g0 = derivative(load(output + x), load(gradient + x), slope)
+        store(target + x, g0)
+        a = a + g0
+    return (a + b) + (c + d)
+
+
+@njit(forceinline=True)
+def _backward(args: Any, derivative: Any) -> None:
+    slope = float_argument(args[14])
+    sums = splat(0.0)
+    for z in range(args[11]):
+        for y in range(args[12]):
+            output = args[0] + 4 * (z * args[1] + y * args[2])
+            gradient = args[3] + 4 * (z * args[4] + y * args[5])
+            target = args[6] + 4 * (z * args[7] + y * args[8])
+            sums = sums + _backward_row(output, gradient, target, args[13], slope, derivative)
+    if args[9]:
+        store(args[9], select(below(args[10]), sums, splat(0.0)))
+
+
+@kernel(*FORWARD_FIELDS)
+def transfer_linear(args: Any, worker: int) -> None:
+    """y = x + bias."""
+    _forward(args, _linear)
+
+
+@kernel(*FORWARD_FIELDS)
+def transfer_relu(args: Any, worker: int) -> None:
+    """y = max(x + bias, 0)."""
+    _forward(args, _relu)
+
+
+@kernel(*FORWARD_FIELDS)
+def transfer_leaky_relu(args: Any, worker: int) -> None:
+    """y = v if v > 0 else slope * v, v = x + bias."""
+    _forward(args, _leaky_relu)
+
+
+@kernel(*FORWARD_FIELDS)
+def transfer_elu(args: Any, worker: int) -> None:
+    """y = v if v > 0 else slope * (e^v - 1), v = x + bias."""
+    _forward(args, _elu)
+
+
+@kernel(*FORWARD_FIELDS)
+def transfer_tanh(args: Any, worker: int) -> None:
+    """y = tanh(x + bias)."""
+    _forward(args, _tanh)
+
+
+@kernel(*FORWARD_FIELDS)
+def transfer_logistic(args: Any, worker: int) -> None:
+    """y = 1 / (1 + e^-(x + bias)); pad lanes 0."""
+    _forward_masked(args, _logistic)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_linear(args: Any, worker: int) -> None:
+    """target = gradient; `output` is not read (give any address)."""
+    _backward(args, _linear_back)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_relu(args: Any, worker: int) -> None:
+    """target = gradient where y > 0 (or y is NaN), else 0."""
+    _backward(args, _relu_back)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_leaky_relu(args: Any, worker: int) -> None:
+    """target = gradient where y > 0, else slope * gradient."""
+    _backward(args, _leaky_relu_back)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_elu(args: Any, worker: int) -> None:
+    """target = gradient where y > 0, else gradient * (y + slope)."""
+    _backward(args, _elu_back)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_tanh(args: Any, worker: int) -> None:
+    """target = gradient * (1 - y^2)."""
+    _backward(args, _tanh_back)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_logistic(args: Any, worker: int) -> None:
+    """target = gradient * y * (1 - y)."""
+    _backward(args, _logistic_back)
+
+
+# forward_logistic (ZNN): the logistic forward, the identity backward, for costs made on its input.
+FORWARD: dict[str, Kernel] = {
+    "linear": transfer_linear,
+    "relu": transfer_relu,
+    "leaky_relu": transfer_leaky_relu,
+    "elu": transfer_elu,
+    "tanh": transfer_tanh,
+    "logistic": transfer_logistic,
+    "forward_logistic": transfer_logistic,
+}
+BACKWARD: dict[str, Kernel] = {
+    "linear": backward_linear,
+    "relu": backward_relu,
+    "leaky_relu": backward_leaky_relu,
+    "elu": backward_elu,
+    "tanh": backward_tanh,
+    "logistic": backward_logistic,
+    "forward_logistic": backward_linear,
+}
