@@ -1,0 +1,144 @@
+import io
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+from standin import LinearModel
+
+from znnpy.errors import TrainingError
+from znnpy.train import checkpoint as checkpoints
+from znnpy.train.log import RunLog, drop_after
+from znnpy.train.loop import Batch, Loop, Pace
+from znnpy.train.progress import Plain, Quiet
+from znnpy.train.signals import StopSignals
+
+PACE = {
+    "iterations": 30,
+    "batch": 4,
+    "voxels": 4,
+    "seed": 1,
+    "log_every": 1,
+    "validate_every": 7,
+    "save_every": 10,
+    "keep": 2,
+}
+
+
+def batches(start, stop_at=None):
+    """Batch k is a function of k; a SIGTERM comes while number `stop_at` is made."""
+    number = start
+    while True:
+        if number == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        x = np.random.default_rng(number).normal(size=(4, 3)).astype(np.float32)
+        yield Batch(x, x @ np.array([1, -2, 3], np.float32), None)
+        number += 1
+
+
+def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, **pace):
+    """One process' life: resume what is there, train, return the loop's last iteration."""
+    directory = tmp_path / "checkpoints"
+    directory.mkdir(exist_ok=True)
+    found = checkpoints.newest(directory, pytest.fail)
+    if found:
+        model.iteration = found.iteration
+        model.set_parameters(found.parameters)
+        model.set_optimizer_state(found.optimizer_state)
+    kept = drop_after(tmp_path / "log.jsonl", found.iteration if found else 0)
+    validated = max((r["iteration"] for r in kept if "validation" in r), default=0)
+
+    def validate():
+        if model.iteration == stop_in_validation:
+            os.kill(os.getpid(), signal.SIGINT)
+        return None if stop.requested else {"loss": float(model.parameters["w"].sum())}
+
+    with (
+        RunLog(tmp_path / "log.jsonl") as log,
+        RunLog(tmp_path / "timings.jsonl") as timings,
+        StopSignals() as stop,
+    ):
+        loop = Loop(
+            model,
+            batches(model.iteration, stop_at),
+            Pace(**(PACE | pace)),
+            lambda iteration: 0.1 / (1 + iteration),
+            directory,
+            (log, timings),
+            stop,
+            reporter or Quiet(),
+            validate,
+            validated,
+            found.iteration if found else -1,
+        )
+        return loop.run()
+
+
+def state(path):
+    directory = path / "checkpoints"
+    files = [file.read_bytes() for file in checkpoints.listed(directory)]
+    return files[0], (path / "log.jsonl").read_text()
+
+
+@pytest.fixture
+def undisturbed(tmp_path):
+    path = tmp_path / "undisturbed"
+    path.mkdir()
+    assert run(path, LinearModel()) == 30
+    return state(path)
+
+
+@pytest.mark.parametrize("stop_at", [0, 6, 7, 13, 20, 29])
+def test_stopped_and_resumed_is_bitwise_the_same(tmp_path, undisturbed, stop_at):
+    reached = run(tmp_path, LinearModel(), stop_at=stop_at)
+    assert reached == stop_at + 1
+    assert checkpoints.newest(tmp_path / "checkpoints", pytest.fail).iteration == reached
+    assert run(tmp_path, LinearModel()) == 30
+    assert state(tmp_path) == undisturbed
+
+
+def test_stopped_in_a_validation_makes_up_for_it(tmp_path, undisturbed):
+    assert run(tmp_path, LinearModel(), stop_in_validation=14) == 14
+    assert run(tmp_path, LinearModel()) == 30
+    assert state(tmp_path) == undisturbed
+
+
+def test_log_has_every_update_once_and_the_validations(tmp_path):
+    run(tmp_path, LinearModel(), iterations=15, log_every=5)
+    records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [r["iteration"] for r in records if "loss" in r] == [5, 10, 15]
+    assert [r["iteration"] for r in records if "validation" in r] == [7, 14]
+    assert records[0]["learning_rate"] == 0.1 / 5
+
+
+def test_two_updates_are_in_flight_and_no_more(tmp_path):
+    model = LinearModel()
+    run(tmp_path, model)
+    assert model.most_in_flight == 2
+
+
+def test_nan_loss_stops_within_a_step_and_keeps_the_last_good_checkpoint(tmp_path):
+    model = LinearModel(poison=25)
+    with pytest.raises(TrainingError, match=r"loss is nan at iteration 25; 'w' .*iteration 20"):
+        run(tmp_path, model)
+    assert model.iteration <= 26
+    good = checkpoints.newest(tmp_path / "checkpoints", pytest.fail)
+    assert good.iteration == 20
+    assert all(np.isfinite(array).all() for array in good.parameters.values())
+
+
+def test_weights_that_overflow_in_the_last_update_are_not_saved(tmp_path):
+    with pytest.raises(
+        TrainingError, match=r"weight is not finite after iteration 20.*iteration 10"
+    ):
+        run(tmp_path, LinearModel(infinite_weight=20))
+    assert checkpoints.newest(tmp_path / "checkpoints", pytest.fail).iteration == 10
+
+
+def test_plain_progress_says_what_the_issue_asks_for(tmp_path):
+    stream = io.StringIO()
+    run(tmp_path, LinearModel(), reporter=Plain(stream))
+    last = stream.getvalue().splitlines()[-1]
+    for word in ("iteration 30/30", "loss", "error", "updates/s", "voxels/s", "ETA 0:00"):
+        assert word in last

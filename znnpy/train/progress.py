@@ -1,0 +1,190 @@
+"""What the user watches: a bar on a terminal, plain lines elsewhere; both on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+PLAIN_INTERVAL = 5.0  # seconds between plain lines
+WINDOW = 10.0  # seconds over which the rate is taken
+SMOOTHING = 0.98  # weight of the past in the shown loss and error
+
+
+@dataclass(frozen=True)
+class Status:
+    """One finished update: what happened and how fast the last ones went (voxels: outputs)."""
+
+    iteration: int
+    loss: float
+    error: float
+    updates_per_s: float
+    voxels_per_s: float
+
+
+class Reporter(Protocol):
+    """Shows how training goes; called from the training thread only."""
+
+    def start(self, total: int, done: int) -> None:
+        """Training begins or goes on at `done` of `total` iterations."""
+
+    def update(self, status: Status) -> None:
+        """One update has finished."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line has happened."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+
+class Quiet:
+    """Shows nothing (Python API, tests)."""
+
+    def start(self, total: int, done: int) -> None:
+        """Nothing."""
+
+    def update(self, status: Status) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Plain:
+    """A line every few seconds, for logs of batch systems."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._total = 0
+        self._last = float("-inf")
+        self._smooth = Smooth()
+
+    def start(self, total: int, done: int) -> None:
+        """Remember the total."""
+        self._total = total
+
+    def update(self, status: Status) -> None:
+        """Print a line when the last one is a few seconds old."""
+        loss, error = self._smooth.add(status)
+        now = time.monotonic()
+        if now - self._last >= PLAIN_INTERVAL or status.iteration == self._total:
+            self._last = now
+            left = (self._total - status.iteration) / max(status.updates_per_s, 1e-9)
+            self.note(
+                f"iteration {status.iteration}/{self._total}  loss {loss:.4f}  error {error:.4f}  "
+                f"{status.updates_per_s:.2f} updates/s  {status.voxels_per_s:,.0f} voxels/s  "
+                f"ETA {clock(left)}"
+            )
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class Bar:
+    """A rich progress bar with loss, error, updates/s, voxels/s and the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._smooth = Smooth()
+        self._progress = Progress(
+            SpinnerColumn(),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("loss {task.fields[loss]:.4f}  error {task.fields[error]:.4f}"),
+            TextColumn("{task.fields[rate]:.1f} updates/s  {task.fields[voxels]:,.0f} voxels/s"),
+            TextColumn("ETA"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+        )
+        self._task = self._progress.add_task(
+            "", start=False, loss=0.0, error=0.0, rate=0.0, voxels=0.0
+        )
+
+    def start(self, total: int, done: int) -> None:
+        """Show the bar."""
+        self._progress.update(self._task, total=total, completed=done)
+        self._progress.start_task(self._task)
+        self._progress.start()
+
+    def update(self, status: Status) -> None:
+        """Move the bar."""
+        loss, error = self._smooth.add(status)
+        self._progress.update(
+            self._task,
+            completed=status.iteration,
+            loss=loss,
+            error=error,
+            rate=status.updates_per_s,
+            voxels=status.voxels_per_s,
+        )
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the bar on the screen as it is."""
+        self._progress.stop()
+
+
+class Smooth:
+    """Running means of loss and error for the eye; the log holds the true values."""
+
+    def __init__(self) -> None:
+        self._weight = self._loss = self._error = 0.0
+
+    def add(self, status: Status) -> tuple[float, float]:
+        """The means after one more update, corrected for the start."""
+        keep = min(SMOOTHING, 1 - 1 / (1 + status.iteration))
+        self._weight = keep * self._weight + 1 - keep
+        self._loss = keep * self._loss + (1 - keep) * status.loss
+        self._error = keep * self._error + (1 - keep) * status.error
+        return self._loss / self._weight, self._error / self._weight
+
+
+class Rate:
+    """Updates per second over the last seconds."""
+
+    def __init__(self) -> None:
+        self._times = deque([time.monotonic()], maxlen=1000)
+
+    def add(self) -> float:
+        """Count one update and return the rate."""
+        now = time.monotonic()
+        while len(self._times) > 1 and now - self._times[0] > WINDOW:
+            self._times.popleft()
+        self._times.append(now)
+        first = self._times[0]
+        return (len(self._times) - 1) / (now - first) if now > first else 0.0
+
+
+def choose_reporter() -> Reporter:
+    """A bar when stderr is a terminal, plain lines otherwise."""
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal else Plain()
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, second = divmod(round(min(seconds, 359_999)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

@@ -1,0 +1,141 @@
+"""The run directory: what a training run leaves on disk, held by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import IO, Any, Self
+
+from znnpy.errors import RunError
+from znnpy.train.atomic import PARTIAL, sync_directory, write_text
+
+CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
+LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
+CHECKPOINTS, LOCK = "checkpoints", "lock"
+_FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE)  # in the order they are removed
+
+
+class RunDirectory:
+    """Files of one run, locked from `open` to `close` so that a second process is refused.
+
+    The lock is the kernel's (flock): it vanishes with the process, however that ends.
+    """
+
+    def __init__(self, path: Path, lock: IO[str]) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path, *, overwrite: bool = False) -> Self:
+        """Create or lock a run directory; `overwrite` empties one that exists.
+
+        RunError when another process holds it, or when it is a directory of something else: only
+        znnpy's own files are ever removed.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make run directory {path}: {error.strerror}") from error
+        _refuse_foreign(path)
+        run = cls(path, _locked(path / LOCK))
+        try:
+            if overwrite:
+                run._clear()
+            elif not (path / CONFIG).exists() and (path / CHECKPOINTS).exists():
+                raise RunError(
+                    f"{path} has checkpoints but no {CONFIG}; choose another directory, "
+                    "or start anew with --overwrite"
+                )
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of the checkpoints."""
+        return self.path / CHECKPOINTS
+
+    @property
+    def started(self) -> bool:
+        """Whether a run has begun here before."""
+        return (self.path / CONFIG).exists()
+
+    def begin(self, config_text: str, versions: dict[str, Any]) -> None:
+        """Write what identifies a new run; the config comes last and makes it one."""
+        write_json(self / VERSIONS, versions)
+        write_text(self / CONFIG, config_text)
+        self.checkpoints.mkdir(exist_ok=True)
+        sync_directory(self.path)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._lock.close()
+
+    def _clear(self) -> None:
+        for name in _FILES:
+            (self / name).unlink(missing_ok=True)
+            (self / (name + PARTIAL)).unlink(missing_ok=True)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        sync_directory(self.path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run; None when it does not exist, RunError when it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path}: {error}") from error
+
+
+def require_run(path: Path) -> Path:
+    """The path, if a run lives there; RunError otherwise."""
+    if (path / CONFIG).is_file():
+        return path
+    raise RunError(f"{path} is not a run directory (no {CONFIG} in it); `znnpy train` makes one")
+
+
+def _refuse_foreign(path: Path) -> None:
+    known = {*_FILES, *(name + PARTIAL for name in _FILES), CHECKPOINTS, LOCK}
+    foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in known)
+    if foreign and not (path / CONFIG).exists():
+        raise RunError(
+            f"{path} holds other files ({', '.join(foreign[:3])}); choose a new directory"
+        )
+
+
+def _locked(path: Path) -> IO[str]:
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise RunError(
+            f"run directory {path.parent} is in use by another process (pid {holder}); "
+            "wait for it or choose another directory"
+        ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file

@@ -1,0 +1,29 @@
+"""Learning rates over iterations."""
+
+from __future__ import annotations
+
+import math
+
+from znnpy.config.models import (
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    StepSchedule,
+    TrainingSection,
+)
+
+
+def learning_rate(training: TrainingSection, iteration: int) -> float:
+    """The rate of the update that follows `iteration` finished ones; a function of these alone."""
+    start, schedule = training.learning_rate, training.schedule
+    match schedule:
+        case ConstantSchedule():
+            return start
+        case StepSchedule():
+            return start * float(schedule.factor ** (iteration // schedule.every))
+        case ExponentialSchedule():
+            return start * float(schedule.factor ** (iteration / schedule.every))
+        case CosineSchedule():
+            length = schedule.every or training.iterations
+            fallen = (1 - math.cos(math.pi * min(1.0, iteration / length))) / 2
+            return start * (1 - fallen * (1 - schedule.final))

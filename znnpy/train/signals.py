@@ -1,0 +1,70 @@
+"""Ctrl-C and SIGTERM: asked once, finish the step and save; asked twice, leave at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Self
+
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class Stopped(BaseException):
+    """A signal arrived where nothing needs to be saved; `signal` is its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.signal = number
+
+
+class StopSignals:
+    """Context manager that catches SIGINT and SIGTERM; outside the main thread it does nothing.
+
+    Outside `deferred()` the first signal raises Stopped where the main thread stands. Inside, it is
+    only noted in `requested` (the signal's number), and whoever loops there looks at it. A second
+    signal ends the process at once: every file is written beside and renamed, so none is harmed.
+    """
+
+    def __init__(self) -> None:
+        self.requested: int | None = None
+        self._deferring = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._before.clear()
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Note the first signal instead of raising it."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.requested is not None:
+            leave_at_once(128 + number)
+        self.requested = number
+        if not self._deferring:
+            raise Stopped(number)
+
+
+def leave_at_once(code: int) -> None:
+    """End the process without cleaning up; a progress bar's hidden cursor is shown again."""
+    if sys.stderr.isatty():
+        os.write(2, _SHOW_CURSOR)
+    os._exit(code)
