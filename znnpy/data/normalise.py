@@ -1,0 +1,78 @@
+"""Bring raw images to numbers a network trains well on: float32, per volume and channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.volume import Array, Volume
+
+Mode = Literal["mean_std", "unit", "none"]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+# Volumes above SAMPLED * SLAB bytes are judged by evenly spaced slabs instead of being read whole.
+SLAB = 64 << 20
+SAMPLED = 64
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """`(value - shift) * scale` for each channel; shift and scale are float64 of shape (C,)."""
+
+    shift: Float64
+    scale: Float64
+
+    def apply(self, array: Array) -> Float32:
+        """A new float32 array of the same shape, (C, z, y, x)."""
+        out = np.empty(array.shape, np.float32)
+        shift = self.shift.astype(np.float32)[:, None, None, None]
+        np.subtract(array, shift, out=out, dtype=np.float32, casting="unsafe")
+        out *= self.scale.astype(np.float32)[:, None, None, None]
+        return out
+
+
+def normalisation(volume: Volume, mode: Mode = "mean_std") -> Normalisation:
+    """What brings a volume to mean 0, deviation 1 (`mean_std`) or integers to [0, 1] (`unit`).
+
+    Depends on the voxels alone, not on whether the volume is in memory. `unit` divides integers by
+    the largest value of their type and leaves floats as they are; `none` only turns into float32. A
+    constant channel becomes 0 under `mean_std`.
+    """
+    zero, one = np.zeros(volume.channels), np.ones(volume.channels)
+    if mode == "none":
+        return Normalisation(zero, one)
+    if mode == "unit":
+        largest = np.iinfo(volume.dtype).max if volume.dtype.kind in "ui" else 1
+        return Normalisation(zero, one / largest)
+    mean, deviation = moments(volume)
+    return Normalisation(mean, 1.0 / np.where(deviation > 0, deviation, 1.0))
+
+
+def moments(volume: Volume) -> tuple[Float64, Float64]:
+    """Mean and standard deviation of each channel, float64 (C,), merged slab by slab (Chan)."""
+    count = 0
+    mean, squares = np.zeros(volume.channels), np.zeros(volume.channels)
+    for start, stop in statistics_slabs(volume):
+        slab = volume.read((start, 0, 0), (stop, *volume.extent[1:])).astype(np.float64)
+        number = slab[0].size
+        here = slab.mean(axis=(1, 2, 3))
+        slab -= here[:, None, None, None]
+        squares += np.square(slab, out=slab).sum(axis=(1, 2, 3))
+        squares += (here - mean) ** 2 * (count * number / (count + number))
+        mean += (here - mean) * (number / (count + number))
+        count += number
+    return mean, np.sqrt(squares / count)
+
+
+def statistics_slabs(volume: Volume) -> list[tuple[int, int]]:
+    """Ranges of z that statistics are taken from: all, or `SAMPLED` evenly spaced ones if large."""
+    depth = volume.extent[0]
+    step = max(1, SLAB * depth // volume.nbytes)
+    starts = np.arange(0, depth, step)
+    if len(starts) > SAMPLED:
+        starts = starts[np.linspace(0, len(starts) - 1, SAMPLED).round().astype(int)]
+    return [(int(start), min(depth, int(start) + step)) for start in starts]

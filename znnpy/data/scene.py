@@ -1,0 +1,86 @@
+"""Volumes that show the same place: images, labels and masks on one voxel grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from znnpy.data.volume import Triple, Triple64, Volume
+from znnpy.errors import VolumeError
+
+_UNSET: Triple64 = (1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Images by input node, labels and masks by output node, all of one place.
+
+    Positions count in voxels of the first image. Other volumes may be smaller or larger if their
+    `offset` attributes say where they lie (CREMI labels within a larger raw image). Raises
+    VolumeError if volumes do not lie on one grid.
+    """
+
+    images: Mapping[str, Volume]
+    labels: Mapping[str, Volume]
+    masks: Mapping[str, Volume] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.images:
+            raise VolumeError("a training volume needs an image")
+        for volume in self.volumes():
+            self.corner(volume)
+
+    @property
+    def reference(self) -> Volume:
+        """The volume whose voxels positions count in."""
+        return next(iter(self.images.values()))
+
+    @property
+    def resolution(self) -> Triple64:
+        """Voxel size z, y, x in nanometres."""
+        return self.reference.resolution
+
+    def volumes(self) -> Iterator[Volume]:
+        """All volumes, images first."""
+        for group in (self.images, self.labels, self.masks):
+            yield from group.values()
+
+    def corner(self, volume: Volume) -> Triple:
+        """Position of a volume's first voxel, in voxels of the first image."""
+        first = self.reference
+        _check_resolution(first, volume)
+        if volume.offset == first.offset or volume.offset == (0.0, 0.0, 0.0):
+            if volume.extent != first.extent:
+                raise VolumeError(
+                    f"{volume.name} has {volume.extent} voxels (z, y, x), {first.name} has "
+                    f"{first.extent}; they must be equal, or `offset` attributes must say where "
+                    "they lie"
+                )
+            return (0, 0, 0)
+        return _steps(first, volume)
+
+    def close(self) -> None:
+        """Close all volumes."""
+        for volume in self.volumes():
+            volume.close()
+
+
+def _check_resolution(first: Volume, volume: Volume) -> None:
+    sizes = {first.resolution, volume.resolution} - {_UNSET}
+    if len(sizes) > 1:
+        raise VolumeError(
+            f"{volume.name} has voxels of {volume.resolution} nm (z, y, x), {first.name} of "
+            f"{first.resolution} nm; they must be equal"
+        )
+
+
+def _steps(first: Volume, volume: Volume) -> Triple:
+    pairs = zip(volume.offset, first.offset, first.resolution, strict=True)
+    exact = [(a - b) / size for a, b, size in pairs]
+    z, y, x = (round(e) for e in exact)
+    if any(abs(e - n) > 0.01 for e, n in zip(exact, (z, y, x), strict=True)):
+        raise VolumeError(
+            f"{volume.name} lies {tuple(exact)} voxels (z, y, x) from {first.name}, by their "
+            "offsets in nanometres; expected whole voxels"
+        )
+    return (z, y, x)
