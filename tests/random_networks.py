@@ -1,0 +1,336 @@
+"""Random small networks, and data for them, that every evaluator of networks can be tried on."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from znnpy.geometry import fit
+from znnpy.geometry.axes import scale
+from znnpy.geometry.fit import ONE, Geometry
+from znnpy.network.types import Edge, Network, Node, Triple
+from znnpy.reference import parameter_shapes
+
+HIDDEN = ("linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "forward_logistic")
+SMOOTH = tuple(name for name in HIDDEN if name != "forward_logistic")
+IMAGES = (1, 2, 3, 5, 8, 10, 16, 17, 20)
+SIZES = ((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 3, 3), (2, 3, 4), (5, 1, 2), (3, 4, 5), (1, 1, 5))
+WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
+MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy
+MOST_VOXELS = 30_000
+WIDEST = 40  # voxels along an axis of an input
+
+OutputShape = Triple | dict[str, Triple]
+
+
+def random_network(
+    seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 5
+) -> tuple[Network, OutputShape]:
+    """A random directed acyclic network and an output shape that `znnpy.geometry.fit` takes.
+
+    Over 50 seeds: all edge kinds and transfer functions, 1-2 inputs and outputs, sums and concats
+    with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
+    2-D nets (every eighth seed), 1 to 20 images. The same seed gives the same network. With two
+    outputs of different size the shape is a dict by output node.
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        builder = _Builder(rng, functions, flat=seed % 8 == 7)
+        network, output_shape = builder.build(blocks)
+        if _is_small(network, fit(network, output_shape)):
+            return network, output_shape
+
+
+def random_parameters(network: Network, seed: int) -> dict[str, np.ndarray]:
+    """float32 parameters by name; filters scaled so that values neither vanish nor explode."""
+    rng = np.random.default_rng((seed, 1))
+    return {
+        name: (rng.standard_normal(shape) / np.sqrt(prod(shape[1:]))).astype(np.float32)
+        for name, shape in parameter_shapes(network).items()
+    }
+
+
+def random_inputs(
+    network: Network, geometry: Geometry, seed: int, batch: int = 1
+) -> dict[str, np.ndarray]:
+    """float32 (batch, image, z, y, x) by input node, standard normal."""
+    rng = np.random.default_rng((seed, 2))
+    return {
+        node.name: rng.standard_normal(
+            (batch, node.images, *geometry.input_shapes[node.name])
+        ).astype(np.float32)
+        for node in network.inputs
+    }
+
+
+def random_targets(
+    network: Network, geometry: Geometry, seed: int, batch: int = 1
+) -> dict[str, np.ndarray]:
+    """float32 (batch, image, z, y, x) by output node: positive shares that sum to 1 over images."""
+    rng = np.random.default_rng((seed, 3))
+    targets = {}
+    for node in network.outputs:
+        shape = (batch, node.images, *geometry.output_shapes[node.name])
+        shares = rng.random(shape) + 0.01
+        targets[node.name] = (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+    return targets
+
+
+def random_weights(
+    network: Network, geometry: Geometry, seed: int, batch: int = 1
+) -> dict[str, np.ndarray]:
+    """float32 (batch, 1, z, y, x) by output node; about a third of the voxels weigh nothing."""
+    rng = np.random.default_rng((seed, 4))
+    weights = {}
+    for node in network.outputs:
+        shape = (batch, 1, *geometry.output_shapes[node.name])
+        weights[node.name] = (rng.random(shape) * (rng.random(shape) > 0.3)).astype(np.float32)
+        weights[node.name].flat[0] = 1.0
+    return weights
+
+
+def random_masks(
+    network: Network, geometry: Geometry, seed: int, batch: int = 1
+) -> dict[str, np.ndarray]:
+    """float32 0 or 1, (batch, image, z, y, x) by dropout edge."""
+    rng = np.random.default_rng((seed, 5))
+    masks = {}
+    for edge in network.edges:
+        if edge.kind == "dropout":
+            images = network.node(edge.source).images
+            shape = (batch, images, *geometry.nodes[edge.source].shape)
+            masks[edge.name] = (rng.random(shape) < edge.keep).astype(np.float32)
+    return masks
+
+
+def _is_small(network: Network, geometry: Geometry) -> bool:
+    products = 0
+    for edge in network.edges:
+        work = prod(edge.size) * prod(geometry.nodes[edge.target].shape)
+        if edge.kind == "conv":
+            work *= network.node(edge.source).images * network.node(edge.target).images
+        products += work
+    widest = max(max(shape) for shape in geometry.input_shapes.values())
+    voxels = max(prod(node.shape) for node in geometry.nodes.values())
+    return products < MOST_PRODUCTS and widest <= WIDEST and voxels <= MOST_VOXELS
+
+
+class _Builder:
+    """Grows a network from its input at a tip, block by block."""
+
+    def __init__(self, rng: np.random.Generator, functions: tuple[str, ...], flat: bool) -> None:
+        self.rng = rng
+        self.functions = functions
+        self.flat = flat
+        self.nodes: list[Node] = []
+        self.edges: list[Edge] = []
+        self.sparsity: dict[str, Triple] = {}
+        self.stride: dict[str, Triple] = {}
+
+    def build(self, blocks: int) -> tuple[Network, OutputShape]:
+        self.tip = self._input("input")
+        steps = [
+            self._conv,
+            self._conv,
+            self._max_filter,
+            self._converging,
+            self._residual,
+            self._concat,
+            self._max_filter,
+            self._max_pool,
+            self._max_pool,
+            self._dropout,
+            self._crop,
+            self._strided,
+            self._second_input,
+        ]
+        for step in self.rng.permutation(len(steps))[: self._int(1, blocks + 1)]:
+            steps[step]()
+        shape = self._triple((4, 4, 4) if self._chance() else self._size(low=1, high=4))
+        before_outputs = self.tip
+        size, images = self._filter(), self._images()
+        self.tip = self._output(before_outputs, size, images)
+        if self._chance(0.6):
+            return self._network(), shape
+        return self._second_output(before_outputs, size, shape)
+
+    def _second_output(
+        self, before: Node, size: Triple, shape: Triple
+    ) -> tuple[Network, OutputShape]:
+        """Beside the first output, or from any earlier hidden node, then of a size of its own."""
+        if self._chance():
+            self._output(before, size, self._images())
+            return self._network(), shape
+        nodes = fit(self._network(), shape).nodes
+        source = self._pick([n for n in self.nodes[:-1] if n.kind != "input"] or [before])
+        first = self.tip.name
+        other = self._output(source, ONE, self._images())
+        return self._network(), {first: shape, other.name: nodes[source.name].shape}
+
+    def _network(self) -> Network:
+        """Nodes were appended before what follows them, so their order is topological."""
+        return Network(tuple(self.nodes), tuple(self.edges))
+
+    # blocks
+
+    def _conv(self) -> None:
+        target = self._transfer()
+        self._edge("conv", self.tip, target, size=self._filter(), sparsity=self._dilation())
+        self.tip = target
+
+    def _strided(self) -> None:
+        stride = self._allowed_stride(self.tip)
+        target = self._transfer()
+        self._edge("conv", self.tip, target, size=self._filter(), stride=stride)
+        self.tip = target
+
+    def _converging(self) -> None:
+        """Two convolutions of equal extent from one node; the second may be thin and dilated."""
+        target = self._transfer() if self._chance(0.7) else self._node("sum", self._images())
+        size = self._triple(self._pick([(3, 3, 3), (1, 3, 3), (3, 1, 5)]))
+        thin = tuple((count + 1) // 2 for count in size)
+        wide = tuple(2 if count > 1 else 1 for count in size)
+        self._edge("conv", self.tip, target, size=size)
+        if self._chance():
+            self._edge("conv", self.tip, target, size=thin, sparsity=wide)
+        else:
+            self._edge("conv", self.tip, target, size=size)
+        self.tip = target
+
+    def _residual(self) -> None:
+        """Two convolutions around which the node itself skips, cropped to fit."""
+        hidden = self._transfer()
+        source, size = self.tip, self._triple((3, 3, 3))
+        inherited = self.sparsity[source.name]
+        self._edge("conv", source, hidden, size=size)
+        target = self._node("sum", source.images)
+        self._edge("conv", hidden, target, size=size)
+        margin = tuple((n - 1) * step for n, step in zip(size, inherited, strict=True))
+        self._edge("crop", source, target, offset=margin)
+        self.tip = target
+
+    def _concat(self) -> None:
+        """A convolution beside the cropped source, in either order; their images are stacked."""
+        source, size = self.tip, self._triple(self._pick([(3, 3, 3), (1, 3, 1), (5, 3, 3)]))
+        inherited = self.sparsity[source.name]
+        side = self._transfer()
+        self._edge("conv", source, side, size=size)
+        target = self._node("concat", side.images + source.images)
+        margin = tuple((n - 1) * step // 2 for n, step in zip(size, inherited, strict=True))
+        if self._chance():
+            self._edge("crop", source, target, offset=margin)
+            self._edge("crop", side, target)
+        else:
+            self._edge("dropout", side, target, keep=0.75)
+            self._edge("crop", source, target, offset=margin)
+        self.tip = target
+
+    def _max_filter(self) -> None:
+        window = self._triple(self._pick(WINDOWS))
+        sparsens = window if self._chance(0.7) else ONE
+        target = self._plain_target()
+        self._edge("max_filter", self.tip, target, size=window, sparsens=sparsens)
+        self.tip = target
+
+    def _max_pool(self) -> None:
+        stride = self._allowed_stride(self.tip)
+        target = self._plain_target()
+        self._edge(
+            "max_pool", self.tip, target, size=self._triple(self._pick(WINDOWS)), stride=stride
+        )
+        self.tip = target
+
+    def _dropout(self) -> None:
+        target = self._plain_target()
+        keep = float(self._pick([0.5, 0.75, 0.9]))
+        self._edge("dropout", self.tip, target, keep=keep)
+        self.tip = target
+
+    def _crop(self) -> None:
+        target = self._plain_target()
+        self._edge("crop", self.tip, target, offset=self._triple(self._size(low=0, high=2)))
+        self.tip = target
+
+    def _second_input(self) -> None:
+        """Another input joins; it brings no sparsity and reaches the tip's stride in one step."""
+        source = self.tip
+        if self.sparsity[source.name] != ONE or any(n.name == "other" for n in self.nodes):
+            self._conv()
+            return
+        other = self._input("other")
+        target = self._transfer()
+        self._edge("conv", source, target, size=self._filter())
+        self._edge("conv", other, target, size=self._filter(), stride=self.stride[source.name])
+        self.tip = target
+
+    # pieces
+
+    def _input(self, name: str) -> Node:
+        node = Node(name, "input", int(self._pick([1, 1, 2, 3, 17])))
+        self.nodes.append(node)
+        self.sparsity[name] = self.stride[name] = ONE
+        return node
+
+    def _output(self, source: Node, size: Triple, images: int) -> Node:
+        function = "softmax" if images > 1 and self._chance(0.25) else "linear"
+        target = self._node("transfer", images, function=function)
+        self._edge("conv", source, target, size=size)
+        return target
+
+    def _transfer(self, images: int | None = None) -> Node:
+        return self._node(
+            "transfer",
+            images or self._images(),
+            function=self._pick(self.functions),
+            slope=float(self._pick([0.01, 0.3, 1.0])),
+            bias=self._chance(0.8),
+        )
+
+    def _plain_target(self) -> Node:
+        """A target for an edge that keeps the number of images."""
+        images = self.tip.images
+        return self._node("sum", images) if self._chance() else self._transfer(images)
+
+    def _node(self, kind: str, images: int, **more: object) -> Node:
+        node = Node(f"n{len(self.nodes)}", kind, images, **more)
+        self.nodes.append(node)
+        return node
+
+    def _edge(self, kind: str, source: Node, target: Node, **more: object) -> None:
+        edge = Edge(f"e{len(self.edges)}", kind, source.name, target.name, **more)
+        self.edges.append(edge)
+        self.sparsity[target.name] = scale(self.sparsity[source.name], edge.sparsens)
+        self.stride[target.name] = scale(self.stride[source.name], edge.stride)
+
+    def _allowed_stride(self, source: Node) -> Triple:
+        wanted = self._triple(self._pick([(2, 2, 2), (1, 2, 2), (3, 2, 1)]))
+        if self.sparsity[source.name] != ONE:
+            return ONE
+        return wanted
+
+    def _filter(self) -> Triple:
+        return self._triple(self._pick(SIZES))
+
+    def _dilation(self) -> Triple:
+        return self._triple(self._pick([ONE, ONE, (2, 2, 2), (1, 2, 3)]))
+
+    def _images(self) -> int:
+        return int(self._pick(IMAGES))
+
+    def _size(self, low: int, high: int) -> tuple[int, ...]:
+        return tuple(self._int(low, high + 1) for _ in range(3))
+
+    def _triple(self, values: tuple[int, ...]) -> Triple:
+        """z, y, x; a 2-D net has nothing along z."""
+        z, y, x = (int(value) for value in values)
+        return (min(z, 1) if self.flat else z, y, x)
+
+    def _int(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high))
+
+    def _chance(self, probability: float = 0.5) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def _pick(self, choices):
+        return choices[int(self.rng.integers(len(choices)))]

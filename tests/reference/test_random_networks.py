@@ -1,0 +1,84 @@
+"""The generator of random networks covers what it promises."""
+
+import pytest
+from random_networks import HIDDEN, random_inputs, random_network, random_parameters
+
+from znnpy.geometry import fit
+from znnpy.network.types import Network
+from znnpy.reference import forward
+
+SEEDS = range(50)
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return [random_network(seed) for seed in SEEDS]
+
+
+def edges_of(networks, kind):
+    return [edge for network, _ in networks for edge in network.edges if edge.kind == kind]
+
+
+def test_every_kind_and_function_occurs(networks):
+    nodes = [node for network, _ in networks for node in network.nodes]
+    assert {node.kind for node in nodes} == {"input", "transfer", "sum", "concat"}
+    assert {node.function for node in nodes} == {*HIDDEN, "softmax"}
+    assert {node.bias for node in nodes if node.kind == "transfer"} == {True, False}
+    for kind in ("conv", "max_filter", "max_pool", "dropout", "crop"):
+        assert len(edges_of(networks, kind)) >= 10, kind
+    assert min(node.images for node in nodes) == 1
+    assert max(node.images for node in nodes if node.kind == "transfer") == 20
+
+
+def test_filters_strides_and_sparsities_are_of_all_sorts(networks):
+    convs = edges_of(networks, "conv")
+    assert {size for edge in convs for size in edge.size} >= {1, 2, 3, 4, 5}
+    assert any(len(set(edge.size)) > 1 for edge in convs)
+    assert any(max(edge.stride) > 1 for edge in convs)
+    assert any(max(edge.stride) > 1 for edge in edges_of(networks, "max_pool"))
+    assert any(max(edge.sparsity) > 1 for edge in convs)
+    inherited = [
+        dilation
+        for network, shape in networks
+        for name, dilation in fit(network, shape).dilations.items()
+        if dilation != next(edge.sparsity for edge in network.edges if edge.name == name)
+    ]
+    assert len(inherited) > 10
+
+
+def test_graphs_branch_and_meet(networks):
+    assert {len(network.inputs) for network, _ in networks} == {1, 2}
+    assert {len(network.outputs) for network, _ in networks} == {1, 2}
+    assert any(isinstance(shape, dict) for _, shape in networks)
+    for kind in ("transfer", "sum", "concat"):
+        assert any(
+            node.kind == kind and len(network.incoming(node.name)) > 1
+            for network, _ in networks
+            for node in network.nodes
+        )
+
+
+def test_names_are_unique_and_order_is_topological(networks):
+    for network, _ in networks:
+        names = [node.name for node in network.nodes]
+        both = names + [edge.name for edge in network.edges]
+        assert len(both) == len(set(both))
+        assert all(names.index(edge.source) < names.index(edge.target) for edge in network.edges)
+
+
+def test_a_seed_is_a_network(networks):
+    assert [random_network(seed) for seed in range(5)] == networks[:5]
+
+
+def test_reference_agrees_with_geometry_on_every_shape(networks):
+    for seed, (network, output_shape) in zip(SEEDS, networks, strict=True):
+        values = evaluate(network, output_shape, seed)
+        geometry = fit(network, output_shape)
+        for node in network.nodes:
+            assert values[node.name].shape == (1, node.images, *geometry.nodes[node.name].shape)
+
+
+def evaluate(network: Network, output_shape, seed: int):
+    geometry = fit(network, output_shape)
+    parameters = random_parameters(network, seed)
+    return forward(network, geometry, parameters, random_inputs(network, geometry, seed))

@@ -1,0 +1,83 @@
+"""Losses against hand-computed values and finite differences."""
+
+import numpy as np
+import pytest
+
+from znnpy.errors import ShapeError, ZnnpyError
+from znnpy.reference import loss_and_gradient
+
+LOSSES = ("square", "binomial_cross_entropy", "softmax")
+SHAPE = (2, 3, 1, 2, 2)
+
+
+def sample(seed=0):
+    rng = np.random.default_rng(seed)
+    shares = rng.random(SHAPE)
+    weight = rng.random((SHAPE[0], 1, *SHAPE[2:]))
+    return rng.standard_normal(SHAPE), shares / shares.sum(axis=1, keepdims=True), weight
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradient_is_the_finite_difference(name, weighted):
+    values, target, weight = sample()
+    chosen = weight if weighted else None
+    _, gradient = loss_and_gradient(name, values, target, chosen)
+    for index in np.ndindex(*SHAPE):
+        step = np.zeros(SHAPE)
+        step[index] = 1e-6
+        above, _ = loss_and_gradient(name, values + step, target, chosen)
+        below, _ = loss_and_gradient(name, values - step, target, chosen)
+        np.testing.assert_allclose(gradient[index], (above - below) / 2e-6, rtol=1e-5, atol=1e-9)
+
+
+def test_losses_counted_by_hand():
+    values = np.array([0.0, 2.0]).reshape(1, 2, 1, 1, 1)
+    target = np.array([1.0, 0.0]).reshape(1, 2, 1, 1, 1)
+    assert loss_and_gradient("square", values, target)[0] == pytest.approx((1 + 4) / 2)
+    logistic = 1 / (1 + np.exp(-2.0))
+    expected = (np.log(2) - np.log(1 - logistic)) / 2
+    assert loss_and_gradient("binomial_cross_entropy", values, target)[0] == pytest.approx(expected)
+    share = 1 / (1 + np.exp(2.0))
+    assert loss_and_gradient("softmax", values, target)[0] == pytest.approx(-np.log(share))
+
+
+def test_a_weight_of_one_image_counts_for_all_images():
+    values, target, weight = sample()
+    full = np.broadcast_to(weight, SHAPE)
+    one = loss_and_gradient("square", values, target, weight)
+    all_images = loss_and_gradient("square", values, target, full)
+    assert one[0] == pytest.approx(all_images[0])
+    np.testing.assert_allclose(one[1], all_images[1])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_masked_voxels_weigh_nothing(name):
+    values, target, weight = sample()
+    weight[:, :, :, 0] = 0.0
+    spoilt = values.copy()
+    spoilt[:, :, :, 0] = np.nan
+    clean = loss_and_gradient(name, values, target, weight)
+    got = loss_and_gradient(name, spoilt, target, weight)
+    assert got[0] == pytest.approx(clean[0])
+    np.testing.assert_array_equal(got[1], clean[1])
+    assert loss_and_gradient(name, values, target, 0 * weight)[0] == 0.0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_nan_and_huge_logits_show(name):
+    values, target, _ = sample()
+    assert np.isnan(loss_and_gradient(name, values * np.nan, target)[0])
+    loss, gradient = loss_and_gradient(name, values * 1e4, target)
+    assert np.isfinite(loss)
+    assert np.isfinite(gradient).all()
+
+
+def test_wrong_names_and_shapes_are_refused():
+    values, target, weight = sample()
+    with pytest.raises(ZnnpyError, match="binomial_cross_entropy"):
+        loss_and_gradient("binomal", values, target)
+    with pytest.raises(ShapeError, match="target"):
+        loss_and_gradient("square", values, target[:, :2])
+    with pytest.raises(ShapeError, match="weight"):
+        loss_and_gradient("softmax", values, target, np.broadcast_to(weight, SHAPE))
