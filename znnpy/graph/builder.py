@@ -1,0 +1,145 @@
+"""Collects tasks and edges, checks them, and freezes them into a TaskGraph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.graph.errors import GraphError
+from znnpy.graph.paths import Edges, csr, refuse_cycle
+from znnpy.graph.policies import bands, priorities
+from znnpy.graph.task_graph import TaskGraph
+
+Ints = NDArray[np.int64]
+
+WORDS_A_LINE = 8
+"""64 bytes: blocks that begin on a line never share one with a neighbour's block."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    address: int
+    arguments: Sequence[int]
+    name: str
+    kind: str
+    cost: float
+    phase: int
+    group: int
+    step: int
+
+
+class GraphBuilder:
+    """Tasks and edges in any order; `build` checks and freezes them. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._tasks: list[_Task] = []
+        self._edges: dict[tuple[int, int], bool] = {}
+
+    def task(
+        self,
+        address: int,
+        arguments: Sequence[int],
+        *,
+        name: str,
+        kind: str,
+        cost: float,
+        phase: int = -1,
+        group: int = -1,
+        step: int = 0,
+    ) -> int:
+        """Add a task and return its number; numbers count from 0 in the order of the calls.
+
+        address: machine code of a `void kernel(int64* args, int64 worker)`; it must outlive the
+        graph. arguments: the kernel's int64 words, copied. cost: estimated seconds.
+        phase >= 0: the task also waits for `release(phase)` from outside (one more join).
+        group >= 0: its completion counts towards `wait(group)`. step: the copy (even or odd step)
+        that it belongs to; priorities look along edges within a copy only, so that both copies get
+        the same ones.
+        """
+        self._tasks.append(_Task(address, tuple(arguments), name, kind, cost, phase, group, step))
+        return len(self._tasks) - 1
+
+    def precede(self, before: int, after: int, *, carried: bool = False) -> None:
+        """Let `after` wait for `before`; carried: for the run of `before` in the previous step.
+
+        A second edge between the same two tasks is merged into the first. If one of them is carried
+        and the other is not, the one that is not stays: it implies the other.
+        """
+        for task in (before, after):
+            if not 0 <= task < len(self._tasks):
+                raise GraphError(
+                    f"precede({before}, {after}): there is no task {task}; "
+                    f"{len(self._tasks)} tasks were added so far"
+                )
+        self._edges[before, after] = carried and self._edges.get((before, after), True)
+
+    def build(self, policy: str = "critical-path") -> TaskGraph:
+        """Check and freeze. Raises GraphError for cycles and tasks that nothing would start."""
+        pairs = np.array(list(self._edges), np.int64).reshape(-1, 2)
+        carried = np.fromiter(self._edges.values(), bool, len(self._edges))
+        edges: Edges = (pairs[:, 0], pairs[:, 1])
+        refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.name for t in self._tasks])
+        phase = self._column("phase")
+        joins = np.bincount(edges[1], minlength=len(phase)) + (phase >= 0)
+        initial = joins - np.bincount(edges[1][carried], minlength=len(phase))
+        self._refuse_unstartable(initial)
+        return self._freeze(policy, edges, carried, joins, initial)
+
+    def _column(self, field: str) -> Ints:
+        return np.array([getattr(task, field) for task in self._tasks], np.int64)
+
+    def _refuse_unstartable(self, initial: Ints) -> None:
+        stuck = [self._tasks[task].name for task in np.flatnonzero(initial == 0)]
+        if stuck:
+            more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
+            raise GraphError(
+                f"nothing would ever start {', '.join(stuck[:5])}{more}: give a task without "
+                "predecessors (carried ones do not count) a phase, so that release(phase) starts it"
+            )
+
+    def _freeze(
+        self, policy: str, edges: Edges, carried: NDArray[np.bool_], joins: Ints, initial: Ints
+    ) -> TaskGraph:
+        cost = np.array([task.cost for task in self._tasks], np.float64)
+        step = self._column("step")
+        within = ~carried & (step[edges[0]] == step[edges[1]])
+        priority = priorities(policy, (edges[0][within], edges[1][within]), cost)
+        told = np.lexsort((-edges[1], priority[edges[1]]))
+        starts, successors = csr((edges[0][told], edges[1][told]), len(cost))
+        words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
+        return TaskGraph(
+            names=tuple(task.name for task in self._tasks),
+            kinds=tuple(task.kind for task in self._tasks),
+            addresses=self._column("address"),
+            words=words,
+            offsets=offsets,
+            lengths=lengths,
+            successor_starts=starts,
+            successors=successors,
+            carried=carried[told][np.argsort(edges[0][told], kind="stable")],
+            joins=joins,
+            initial=initial,
+            cost=cost,
+            priority=priority,
+            band=bands(priority),
+            group=self._column("group"),
+            phase=self._column("phase"),
+            step=step,
+            policy=policy,
+        )
+
+
+def _blocks(arguments: list[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
+    """(words, offsets, lengths): the blocks in one array whose first word is on a 64-byte line."""
+    lengths = np.array([len(block) for block in arguments], np.int64)
+    rounded = -(-np.maximum(lengths, 1) // WORDS_A_LINE) * WORDS_A_LINE
+    offsets = np.cumsum(rounded) - rounded
+    space = np.zeros(int(rounded.sum()) + WORDS_A_LINE, np.int64)
+    first = -(space.ctypes.data // 8) % WORDS_A_LINE
+    words = space[first : first + int(rounded.sum())]
+    for offset, block in zip(offsets.tolist(), arguments, strict=True):
+        words[offset : offset + len(block)] = block
+    return words, offsets, lengths

@@ -1,0 +1,7 @@
+"""What can be wrong with a task graph."""
+
+from znnpy.errors import ZnnpyError
+
+
+class GraphError(ZnnpyError):
+    """A task graph cannot run: a cycle without a token, or a task that nothing would ever start."""

@@ -1,0 +1,103 @@
+"""The frozen task graph that executors run: flat arrays, one entry a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.graph.paths import bottom_levels, chain
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGraph:
+    """Tasks and the tokens between them; made by `GraphBuilder.build`.
+
+    A task fires when its join counter has fallen to 0; it sets the counter back to `joins` when it
+    starts, and takes one off the counter of each successor when it has run. All arrays belong to
+    the graph; executors read them (copying what they change) and hold a reference to the graph for
+    as long as native code may touch an argument block.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    addresses: Ints
+    """Kernel of each task: address of a `void kernel(int64* args, int64 worker)`."""
+    words: Ints
+    """All argument blocks in one contiguous array; each begins on a 64-byte line."""
+    offsets: Ints
+    """First word of each task's block in `words`."""
+    lengths: Ints
+    """Number of words of each task's block."""
+    successor_starts: Ints
+    """Successors of task t: successors[successor_starts[t] : successor_starts[t + 1]]."""
+    successors: Ints
+    """In the order in which they are told: least urgent first, so the newest is the most urgent."""
+    carried: NDArray[np.bool_]
+    """For each entry of `successors`: its token is present at first (from the previous step)."""
+    joins: Ints
+    """Tokens that a task waits for: its predecessors, and one for its phase if it has one."""
+    initial: Ints
+    """Tokens that it waits for the first time: `joins` without the carried ones."""
+    cost: Floats
+    """Estimated seconds of each task."""
+    priority: Floats
+    """Larger is more urgent; the meaning is the policy's."""
+    band: Ints
+    """0 (most urgent) to BANDS - 1: the deque that a ready task goes to."""
+    group: Ints
+    phase: Ints
+    step: Ints
+    policy: str
+
+    @property
+    def size(self) -> int:
+        """Number of tasks."""
+        return len(self.names)
+
+    @property
+    def groups(self) -> int:
+        """Number of groups: the largest group number plus one."""
+        return int(self.group.max(initial=-1)) + 1
+
+    @property
+    def phases(self) -> int:
+        """Number of phases: the largest phase number plus one."""
+        return int(self.phase.max(initial=-1)) + 1
+
+    @property
+    def work(self) -> float:
+        """T1: seconds that one worker needs for every task once."""
+        return float(self.cost.sum())
+
+    @property
+    def span(self) -> float:
+        """Tinf: seconds along the longest path over edges that are not carried."""
+        return float(self.levels().max(initial=0.0))
+
+    def arguments(self, task: int) -> Ints:
+        """The task's argument block as a writable int64 view; write only while it cannot run."""
+        first = int(self.offsets[task])
+        return self.words[first : first + int(self.lengths[task])]
+
+    def argument_address(self, task: int) -> int:
+        """Address in bytes of the task's argument block."""
+        return int(self.words.ctypes.data) + 8 * int(self.offsets[task])
+
+    def levels(self) -> Floats:
+        """Per task: seconds from its start to the end along the longest path not carried."""
+        return bottom_levels(self.edges(carried=False), self.cost)
+
+    def critical_path(self) -> list[int]:
+        """The tasks of one longest path over edges that are not carried, first task first."""
+        return chain(self.edges(carried=False), self.levels())
+
+    def edges(self, *, carried: bool) -> tuple[Ints, Ints]:
+        """(before, after): all edges whose token is, or is not, present at first."""
+        before = np.repeat(np.arange(self.size), np.diff(self.successor_starts))
+        chosen = self.carried if carried else ~self.carried
+        return before[chosen], self.successors[chosen]
