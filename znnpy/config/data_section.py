@@ -36,7 +36,7 @@ class Source(Strict):
     """Where an array lies: a file and, in HDF5, a dataset. Written `path` or `path:dataset`."""
 
     path: Path = Field(description="File; relative paths count from the config file's folder.")
-    dataset: str | None = Field(None, description="Dataset inside an HDF5 file.")
+    dataset: str | None = Field(default=None, description="Dataset inside an HDF5 file.")
 
     @model_validator(mode="before")
     @classmethod
@@ -90,13 +90,14 @@ class VolumeSection(Strict):
     """One volume: an image, and labels and a mask of the same size."""
 
     image: Sources = Field(
-        description="Raw image, path or path:dataset; with several inputs a mapping input node: path."
+        description="Raw image, path or path:dataset; with several inputs, by input node."
     )
     labels: Sources | None = Field(
-        None, description="Labels, path or path:dataset; by output node with several outputs."
+        default=None,
+        description="Labels, path or path:dataset; by output node with several outputs.",
     )
     mask: Sources | None = Field(
-        None,
+        default=None,
         description="Voxels that count (not 0), path or path:dataset; by output node if several.",
     )
 
@@ -105,7 +106,9 @@ class BoundaryTarget(Strict):
     """One output image: 1 inside objects, 0 on boundaries and background."""
 
     kind: Literal["boundary"] = Field(description="Target.")
-    thickness: Count = Field(1, description="Thickness of a boundary on either side, in voxels.")
+    thickness: Count = Field(
+        default=1, description="Thickness of a boundary on either side, in voxels."
+    )
 
 
 class AffinityTarget(Strict):
@@ -113,7 +116,7 @@ class AffinityTarget(Strict):
 
     kind: Literal["affinity"] = Field(description="Target.")
     offsets: tuple[tuple[Int, Int, Int], ...] = Field(
-        ((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
+        default=((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
         min_length=1,
         description="Neighbours in voxels, each z y x (default: the nearest along z, y and x).",
     )
@@ -142,33 +145,37 @@ Target = Annotated[
 class DataSection(Strict):
     """Volumes and how they are read."""
 
-    train: tuple[VolumeSection, ...] = Field((), description="Volumes to train on.")
-    validation: tuple[VolumeSection, ...] = Field((), description="Volumes to validate on.")
-    test: tuple[VolumeSection, ...] = Field((), description="Volumes for the final evaluation.")
+    train: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to train on.")
+    validation: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to validate on.")
+    test: tuple[VolumeSection, ...] = Field(
+        default=(), description="Volumes for the final evaluation."
+    )
     target: Target = Field(
-        BoundaryTarget(kind="boundary"),
+        default=BoundaryTarget(kind="boundary"),
         description="What the network learns: boundary, affinity or labels.",
     )
     normalize: Literal["mean_std", "unit", "none"] = Field(
-        "mean_std",
+        default="mean_std",
         description="Per volume: mean_std (mean 0, deviation 1), unit (scaled to [0, 1]) or none.",
     )
     border: Literal["valid", "mirror"] = Field(
-        "valid",
+        default="valid",
         description="valid: inputs lie inside the volume; mirror: volumes are mirrored at borders.",
     )
     resolution: Spacing3 | None = Field(
-        None, description="Voxel size in nanometres, z y x; overrides what the file says."
+        default=None, description="Voxel size in nanometres, z y x; overrides what the file says."
     )
     in_memory: Literal["auto", True, False] = Field(
-        "auto", description="Keep volumes in memory: auto (if they fit), true or false."
+        default="auto", description="Keep volumes in memory: auto (if they fit), true or false."
     )
     allow_external_links: Bool = Field(
-        False, description="Follow HDF5 links and virtual datasets into other files."
+        default=False, description="Follow HDF5 links and virtual datasets into other files."
     )
     allow_filters: tuple[
         Literal["lzf", "szip", "bitshuffle", "blosc", "blosc2", "lz4", "zstd"], ...
-    ] = Field((), description="HDF5 compressions to allow beside deflate, shuffle and fletcher32.")
+    ] = Field(
+        default=(), description="HDF5 compressions to allow beside deflate, shuffle and fletcher32."
+    )
 
 
 Axis = Literal["z", "y", "x"]
@@ -185,14 +192,16 @@ def _swaps(value: Any) -> Any:
 class AugmentSection(Strict):
     """Random flips and axis swaps of training patches."""
 
-    enabled: Bool = Field(True, description="Vary patches at all.")
+    enabled: Bool = Field(default=True, description="Vary patches at all.")
     flips: Annotated[
         tuple[Axis, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, str) else v)
-    ] = Field(("z", "y", "x"), description="Axes along which patches are flipped, e.g. [y, x].")
+    ] = Field(
+        default=("z", "y", "x"), description="Axes along which patches are flipped, e.g. [y, x]."
+    )
     swaps: Annotated[Literal["auto", "none", "zyx", "yx", "zy", "zx"], BeforeValidator(_swaps)] = (
         Field(
-            "auto",
-            description="Axes that are exchanged: zyx, yx, zy, zx, none, or auto (zyx if voxels are "
-            "cubes, else the axes of equal resolution).",
+            default="auto",
+            description="Axes that are exchanged: zyx, yx, zy, zx, none, or auto "
+            "(the axes of equal resolution).",
         )
     )

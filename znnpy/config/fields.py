@@ -31,9 +31,9 @@ class Strict(BaseModel):
 
 
 def wrong(message: str, *key: str | int) -> PydanticCustomError:
-    """An error about a key below the place where it is raised; `key` is empty for the place itself."""
+    """An error about a key below the place where it is raised; no `key` for the place itself."""
     # The message is data, never a format string: it may hold braces typed by the user.
-    return PydanticCustomError("znnpy", "{text}", {"text": message, "key": list(key)})  # type: ignore[arg-type]
+    return PydanticCustomError("znnpy", "{text}", {"text": message, "key": list(key)})
 
 
 Int = Annotated[int, Field(strict=True)]
@@ -138,7 +138,7 @@ Bytes = Annotated[
     BeforeValidator(_bytes),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
 ]
-"""A number of bytes; also `8GiB`, `500MB`, `2G` (powers of 1024 unless the unit ends in B alone)."""
+"""A number of bytes; also `8GiB`, `500MB`, `2G` (KB, MB, GB count in thousands)."""
 
 
 def shorthand(key: str, *types: type) -> BeforeValidator:

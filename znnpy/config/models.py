@@ -91,8 +91,10 @@ class Config(Strict):
     """Everything a run needs: `network`, `data`, `augment`, `training`, `run`."""
 
     network: NetworkSection = Field(description="The network.")
-    data: DataSection = Field(DataSection(), description="Volumes and targets.")
-    augment: AugmentSection = Field(AugmentSection(), description="Variation of training patches.")
+    data: DataSection = Field(default=DataSection(), description="Volumes and targets.")
+    augment: AugmentSection = Field(
+        default=AugmentSection(), description="Variation of training patches."
+    )
     training: TrainingSection = Field(description="Loss, optimizer, patches.")
     run: RunSection = Field(
         default_factory=RunSection, description="Directory, threads, checkpoints, logs."

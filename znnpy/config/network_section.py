@@ -31,11 +31,11 @@ class InitSection(Strict):
     kind: Literal["he", "msra", "xavier", "uniform", "normal", "constant"] = Field(
         description="Distribution: he (= msra), xavier, uniform, normal or constant."
     )
-    low: Float = Field(-0.1, description="Lower end of `uniform`.")
-    high: Float = Field(0.1, description="Upper end of `uniform`.")
-    mean: Float = Field(0.0, description="Mean of `normal`.")
-    std: NonNegative = Field(0.01, description="Standard deviation of `normal`.")
-    value: Float = Field(0.0, description="Value of `constant`.")
+    low: Float = Field(default=-0.1, description="Lower end of `uniform`.")
+    high: Float = Field(default=0.1, description="Upper end of `uniform`.")
+    mean: Float = Field(default=0.0, description="Mean of `normal`.")
+    std: NonNegative = Field(default=0.01, description="Standard deviation of `normal`.")
+    value: Float = Field(default=0.0, description="Value of `constant`.")
 
     @model_validator(mode="after")
     def _ordered(self) -> InitSection:
@@ -66,16 +66,16 @@ class ConvLayer(Strict):
 
     images: Images = Field(description="Number of output images.")
     size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
-    stride: Size3 = Field((1, 1, 1), description="True stride in voxels, z y x.")
+    stride: Size3 = Field(default=(1, 1, 1), description="True stride in voxels, z y x.")
     sparsity: Size3 = Field(
-        (1, 1, 1),
+        default=(1, 1, 1),
         description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
     )
-    function: FunctionName = Field("linear", description="Transfer function.")
+    function: FunctionName = Field(default="linear", description="Transfer function.")
     slope: Slope = None
-    bias: Bool = Field(True, description="Add one learned bias per image.")
-    init: InitField = Field(HE, description="How the filters start.")
-    bias_init: InitField = Field(ZERO, description="How the biases start.")
+    bias: Bool = Field(default=True, description="Add one learned bias per image.")
+    init: InitField = Field(default=HE, description="How the filters start.")
+    bias_init: InitField = Field(default=ZERO, description="How the biases start.")
 
 
 class MaxFilterLayer(Strict):
@@ -83,7 +83,8 @@ class MaxFilterLayer(Strict):
 
     size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
     stride: Size3 | None = Field(
-        None, description="Factor by which what follows becomes sparser, z y x (default: size)."
+        default=None,
+        description="Factor by which what follows becomes sparser, z y x (default: size).",
     )
 
 
@@ -91,7 +92,9 @@ class MaxPoolLayer(Strict):
     """Max-pooling: the output is smaller by `stride`."""
 
     size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
-    stride: Size3 | None = Field(None, description="Stride in voxels, z y x (default: size).")
+    stride: Size3 | None = Field(
+        default=None, description="Stride in voxels, z y x (default: size)."
+    )
 
 
 class DropoutLayer(Strict):
@@ -112,18 +115,21 @@ WINDOW = shorthand("size", int, list, tuple)
 class LayerSection(Strict):
     """One item of `layers`: exactly one operation."""
 
-    conv: ConvLayer | None = Field(None, description="Convolution, bias and transfer function.")
+    conv: ConvLayer | None = Field(
+        default=None, description="Convolution, bias and transfer function."
+    )
     max_filter: Annotated[MaxFilterLayer | None, WINDOW] = Field(
-        None, description="Sliding maximum; what follows becomes sparse. In short: its size."
+        default=None,
+        description="Sliding maximum; what follows becomes sparse. In short: its size.",
     )
     max_pool: Annotated[MaxPoolLayer | None, WINDOW] = Field(
-        None, description="Max-pooling with a true stride. In short: its size."
+        default=None, description="Max-pooling with a true stride. In short: its size."
     )
     dropout: Annotated[DropoutLayer | None, shorthand("keep", int, float)] = Field(
-        None, description="Dropout. In short: the probability to keep."
+        default=None, description="Dropout. In short: the probability to keep."
     )
     crop: Annotated[CropLayer | None, shorthand("offset", int, list, tuple)] = Field(
-        None, description="Crop. In short: the offset."
+        default=None, description="Crop. In short: the offset."
     )
 
     @model_validator(mode="after")
@@ -148,10 +154,12 @@ class NodeSection(Strict):
         "applies a function; concat: stacks its edges in the order of the file."
     )
     images: Images = Field(description="Number of images.")
-    function: FunctionName = Field("linear", description="Transfer function of a transfer node.")
+    function: FunctionName = Field(
+        default="linear", description="Transfer function of a transfer node."
+    )
     slope: Slope = None
-    bias: Bool = Field(True, description="Add one learned bias per image (transfer nodes).")
-    init: InitField = Field(ZERO, description="How the biases start (transfer nodes).")
+    bias: Bool = Field(default=True, description="Add one learned bias per image (transfer nodes).")
+    init: InitField = Field(default=ZERO, description="How the biases start (transfer nodes).")
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
@@ -174,12 +182,12 @@ class ConvEdge(EdgeEnds):
 
     kind: Literal["conv"] = Field(description="Operation.")
     size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
-    stride: Size3 = Field((1, 1, 1), description="True stride in voxels, z y x.")
+    stride: Size3 = Field(default=(1, 1, 1), description="True stride in voxels, z y x.")
     sparsity: Size3 = Field(
-        (1, 1, 1),
+        default=(1, 1, 1),
         description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
     )
-    init: InitField = Field(HE, description="How the filters start.")
+    init: InitField = Field(default=HE, description="How the filters start.")
 
 
 class MaxFilterEdge(EdgeEnds, MaxFilterLayer):
@@ -212,18 +220,21 @@ EdgeSection = Annotated[
 
 
 class NetworkSection(Strict):
-    """Exactly one of `layers` (a chain), `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
+    """One of `layers` (a chain), `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
 
-    name: str | None = Field(None, description="A name for reports.")
-    znn: FilePath | None = Field(None, description="Path of a ZNN network file (.znn).")
+    name: str | None = Field(default=None, description="A name for reports.")
+    znn: FilePath | None = Field(default=None, description="Path of a ZNN network file (.znn).")
     input: Images | None = Field(
-        None, description="Number of input images of a chain (default 1); only with `layers`."
+        default=None,
+        description="Number of input images of a chain (default 1); only with `layers`.",
     )
     layers: tuple[LayerSection, ...] | None = Field(
-        None, description="A chain of operations, in order."
+        default=None, description="A chain of operations, in order."
     )
-    nodes: dict[str, NodeSection] | None = Field(None, description="Groups of images, by name.")
-    edges: dict[str, EdgeSection] | None = Field(None, description="Operations, by name.")
+    nodes: dict[str, NodeSection] | None = Field(
+        default=None, description="Groups of images, by name."
+    )
+    edges: dict[str, EdgeSection] | None = Field(default=None, description="Operations, by name.")
 
     @model_validator(mode="after")
     def _one_form(self) -> NetworkSection:

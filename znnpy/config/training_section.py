@@ -28,9 +28,9 @@ class Sgd(Strict):
     """Stochastic gradient descent with momentum."""
 
     kind: Literal["sgd"] = Field(description="Optimizer.")
-    momentum: Fraction = Field(0.9, description="Momentum, in [0, 1).")
-    nesterov: Bool = Field(False, description="Nesterov's momentum.")
-    weight_decay: NonNegative = Field(0.0, description=_DECAY)
+    momentum: Fraction = Field(default=0.9, description="Momentum, in [0, 1).")
+    nesterov: Bool = Field(default=False, description="Nesterov's momentum.")
+    weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
 
     @model_validator(mode="after")
     def _nesterov(self) -> Sgd:
@@ -43,10 +43,10 @@ class Adam(Strict):
     """Adam (Kingma and Ba 2014)."""
 
     kind: Literal["adam"] = Field(description="Optimizer.")
-    beta1: Fraction = Field(0.9, description="Decay of the mean of gradients, in [0, 1).")
-    beta2: Fraction = Field(0.999, description="Decay of the mean of squares, in [0, 1).")
-    eps: Positive = Field(1e-8, description="Added to the root of the mean of squares.")
-    weight_decay: NonNegative = Field(0.0, description=_DECAY)
+    beta1: Fraction = Field(default=0.9, description="Decay of the mean of gradients, in [0, 1).")
+    beta2: Fraction = Field(default=0.999, description="Decay of the mean of squares, in [0, 1).")
+    eps: Positive = Field(default=1e-8, description="Added to the root of the mean of squares.")
+    weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
 
 
 class ConstantSchedule(Strict):
@@ -60,14 +60,14 @@ class StepSchedule(Strict):
 
     kind: Literal["step"] = Field(description="Schedule.")
     every: Count = Field(description="Iterations between two steps.")
-    factor: Positive = Field(0.1, description="Factor at each step.")
+    factor: Positive = Field(default=0.1, description="Factor at each step.")
 
 
 class ExponentialSchedule(Strict):
     """The learning rate is multiplied by `factor` over every `every` iterations, smoothly."""
 
     kind: Literal["exponential"] = Field(description="Schedule.")
-    every: Count = Field(1, description="Iterations over which `factor` applies once.")
+    every: Count = Field(default=1, description="Iterations over which `factor` applies once.")
     factor: Positive = Field(description="Factor over `every` iterations.")
 
 
@@ -76,10 +76,11 @@ class CosineSchedule(Strict):
 
     kind: Literal["cosine"] = Field(description="Schedule.")
     every: Count | None = Field(
-        None, description="Iterations of the fall (default: training.iterations); then it stays."
+        default=None,
+        description="Iterations of the fall (default: training.iterations); then it stays.",
     )
     final: Annotated[NonNegative, Field(le=1)] = Field(
-        0.0, description="Learning rate at the end, as a fraction of its start."
+        default=0.0, description="Learning rate at the end, as a fraction of its start."
     )
 
 
@@ -96,76 +97,83 @@ Schedule = Annotated[
 class ValidationSection(Strict):
     """Measuring the loss on data.validation while training."""
 
-    every: Count = Field(500, description="Iterations between two validations.")
+    every: Count = Field(default=500, description="Iterations between two validations.")
     patches: Count = Field(
-        16, description="Patches a validation averages, the same ones each time."
+        default=16, description="Patches a validation averages, the same ones each time."
     )
 
 
 class TrainingSection(Strict):
     """What is learned from the patches, and how."""
 
-    iterations: Count = Field(1000, description="Updates to make in all.")
-    batch: Annotated[Int, Field(ge=1, le=65536)] = Field(1, description="Patches per update.")
+    iterations: Count = Field(default=1000, description="Updates to make in all.")
+    batch: Annotated[Int, Field(ge=1, le=65536)] = Field(
+        default=1, description="Patches per update."
+    )
     output_shape: Size3 = Field(
         description="Size of an output patch in voxels, z y x; the input patch follows from it."
     )
     loss: Literal["square", "binomial_cross_entropy", "softmax"] = Field(
-        "binomial_cross_entropy",
-        description="Loss; the cross-entropies take logits and apply logistic or softmax themselves.",
+        default="binomial_cross_entropy",
+        description="Loss; the cross-entropies take logits, so the last function is linear.",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
-        "none", description="Weigh classes equally: within each patch, over each volume, or not."
+        default="none",
+        description="Weigh classes equally: within each patch, over each volume, or not.",
     )
-    optimizer: Optimizer = Field(Sgd(kind="sgd"), description="sgd or adam, with its settings.")
-    learning_rate: Positive = Field(0.01, description="Learning rate at the start.")
+    optimizer: Optimizer = Field(
+        default=Sgd(kind="sgd"), description="sgd or adam, with its settings."
+    )
+    learning_rate: Positive = Field(default=0.01, description="Learning rate at the start.")
     schedule: Schedule = Field(
-        ConstantSchedule(kind="constant"),
+        default=ConstantSchedule(kind="constant"),
         description="How the learning rate changes: constant, step, exponential or cosine.",
     )
     clip_norm: Positive | None = Field(
-        None, description="Scale gradients down to this Euclidean norm over all parameters."
+        default=None, description="Scale gradients down to this Euclidean norm over all parameters."
     )
     seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(
-        0, description="Seed of all randomness: start, patches, augmentation, dropout."
+        default=0, description="Seed of all randomness: start, patches, augmentation, dropout."
     )
     conv: Literal["auto", "direct", "fft"] = Field(
-        "auto", description="Convolution algorithm; auto measures and takes the faster per layer."
+        default="auto",
+        description="Convolution algorithm; auto measures and takes the faster per layer.",
     )
     precision: Literal["float32", "float64"] = Field(
-        "float32", description="float64 is the slow reference, for checks."
+        default="float32", description="float64 is the slow reference, for checks."
     )
     validation: ValidationSection = Field(
-        ValidationSection(), description="When and how much to validate."
+        default=ValidationSection(), description="When and how much to validate."
     )
 
 
 class CheckpointSection(Strict):
     """Saving, so that a run can go on."""
 
-    every: Count = Field(500, description="Iterations between two checkpoints.")
-    keep: Count = Field(3, description="Latest checkpoints to keep.")
+    every: Count = Field(default=500, description="Iterations between two checkpoints.")
+    keep: Count = Field(default=3, description="Latest checkpoints to keep.")
 
 
 class RunSection(Strict):
     """The run around the training; nothing here changes what is learned."""
 
     directory: FilePath = Field(
-        "run",  # type: ignore[arg-type]
+        default="run",
         validate_default=True,
         description="Folder for checkpoints, logs and results, relative to the config file.",
     )
     threads: Annotated[Int, Field(ge=1, le=4096)] | None = Field(
-        None, description="Worker threads (default: the cores this process may use)."
+        default=None, description="Worker threads (default: the cores this process may use)."
     )
-    checkpoint: CheckpointSection = Field(CheckpointSection(), description="When to save.")
-    log_every: Count = Field(10, description="Iterations between two lines of the log.")
+    checkpoint: CheckpointSection = Field(default=CheckpointSection(), description="When to save.")
+    log_every: Count = Field(default=10, description="Iterations between two lines of the log.")
     max_memory: Bytes | None = Field(
-        None, description="Most memory to plan for, in bytes or as 8GiB (default: no limit)."
+        default=None,
+        description="Most memory to plan for, in bytes or as 8GiB (default: no limit).",
     )
     policy: Literal["critical-path", "distance", "fifo", "lifo", "random"] = Field(
-        "critical-path", description="Order of ready tasks."
+        default="critical-path", description="Order of ready tasks."
     )
     steal_seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(
-        0, description="Seed of the order in which idle workers look for tasks."
+        default=0, description="Seed of the order in which idle workers look for tasks."
     )
