@@ -101,31 +101,59 @@ class Declared:
 def connect(steps: Sequence[Sequence[Declared]]) -> GraphBuilder:
     """A task graph of one step, or of an even and an odd step that follow each other for ever.
 
-    Step s is released by phase s. With two steps the first is declared once more as a shadow, whose
-    predecessors in the second step become carried edges: their tokens are there at the start.
+    Step s is released by phase s. Tasks that nothing of their step waits for, and that belong to no
+    group yet, form group `last_group(s)`. With two steps the first is declared once more as a
+    shadow, whose predecessors in the second step become carried edges: their tokens are there at
+    the start.
     """
-    builder, tracker = GraphBuilder(), DependencyTracker()
-    tasks: list[int] = []
+    tracker = DependencyTracker()
     shadow = [steps[0]] if len(steps) > 1 else []
-    total = sum(map(len, steps))
-    for step, declared in enumerate([*steps, *shadow]):
-        first = len(tracker.predecessors)
+    bounds = [0]
+    for declared in [*steps, *shadow]:
         for task in declared:
-            moment = tracker.declare(task.reads, task.writes)
-            before = tracker.predecessors[moment]
-            if moment < total:
-                source = all(other < first for other in before)
-                tasks.append(_add(builder, task, step if source else -1))
-            for other in before:
-                if first - len(steps[step - 1]) <= other < first and moment >= total:
-                    builder.precede(tasks[other], tasks[moment - total], carried=True)
-                elif moment < total:
-                    builder.precede(tasks[other], tasks[moment])
+            tracker.declare(task.reads, task.writes)
+        bounds.append(len(tracker.predecessors))
+    builder = GraphBuilder()
+    for step, declared in enumerate(steps):
+        _add_step(builder, declared, step, bounds[step], tracker.predecessors)
+    total = bounds[len(steps)]
+    for moment, before in enumerate(tracker.predecessors[:total]):
+        for other in before:
+            builder.precede(other, moment)
+    for moment in range(total, bounds[-1]):
+        for other in tracker.predecessors[moment]:
+            if bounds[-3] <= other < total:
+                builder.precede(other, moment - total, carried=True)
     return builder
 
 
-def _add(builder: GraphBuilder, task: Declared, phase: int) -> int:
-    return builder.task(
-        task.kernel.address, task.arguments, name=task.name, kind=task.kind, cost=task.cost,
-        phase=phase, group=task.group,
-    )  # fmt: skip
+def last_group(step: int) -> int:
+    """Group of the tasks that end a step."""
+    return 2 * step + 1
+
+
+def _add_step(
+    builder: GraphBuilder,
+    declared: Sequence[Declared],
+    step: int,
+    first: int,
+    predecessors: Sequence[Sequence[int]],
+) -> None:
+    """Add one step's tasks; those without predecessors in it wait for its phase."""
+    inside = [
+        [other for other in before if other >= first]
+        for before in predecessors[first : first + len(declared)]
+    ]
+    waited_for = {other - first for before in inside for other in before}
+    for index, task in enumerate(declared):
+        ends = task.group < 0 and index not in waited_for
+        builder.task(
+            task.kernel.address,
+            task.arguments,
+            name=task.name,
+            kind=task.kind,
+            cost=task.cost,
+            phase=-1 if inside[index] else step,
+            group=last_group(step) if ends else task.group,
+            step=step,
+        )

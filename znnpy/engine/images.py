@@ -18,7 +18,7 @@ from znnpy.plan import Plan, cut_axis
 class Images:
     """Tensors by node or edge name, shared by the even and the odd step.
 
-    `activations`: values of nodes, inputs excluded. `contributions`: what an edge brings to its
+    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged. `contributions`: what an edge brings to its
     target; the first of converging edges writes into the activation itself. `gradients`: of the
     loss by a node's value, later by the sum of its edges. `backward`: what an edge brings to its
     source's gradient. `spread`: zero-spread gradients of strided convolutions.
@@ -41,6 +41,7 @@ class Layout:
     plan: Plan
     batch: int
     training: bool
+    seed: int = 0
 
     @property
     def cut(self) -> int:
@@ -75,7 +76,8 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
     images = Images(layout.cut)
     for node in layout.network.nodes:
-        if node.kind != "input":
+        outgoing = layout.network.outgoing(node.name)
+        if node.kind != "input" or any(edge.kind != "conv" for edge in outgoing):
             _reserve_activation(arena, layout, images, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)

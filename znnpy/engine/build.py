@@ -1,0 +1,98 @@
+"""Addresses that emitters share: tensors, parameters, staged data, scratch; all in one arena."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from znnpy_kernels.lanes import LANES
+
+from znnpy.engine.arena import Arena
+from znnpy.engine.dependencies import Region
+from znnpy.engine.images import Images, Layout, reserve_images
+from znnpy.engine.parameters import Parameter, reserve_parameters
+from znnpy.engine.staging import Staging, reserve_staging
+from znnpy.engine.tensors import Tensor, new_tensor
+from znnpy.network.types import Node
+
+STEPS = 2  # an even and an odd step in flight
+
+
+@dataclass
+class Build:
+    """One arena and what lies in it. Asking twice for the same scratch gives the same address."""
+
+    arena: Arena
+    layout: Layout
+    images: Images
+    parameters: dict[str, Parameter]
+    staging: list[Staging]
+    copy: int = 0
+    dropping: bool = True
+    _scratch: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _tensors: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, arena: Arena, layout: Layout, states: int) -> Build:
+        """Reserve everything but scratch; `states` buffers per parameter for the optimiser."""
+        parameters = reserve_parameters(arena, layout, states)
+        images = reserve_images(arena, layout)
+        staging = [reserve_staging(arena, layout) for _ in range(STEPS if layout.training else 1)]
+        return cls(arena, layout, images, parameters, staging)
+
+    @property
+    def staged(self) -> Staging:
+        """Inputs, targets and results of the step being emitted."""
+        return self.staging[self.copy]
+
+    def value(self, node: str) -> Tensor:
+        """A node's images: its activation, or the staged ones of inputs that only feed convolutions."""
+        packed = self.images.activations.get(node)
+        return packed if packed is not None else self.staged.inputs[node]
+
+    def scratch(self, key: tuple[object, ...], floats: int) -> int:
+        """Address of a buffer known by its key, the same for both steps."""
+        if key not in self._scratch:
+            self._scratch[key] = self.arena.reserve(floats)
+        return self._scratch[key]
+
+    def concat_gradient(self, edge: str) -> Tensor:
+        """Gradient of what one edge brought to a concat node."""
+        key = ("concat", edge)
+        if key not in self._tensors:
+            own = self.images.contributions[edge]
+            self._tensors[key] = new_tensor(
+                self.arena, own.batch, own.images, own.shape, cut=own.cut
+            )
+        return self._tensors[key]
+
+    def output_gradient(self, node: Node) -> Tensor:
+        """Where the loss leaves the gradient by an output node's values.
+
+        That is the node's gradient, which its function then changes in place; a softmax reads all
+        channels while it writes and has a tensor of its own.
+        """
+        own = self.images.gradients[node.name]
+        if node.function != "softmax":
+            return own
+        key = ("softmax", node.name)
+        if key not in self._tensors:
+            self._tensors[key] = new_tensor(
+                self.arena, own.batch, own.images, own.shape, cut=own.cut
+            )
+        return self._tensors[key]
+
+    def bias_address(self, node: str, block: int) -> int:
+        """Address of LANES biases of one block; 0 when the node has none."""
+        found = self.parameters.get(node)
+        return found.values + 4 * LANES * block if found else 0
+
+    def bias_reads(self, node: str) -> list[Region]:
+        """What a task that uses the bias reads."""
+        found = self.parameters.get(node)
+        return [Region(found.values_key)] if found else []
+
+    def bias_partials(self, node: Node, block: int, count: int) -> int:
+        """Room for partial bias gradients of one block; 0 when the node has no bias."""
+        if node.name not in self.parameters:
+            return 0
+        return self.scratch(("bias partials", node.name, block), count * LANES)

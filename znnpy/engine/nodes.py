@@ -1,0 +1,174 @@
+"""Tasks of nodes: converging sums, bias and transfer function, and their way back."""
+
+from __future__ import annotations
+
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.reduction import sum_vectors
+from znnpy_kernels.rows import copy_channels
+from znnpy_kernels.transfer import BACKWARD, FORWARD
+
+from znnpy.engine.build import Build
+from znnpy.engine.dependencies import Region
+from znnpy.engine.softmax import softmax_backward, softmax_forward
+from znnpy.engine.step import Step, combine_tensors, counts, plane_parts, rows_of
+from znnpy.engine.tensors import Tensor
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def converge_forward(step: Step, build: Build, node: Node) -> None:
+    """Sum or concatenate what the incoming edges brought, then apply bias and function in place."""
+    incoming = build.layout.network.incoming(node.name)
+    leaves = [build.images.contributions[edge.name] for edge in incoming]
+    if node.kind == "concat":
+        _concatenate(step, build.images.activations[node.name], leaves, node.name)
+    else:
+        combine_tensors(step, leaves, f"{node.name} sum")
+    if node.kind == "transfer":
+        _transfer_forward(step, build, node)
+
+
+def converge_backward(step: Step, build: Build, node: Node) -> None:
+    """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum."""
+    outgoing = build.layout.network.outgoing(node.name)
+    leaves = [build.images.backward[edge.name] for edge in outgoing]
+    if leaves:
+        combine_tensors(step, leaves, f"{node.name} gradient sum")
+    if node.kind == "transfer":
+        _transfer_backward(step, build, node)
+
+
+def _cost(tensor: Tensor, planes: int, operands: int) -> float:
+    other = tensor.shape[1 - tensor.cut]
+    return tensor.row * other * planes * 4 * operands / MEMORY_RATE
+
+
+def _transfer_forward(step: Step, build: Build, node: Node) -> None:
+    if node.function == "softmax":
+        softmax_forward(step, build, node)
+        return
+    if node.function == "linear" and not node.bias:
+        return
+    tensor = build.images.activations[node.name]
+    for batch in range(tensor.batch):
+        for block in range(tensor.blocks):
+            for low, high in plane_parts(tensor, 2):
+                step.add(
+                    FORWARD[node.function],
+                    {
+                        **rows_of(tensor, "source", batch, block, low),
+                        **rows_of(tensor, "target", batch, block, low),
+                        **counts(tensor, low, high),
+                        "bias": build.bias_address(node.name, block),
+                        "channels": tensor.channels(block),
+                        "length": tensor.row,
+                        "slope": node.slope,
+                    },
+                    name=node.name,
+                    kind="transfer",
+                    cost=_cost(tensor, high - low, 2),
+                    reads=build.bias_reads(node.name),
+                    writes=[tensor.region(batch, block, low, high)],
+                )
+
+
+def _transfer_backward(step: Step, build: Build, node: Node) -> None:
+    gradient = build.images.gradients[node.name]
+    if node.function == "softmax":
+        softmax_backward(step, build, node)
+    elif node.function == "linear" and not node.bias:
+        return
+    function = "linear" if node.function == "softmax" else node.function
+    output = build.images.activations[node.name]
+    cuts = plane_parts(gradient, 3)
+    for block in range(gradient.blocks):
+        partials = build.bias_partials(node, block, gradient.batch * len(cuts))
+        for batch in range(gradient.batch):
+            for index, (low, high) in enumerate(cuts):
+                leaf = batch * len(cuts) + index
+                step.add(
+                    BACKWARD[function],
+                    {
+                        **rows_of(output, "output", batch, block, low),
+                        **rows_of(gradient, "gradient", batch, block, low),
+                        **rows_of(gradient, "target", batch, block, low),
+                        **counts(gradient, low, high),
+                        "bias_gradient": partials + 4 * LANES * leaf if partials else 0,
+                        "channels": gradient.channels(block),
+                        "length": gradient.row,
+                        "slope": node.slope,
+                    },
+                    name=f"{node.name} backward",
+                    kind="transfer",
+                    cost=_cost(gradient, high - low, 3),
+                    reads=[output.region(batch, block, low, high)],
+                    writes=[
+                        gradient.region(batch, block, low, high),
+                        Region(("bias partial", node.name, block, leaf)),
+                    ],
+                )
+        if partials:
+            _sum_bias(step, build, node, block, partials, gradient.batch * len(cuts))
+
+
+def _sum_bias(
+    step: Step, build: Build, node: Node, block: int, partials: int, count: int
+) -> None:
+    parameter = build.parameters[node.name]
+    step.add(
+        sum_vectors,
+        {
+            "source": partials,
+            "target": parameter.gradient + 4 * LANES * block,
+            "count": count,
+            "length": LANES,
+        },
+        name=f"{node.name} bias gradient",
+        kind="sum",
+        cost=count * LANES * 4 / MEMORY_RATE,
+        reads=[Region(("bias partial", node.name, block, leaf)) for leaf in range(count)],
+        writes=[Region(parameter.gradient_key, block, block + 1)],
+    )
+
+
+def _concatenate(step: Step, target: Tensor, sources: list[Tensor], name: str) -> None:
+    first = 0
+    for index, source in enumerate(sources):
+        _copy_channels(step, source, target, 0, first, index == len(sources) - 1, name)
+        first += source.images
+
+
+def split_concat(step: Step, build: Build, node: Node, edge: str, first: int) -> Tensor:
+    """The part of a concat node's gradient that belongs to one edge, as a tensor of its own."""
+    source = build.images.gradients[node.name]
+    target = build.concat_gradient(edge)
+    _copy_channels(step, source, target, first, 0, True, f"{node.name} split")
+    return target
+
+
+def _copy_channels(
+    step: Step, source: Tensor, target: Tensor, from_: int, to: int, pad: bool, name: str
+) -> None:
+    channels = min(source.images - from_, target.images - to)
+    for batch in range(source.batch):
+        for low, high in plane_parts(target, 2 * target.blocks):
+            step.add(
+                copy_channels,
+                {
+                    **rows_of(source, "source", batch, 0, low),
+                    **rows_of(target, "target", batch, 0, low),
+                    **counts(source, low, high),
+                    "source_block": source.block_stride,
+                    "target_block": target.block_stride,
+                    "first_source": from_,
+                    "first_target": to,
+                    "channels": channels,
+                    "pad": int(pad),
+                    "width": source.shape[2],
+                },
+                name=name,
+                kind="copy",
+                cost=_cost(source, high - low, 2) * source.blocks,
+                reads=source.regions(batch, low, high),
+                writes=target.regions(batch, low, high),
+            )

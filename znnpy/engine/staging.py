@@ -1,0 +1,58 @@
+"""Data of one step on its way in and out: inputs, targets, weights, hyperparameters, loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from znnpy_kernels.optimizers import HYPERPARAMETERS
+
+from znnpy.engine.arena import Arena
+from znnpy.engine.images import Layout
+from znnpy.engine.tensors import Tensor, dense_floats, new_tensor
+
+HYPER_WORDS = len(HYPERPARAMETERS)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Buffers that Python fills before a step is released and reads after its loss is known.
+
+    `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images.
+    `targets` and `weights` are planar addresses by output node; `normalizers` of one float32 each.
+    `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64, `results` two float64 by
+    output: loss and error.
+    """
+
+    inputs: dict[str, Tensor]
+    targets: dict[str, int]
+    weights: dict[str, int]
+    normalizers: dict[str, int]
+    hyper: int
+    hyper_biases: int
+    iteration: int
+    results: dict[str, int]
+
+
+def reserve_staging(arena: Arena, layout: Layout) -> Staging:
+    """Reserve one step's staging; targets and weights only when training."""
+    network, batch = layout.network, layout.batch
+    inputs = {
+        node.name: new_tensor(
+            arena, batch, node.images, layout.shape(node.name), cut=layout.cut, lanes=1
+        )
+        for node in network.inputs
+    }
+    outputs = network.outputs if layout.training else ()
+    sizes = {
+        node.name: dense_floats(batch, node.images, layout.shape(node.name)) for node in outputs
+    }
+    return Staging(
+        inputs,
+        {name: arena.reserve(size) for name, size in sizes.items()},
+        {name: arena.reserve(size) for name, size in sizes.items()},
+        {name: arena.reserve(1) for name in sizes},
+        arena.reserve(2 * HYPER_WORDS),
+        arena.reserve(2 * HYPER_WORDS),
+        arena.reserve(2),
+        {name: arena.reserve(4) for name in sizes},
+    )
