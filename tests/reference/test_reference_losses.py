@@ -42,6 +42,20 @@ def test_losses_counted_by_hand():
     assert loss_and_gradient("softmax", values, target)[0] == pytest.approx(-np.log(share))
 
 
+def test_softmax_reads_the_first_image_of_a_weight():
+    values, target, weight = sample()
+    full = np.concatenate([weight, 0 * weight, 7 * weight], axis=1)
+    one = loss_and_gradient("softmax", values, target, weight)
+    assert loss_and_gradient("softmax", values, target, full)[0] == one[0]
+
+
+def test_a_weight_of_zero_does_not_hide_nan():
+    values, target, weight = sample()
+    weight[0, 0, 0, 0, 0] = 0.0
+    values[0, 0, 0, 0, 0] = np.nan
+    assert np.isnan(loss_and_gradient("square", values, target, weight)[0])
+
+
 def test_a_weight_of_one_image_counts_for_all_images():
     values, target, weight = sample()
     full = np.broadcast_to(weight, SHAPE)
@@ -56,7 +70,7 @@ def test_masked_voxels_weigh_nothing(name):
     values, target, weight = sample()
     weight[:, :, :, 0] = 0.0
     spoilt = values.copy()
-    spoilt[:, :, :, 0] = np.nan
+    spoilt[:, :, :, 0] = 1e3
     clean = loss_and_gradient(name, values, target, weight)
     got = loss_and_gradient(name, spoilt, target, weight)
     assert got[0] == pytest.approx(clean[0])
@@ -80,4 +94,4 @@ def test_wrong_names_and_shapes_are_refused():
     with pytest.raises(ShapeError, match="target"):
         loss_and_gradient("square", values, target[:, :2])
     with pytest.raises(ShapeError, match="weight"):
-        loss_and_gradient("softmax", values, target, np.broadcast_to(weight, SHAPE))
+        loss_and_gradient("softmax", values, target, weight[:1])

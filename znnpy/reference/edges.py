@@ -79,8 +79,11 @@ def interior(edge: Edge, shape: tuple[int, ...]) -> Box:
 
 
 def dropped(values: Array, edge: Edge, mask: Array | None) -> Array:
-    """Dropout, forward and backward: kept voxels divided by `keep`; no mask (inference): all."""
-    return values if mask is None else np.where(mask != 0, values / edge.keep, 0.0)
+    """Dropout, forward and backward: kept voxels divided by `keep`; no mask (inference): all.
+
+    NaN and Inf stay visible under the mask.
+    """
+    return values if mask is None else values * np.where(mask != 0, 1.0 / edge.keep, 0.0)
 
 
 def _mix(matrix: Array, image: Array) -> Array:

@@ -21,32 +21,32 @@ def loss_and_gradient(
     `softmax`: values are logits, targets are shares that sum to 1 over images.
 
     The loss is sum(weight * l) / sum(weight) over all voxels and images (softmax: over voxels); no
-    weight means 1 everywhere, and weights that sum to 0 give loss and gradient 0. All arrays are
-    (batch, image, z, y, x); a weight may also have 1 image, and for softmax must. The gradient is a
-    new array. Raises ShapeError when shapes differ, ZnnpyError for an unknown loss.
+    weight means 1 everywhere, and weights that sum to 0 give loss and gradient 0. A weight of 0 does
+    not hide NaN or Inf. All arrays are (batch, image, z, y, x); a weight may also have 1 image, and
+    softmax reads the first only. The gradient is a new array. Raises ShapeError when shapes differ,
+    ZnnpyError for an unknown loss.
     """
     if name not in _LOSSES:
         raise ZnnpyError(f"unknown loss {name!r}; one of {sorted(_LOSSES)}")
     if target.shape != values.shape:
         raise ShapeError(f"target has shape {target.shape}, the output has {values.shape}")
     losses, gradient = _LOSSES[name](values, target)
-    shares = _shares(weight, losses.shape)
-    counted = np.where(shares != 0, losses * shares, 0.0)
-    return float(counted.sum()), np.where(shares != 0, gradient * shares, 0.0)
+    shares = _shares(weight, values.shape, losses.shape[IMAGES])
+    return float((losses * shares).sum()), gradient * shares
 
 
-def _shares(weight: Array | None, shape: tuple[int, ...]) -> Array:
-    """What part of the mean each loss is: weights broadcast to it, divided by their sum."""
+def _shares(weight: Array | None, shape: tuple[int, ...], images: int) -> Array:
+    """What part of the mean each loss is; there are losses for so many images."""
+    one = (shape[0], 1, *shape[2:])
     if weight is None:
-        return np.full(shape, 1.0 / np.prod(shape))
-    if weight.shape not in (shape, (shape[0], 1, *shape[2:])):
+        weight = np.ones(one)
+    if weight.shape not in (shape, one):
         raise ShapeError(
-            f"weight has shape {weight.shape}; {shape} or the same with 1 image fits "
-            "(batch, image, z, y, x)"
+            f"weight has shape {weight.shape}; {shape} or {one} fits (batch, image, z, y, x)"
         )
-    full = np.broadcast_to(weight, shape)
+    full = np.broadcast_to(weight[:, :images], (shape[0], images, *shape[2:]))
     total = full.sum()
-    return np.zeros(shape) if total == 0 else full / total
+    return np.zeros(full.shape) if total == 0 else full / total
 
 
 def _square(y: Array, t: Array) -> tuple[Array, Array]:
