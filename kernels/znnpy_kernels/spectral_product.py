@@ -1,0 +1,212 @@
+"""Sums of products of spectra: what a convolution is, between its transforms.
+
+All three passes of a valid cross-correlation of an image of n voxels with a filter of k taps, `s`
+voxels apart (an axis; m = n - (k - 1) s outputs), come out right on any grid N >= n, with image,
+output gradient and filter all at the grid's origin:
+
+- forward, y[i] = sum_j x[i + j s] w[j]: X conj(W). i + j s <= n - 1 < N for i < m: nothing wraps.
+- data gradient, dx[p] = sum_j dy[p - j s] w[j]: DY W. It ends at p = m - 1 + (k - 1) s = n - 1 < N.
+- weight gradient, dw[j] = sum_i x[i + j s] dy[i]: X conj(DY), at voxel j s, again i + j s < N.
+
+So the wanted voxels stand at the origin too: 0..m-1, 0..n-1 and, for taps, 0, s, 2s, ... (k - 1) s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.simd import (
+    VECTOR,
+    ZERO_VECTOR,
+    Value,
+    counted_loop,
+    float_pointer,
+    load_vector,
+    moved,
+    multiply_add,
+    store_vector,
+    word,
+)
+
+_ODD = [2 * (lane // 2) + 1 for lane in range(LANES)]
+_EVEN = [2 * (lane // 2) for lane in range(LANES)]
+_SWAPPED = [lane ^ 1 for lane in range(LANES)]
+
+
+def _shuffled(builder: ir.IRBuilder, value: Value, lanes: list[int]) -> Value:
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), lanes)
+    return builder.shuffle_vector(value, ir.Constant(VECTOR, ir.Undefined), mask)
+
+
+class _Tile:
+    """Emits out[p][q] (+)= sum_t a[t][p] * b[t][q] for `vectors` neighbouring vectors of complex64.
+
+    Two accumulators each: Re(b) * a and Im(b) * swapped(a). The product is their sum with signs
+    -, + in turn; that with conj(b) has the opposite signs. So the loop is the same for both.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, rows: int, columns: int, vectors: int) -> None:
+        self.builder, self.rows, self.columns, self.vectors = builder, rows, columns, vectors
+
+    def terms(self, a: Value, b: Value, steps: list[Value], count: Value) -> list[Value]:
+        a_term, a_row, b_term, b_column = steps
+        builder = self.builder
+        start = [ZERO_VECTOR] * (2 * self.rows * self.columns * self.vectors)
+
+        def body(term: Value, sums: list[Value]) -> list[Value]:
+            here_a = moved(builder, a, builder.mul(term, a_term))
+            here_b = moved(builder, b, builder.mul(term, b_term))
+            left = self._load(here_a, a_row, self.rows)
+            right = self._load(here_b, b_column, self.columns)
+            return self._multiply(left, right, sums)
+
+        return counted_loop(builder, count, start, body)
+
+    def _place(self, base: Value, step: Value, index: int, vector: int) -> Value:
+        offset = self.builder.mul(step, word(index))
+        return moved(self.builder, moved(self.builder, base, offset), vector * LANES)
+
+    def _load(self, base: Value, step: Value, count: int) -> list[list[Value]]:
+        return [
+            [load_vector(self.builder, self._place(base, step, i, v)) for v in range(self.vectors)]
+            for i in range(count)
+        ]
+
+    def _multiply(
+        self, left: list[list[Value]], right: list[list[Value]], sums: list[Value]
+    ) -> list[Value]:
+        builder, following = self.builder, []
+        waiting = iter(sums)
+        for p in range(self.rows):
+            for q in range(self.columns):
+                for v in range(self.vectors):
+                    real = _shuffled(builder, right[q][v], _EVEN)
+                    imaginary = _shuffled(builder, right[q][v], _ODD)
+                    swapped = _shuffled(builder, left[p][v], _SWAPPED)
+                    following.append(multiply_add(builder, real, left[p][v], next(waiting)))
+                    following.append(multiply_add(builder, imaginary, swapped, next(waiting)))
+        return following
+
+    def finish(
+        self, sums: list[Value], signs: Value, out: Value, steps: list[Value], keep: Value
+    ) -> None:
+        builder, waiting = self.builder, iter(sums)
+        for p in range(self.rows):
+            row = moved(builder, out, builder.mul(steps[0], word(p)))
+            for q in range(self.columns):
+                for v in range(self.vectors):
+                    place = self._place(row, steps[1], q, v)
+                    product = next(waiting)
+                    product = multiply_add(builder, signs, next(waiting), product)
+                    self._write(place, product, keep)
+
+    def _write(self, place: Value, product: Value, keep: Value) -> None:
+        builder = self.builder
+        with builder.if_else(keep) as (onto, over):
+            with onto:
+                store_vector(builder, builder.fadd(load_vector(builder, place), product), place)
+            with over:
+                store_vector(builder, product, place)
+
+
+def _signs(builder: ir.IRBuilder, conjugate: Value) -> Value:
+    minus_plus = ir.Constant(VECTOR, [-1.0, 1.0] * (LANES // 2))
+    plus_minus = ir.Constant(VECTOR, [1.0, -1.0] * (LANES // 2))
+    return builder.select(builder.icmp_signed("!=", conjugate, word(0)), plus_minus, minus_plus)
+
+
+@intrinsic(prefer_literal=True)
+def product_tile(
+    typingctx: Any, rows: Any, columns: Any, vectors: Any, a: Any, a_term: Any, a_row: Any,
+    b: Any, b_term: Any, b_column: Any, out: Any, out_row: Any, out_column: Any, terms: Any,
+    conjugate: Any, add: Any,
+) -> Any:  # fmt: skip
+    """`rows` x `columns` outputs of `vectors` vectors each (literals); the rest as in the kernel."""
+    sizes = (rows, columns, vectors)
+    if not all(isinstance(size, types.IntegerLiteral) for size in sizes):
+        return None
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        a, a_term, a_row, b, b_term, b_column, out, out_row, out_column, terms = args[3:13]
+        tile = _Tile(builder, *(size.literal_value for size in sizes))
+        left, right = float_pointer(builder, a), float_pointer(builder, b)
+        sums = tile.terms(left, right, [a_term, a_row, b_term, b_column], terms)
+        keep = builder.icmp_signed("!=", args[14], word(0))
+        steps = [out_row, out_column]
+        tile.finish(sums, _signs(builder, args[13]), float_pointer(builder, out), steps, keep)
+        return context.get_dummy_value()
+
+    return types.void(*sizes, *[types.int64] * 12), codegen
+
+
+@njit(nogil=True)
+def product_row(
+    rows: int, a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int,
+    out: int, out_row: int, out_column: int, terms: int, columns: int, conjugate: int, add: int,
+    vectors: int,
+) -> None:  # fmt: skip
+    """All columns of 1 or 2 rows, for 1 or 2 neighbouring vectors."""
+    column = 0
+    while column < columns:
+        here_b = b + 4 * column * b_column
+        here = out + 4 * column * out_column
+        wide = columns - column >= 4
+        if rows == 1 and vectors == 2 and wide:
+            product_tile(1, 4, 2, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif rows == 1 and vectors == 2:
+            product_tile(1, 1, 2, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif rows == 1 and wide:
+            product_tile(1, 4, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif rows == 1:
+            product_tile(1, 1, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif wide:
+            product_tile(2, 4, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        else:
+            product_tile(2, 1, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        column += 4 if wide else 1
+
+
+@kernel(
+    "a", "a_term", "a_row", "b", "b_term", "b_column", "out", "out_row", "out_column",
+    "terms", "rows", "columns", "floats", "conjugate", "add",
+)  # fmt: skip
+def spectral_product(args: Any, worker: int) -> None:
+    """out[p, q] = sum over t < terms of a[t, p] * b[t, q] for all p < rows, q < columns, per frequency.
+
+    `a`, `b`, `out`: addresses of the first frequency of the first spectra; all strides (`_term`, `_row`,
+    `_column`) in floats from spectrum to spectrum. `floats`: how many floats of each spectrum, a
+    multiple of 16: a task may take a range of frequencies by moving all three addresses.
+    `conjugate`: 1 multiplies with conj(b). `add`: 1 adds to what stands in out. terms >= 1.
+
+    - forward: a = X (term: input image, row: image of the batch), b = W (term: input image, column:
+      output image), conjugate = 1.
+    - data gradient: a = DY (term: output image, row: batch), b = W (term: output, column: input image),
+      conjugate = 0.
+    - weight gradient: a = X (term: batch, row: input image), b = DY (term: batch, column: output
+      image), conjugate = 1.
+
+    Terms are added in ascending order, whatever the range; with `add` the sum is added at last.
+    """
+    a, a_term, a_row, b, b_term, b_column = args[0], args[1], args[2], args[3], args[4], args[5]
+    out, out_row, out_column, terms, rows, columns = args[6], args[7], args[8], args[9], args[10], args[11]  # noqa: E501
+    count, conjugate, add = args[12], args[13], args[14]
+    row = 0
+    while row < rows:
+        pair = 2 if rows - row >= 2 else 1
+        at = 0
+        while at < count:
+            vectors = 2 if pair == 1 and count - at >= 2 * LANES else 1
+            product_row(
+                pair, a + 4 * (row * a_row + at), a_term, a_row, b + 4 * at, b_term, b_column,
+                out + 4 * (row * out_row + at), out_row, out_column, terms, columns, conjugate, add,
+                vectors,
+            )  # fmt: skip
+            at += vectors * LANES
+        row += pair
