@@ -1,0 +1,88 @@
+"""Losses and activations of finished output values, in NumPy, for validation and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, log_softmax, softmax
+
+LossName = Literal["square", "binomial_cross_entropy", "softmax"]
+Array = npt.NDArray[Any]
+IMAGES = -4  # axis of the images in (..., image, z, y, x)
+
+
+@dataclass
+class Tally:
+    """Weighted sums over voxels seen so far; `loss` and `error` are means, 0 if nothing counts."""
+
+    lost: float = 0.0
+    wrong: float = 0.0
+    weight: float = 0.0
+    counted: float = 0.0
+
+    def add(self, name: LossName, values: Array, target: Array, weight: Array) -> None:
+        """Count output values (..., image, z, y, x) against targets and weights of that shape.
+
+        The loss weighs by `weight`; the error is the plain share of wrong voxels where it is not 0.
+        """
+        weight = voxel_weight(name, target, weight).astype(np.float64)
+        counts = weight != 0
+        losses = _voxel_losses(name, values.astype(np.float64), target)
+        self.lost += float(np.sum(losses * weight, where=counts))
+        self.wrong += float(np.sum(_wrong(name, values, target), where=counts))
+        self.weight += float(weight.sum())
+        self.counted += float(counts.sum())
+
+    @property
+    def loss(self) -> float:
+        """Weighted mean loss."""
+        return self.lost / self.weight if self.weight else 0.0
+
+    @property
+    def error(self) -> float:
+        """Share of wrong voxels among those that count."""
+        return self.wrong / self.counted if self.counted else 0.0
+
+
+def voxel_weight(name: LossName, target: Array, weight: Array) -> Array:
+    """Weights as the loss takes them: softmax has one a voxel, that of the voxel's class."""
+    if name != "softmax":
+        return weight
+    return np.asarray(np.sum(target * weight, axis=IMAGES, keepdims=True, dtype=weight.dtype))
+
+
+def softmax_weights(
+    name: LossName, target: Mapping[str, Array], weight: Mapping[str, Array]
+) -> dict[str, Array]:
+    """`voxel_weight` for every output node."""
+    return {node: voxel_weight(name, target[node], weight[node]) for node in target}
+
+
+def probabilities(name: LossName, values: Array) -> Array:
+    """What the values of an output node mean: logistic or softmax of logits; square: themselves."""
+    if name == "binomial_cross_entropy":
+        return np.asarray(expit(values))
+    if name == "softmax":
+        return np.asarray(softmax(values, axis=IMAGES))
+    return values
+
+
+def _voxel_losses(name: LossName, values: Array, target: Array) -> Array:
+    if name == "square":
+        return np.asarray(np.square(values - target))
+    if name == "softmax":
+        logs = log_softmax(values, axis=IMAGES)
+        return np.asarray(-np.sum(target * logs, axis=IMAGES, keepdims=True))
+    return np.asarray(np.logaddexp(0.0, values) - target * values)
+
+
+def _wrong(name: LossName, values: Array, target: Array) -> Array:
+    if name == "softmax":
+        hit = values.argmax(axis=IMAGES) == target.argmax(axis=IMAGES)
+        return np.expand_dims(~hit, IMAGES)
+    limit = 0.0 if name == "binomial_cross_entropy" else 0.5
+    return np.asarray((values > limit) != (target > 0.5))

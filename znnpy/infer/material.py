@@ -1,0 +1,117 @@
+"""Volumes and targets as the config names them, matched to the network's inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from znnpy.config.data_section import Source
+from znnpy.config.models import (
+    AffinityTarget,
+    BoundaryTarget,
+    Config,
+    DataSection,
+    LabelsTarget,
+    VolumeSection,
+)
+from znnpy.data import targets
+from znnpy.data.scene import Scene
+from znnpy.data.source import Keep, Role, load, open_volume
+from znnpy.data.volume import Volume
+from znnpy.errors import ConfigError
+from znnpy.network.types import Network, Node
+
+_KEEP: Mapping[object, Keep] = {"auto": "auto", True: "memory", False: "file"}
+
+
+def open_scene(section: VolumeSection, data: DataSection, network: Network) -> Scene:
+    """Open one volume of the config with its labels and masks; the caller closes it.
+
+    A bare path stands for the network's only input or output. Raises ConfigError when names do not
+    fit the network, VolumeError for files that cannot be used.
+    """
+    inputs, outputs = network.inputs, network.outputs
+    opened: list[Volume] = []
+    try:
+        groups = []
+        for what, sources, nodes, role in (
+            ("image", section.image, inputs, "raw"),
+            ("labels", section.labels or {}, outputs, "labels"),
+            ("mask", section.mask or {}, outputs, "labels"),
+        ):
+            group = {}
+            for node, source in _by_node(what, sources, nodes).items():
+                volume = open_source(source, data, role)  # type: ignore[arg-type]
+                opened.append(volume)
+                group[node] = volume
+            groups.append(group)
+        _check_channels(groups[0], inputs)
+        return Scene(*groups)
+    except BaseException:
+        for volume in opened:
+            volume.close()
+        raise
+
+
+def open_source(source: Source, data: DataSection, role: Role) -> Volume:
+    """Open one file as the config's data section wants it: in memory or not, voxel size."""
+    where = source.path if source.dataset is None else f"{source.path}:{source.dataset}"
+    volume = open_volume(where, role=role, allow_external=data.allow_external_links)
+    volume = load(volume, _KEEP[data.in_memory])
+    if data.resolution is not None:
+        volume.resolution = data.resolution
+    return volume
+
+
+def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
+    """What each output node shall show; ConfigError when a node's image count cannot show it."""
+    made = {}
+    for node in network.outputs:
+        target = _target(config, node)
+        wanted = target.images(node.images)
+        if wanted != node.images:
+            raise ConfigError(
+                f"output {node.name!r} has {node.images} images, but target "
+                f"{config.data.target.kind!r} needs {wanted}"
+            )
+        made[node.name] = target
+    return made
+
+
+def _target(config: Config, node: Node) -> targets.Target:
+    match config.data.target:
+        case BoundaryTarget(thickness=thickness):
+            return targets.BoundaryTarget(thickness)
+        case AffinityTarget(offsets=offsets):
+            return targets.AffinityTarget(offsets)
+        case LabelsTarget():
+            return targets.LabelsTarget(node.images if config.training.loss == "softmax" else None)
+
+
+def _by_node(
+    what: str, sources: Mapping[str, Source], nodes: tuple[Node, ...]
+) -> dict[str, Source]:
+    names = [node.name for node in nodes]
+    if set(sources) == {""}:
+        if len(names) == 1:
+            return {names[0]: sources[""]}
+        raise ConfigError(
+            f"data: {what} must be a mapping from node to path, the network has {', '.join(names)}"
+        )
+    unknown = sorted(set(sources) - set(names))
+    if unknown:
+        raise ConfigError(
+            f"data: {what} names {', '.join(unknown)}; the network has {', '.join(names)}"
+        )
+    return {name: sources[name] for name in names if name in sources}
+
+
+def _check_channels(images: Mapping[str, Volume], nodes: tuple[Node, ...]) -> None:
+    for node in nodes:
+        if node.name not in images:
+            raise ConfigError(f"data: no image for input {node.name!r}")
+        volume = images[node.name]
+        if volume.channels != node.images:
+            raise ConfigError(
+                f"{volume.name} has {volume.channels} channel(s), but input {node.name!r} takes "
+                f"{node.images} image(s)"
+            )
