@@ -1,9 +1,10 @@
 """Dropout on one channel block; the same kernel runs forward and backward.
 
-The mask is a function of (seed, iteration, image, channel, z, y, x) alone: a splitmix64-style hash of a
-voxel, then a 32-bit mix with the channel. So it is bitwise the same for any cutting into tasks, any LANES and
-any row gaps, and backward needs no stored mask. 32-bit mixing constants: Chris Wellons' `lowbias32`
-(public domain); 64-bit: Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, 2014.
+The mask is a function of (seed, iteration, image, channel, z, y, x) alone: a splitmix64-style
+hash of a voxel, then a 32-bit mix with the channel. So it is bitwise the same for any cutting
+into tasks, any LANES and any row gaps, and backward needs no stored mask. 32-bit mixing
+constants: Chris Wellons' `lowbias32` (public domain); 64-bit: Steele, Lea, Flood, *Fast
+splittable pseudorandom number generators*, 2014.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def dropout(args: Any, worker: int) -> None:
     """target = source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
 
     Backward: the same call with the gradient as `source`. `seed` is a word (one for each edge),
-    `iteration` the address of an int64; `image` is the image of the batch, `first_channel` the channel of
-    lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep` in (0, 1].
-    May run in place.
+    `iteration` the address of an int64; `image` is the image of the batch, `first_channel` the
+    channel of lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep`
+    in (0, 1]. May run in place.
     """
     keep = float_argument(args[15])
     limit = splat_int(np.int64(keep * 16777216.0))

@@ -1,15 +1,17 @@
 """Losses on one image of an output node: gradient for the logits, weighted sums for the mean.
 
-All kernels share `LOSS_FIELDS`. `output` (values of the node, blocked) and `gradient` (written, blocked, pad
-lanes 0; address 0: only the sums, for validation) are addresses in block 0; `*_block`, `*_z`, `*_y` strides in
-floats. `target` and `weight` are planar float32 [image][z][y][x] with x contiguous; `weight` 0 means all ones.
-`normaliser` is the address of one float32, 1 / (sum of weights). `partial` gets two float64: the sum of
-weight * loss and the sum of weight * wrong over the part, not multiplied by the normaliser.
-`channels` counts real channels, `planes`, `rows`, `width` voxels.
+All kernels share `LOSS_FIELDS`. `output` (values of the node, blocked) and `gradient` (written,
+blocked, pad lanes 0; address 0: only the sums, for validation) are addresses in block 0;
+`*_block`, `*_z`, `*_y` strides in floats. `target` and `weight` are planar float32
+[image][z][y][x] with x contiguous; `weight` 0 means all ones. `normaliser` is the address of one
+float32, 1 / (sum of weights). `partial` gets two float64: the sum of weight * loss and the sum of
+weight * wrong over the part, not multiplied by the normaliser. `channels` counts real channels,
+`planes`, `rows`, `width` voxels.
 
-A loss is the weighted mean over voxels and output images, so the sum of weights runs over voxels and images;
-for softmax it is the weighted mean over voxels and the weight is read from the first image only.
-Masked voxels weigh 0, but NaN and Inf in `output` or `target` are not hidden by a weight of 0.
+A loss is the weighted mean over voxels and output images, so the sum of weights runs over voxels
+and images; for softmax it is the weighted mean over voxels and the weight is read from the first
+image only. Masked voxels weigh 0, but NaN and Inf in `output` or `target` are not hidden by a
+weight of 0.
 """
 
 from __future__ import annotations

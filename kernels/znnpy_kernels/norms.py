@@ -1,4 +1,4 @@
-"""Norms of flat ranges: sums of squares, the scale that clips a gradient, a check for NaN and Inf."""
+"""Norms of flat ranges: sums of squares, the scale that clips a gradient, a check for NaN."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _square(value: Any) -> Any:
 
 @kernel("source", "length", "partial")
 def sum_of_squares(args: Any, worker: int) -> None:
-    """Write the sum of squares of `length` float32, added in float64, as one float64 at `partial`."""
+    """Write the sum of `length` squared float32, added up in float64, as a float64 at `partial`."""
     first, second = zero_doubles(), zero_doubles()
     pairs = args[1] - args[1] % (2 * LANES)
     for i in range(0, 4 * pairs, 8 * LANES):
@@ -42,7 +42,8 @@ def sum_of_squares(args: Any, worker: int) -> None:
 
 @kernel("partials", "count", "max_norm:float", "scale", "norm")
 def clip_scale(args: Any, worker: int) -> None:
-    """Write min(1, max_norm / (norm + 1e-6)) as one float32 at `scale`; norm = sqrt(sum of partials).
+    """Write min(1, max_norm / (norm + 1e-6)) as one float32 at `scale`; norm = sqrt(sum of
+    partials).
 
     `norm`: address for the norm as one float64, or 0. A NaN norm gives a NaN scale.
     """
@@ -58,7 +59,7 @@ def clip_scale(args: Any, worker: int) -> None:
 
 @kernel("source", "length", "flag")
 def all_finite(args: Any, worker: int) -> None:
-    """Write the int64 1 at `flag` if every float32 of the range is finite, else 0. One flag a task."""
+    """Write int64 1 at `flag` if every float32 of the range is finite, else 0. One flag a task."""
     nothing = splat(0.0)
     full = args[1] - args[1] % LANES
     for i in range(0, 4 * full, 4 * LANES):

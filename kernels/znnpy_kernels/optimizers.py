@@ -1,11 +1,12 @@
 """Optimizers on flat float32 ranges; hyperparameters are read from memory, since they change.
 
 `hyper` is the address of float64 values in the order of `HYPERPARAMETERS`; flags are 0 or 1:
-learning_rate, weight_decay, momentum, nesterov, beta1, beta2, eps, decoupled (AdamW), correction1 =
-1 - beta1^t, correction2 = 1 - beta2^t with t = 1 for the first update. `scale` is the address of one float32
-that multiplies the gradient (clipping), or 0. Definitions are PyTorch's (torch.optim.SGD with
-dampening 0, Adam, AdamW). State starts as zeros; `eps` must be > 0. Parameters are updated in place. Ranges may
-be cut anywhere: the result is bitwise the same. Pad filters (gradient 0, value 0) stay 0.
+learning_rate, weight_decay, momentum, nesterov, beta1, beta2, eps, decoupled (AdamW), correction1
+= 1 - beta1^t, correction2 = 1 - beta2^t with t = 1 for the first update. `scale` is the address
+of one float32 that multiplies the gradient (clipping), or 0. Definitions are PyTorch's
+(torch.optim.SGD with dampening 0, Adam, AdamW). State starts as zeros; `eps` must be > 0.
+Parameters are updated in place. Ranges may be cut anywhere: the result is bitwise the same. Pad
+filters (gradient 0, value 0) stay 0.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def _sgd(parameter: Any, gradient: Any, momentum: Any, hyper: Any, scale: float)
 def sgd(args: Any, worker: int) -> None:
     """g = scale * gradient + weight_decay * p; m = momentum * m + g; p -= learning_rate * step.
 
-    step is m, or g + momentum * m with nesterov. `momentum` is the address of the state m, or 0 when
-    the momentum is 0 (then step = g).
+    step is m, or g + momentum * m with nesterov. `momentum` is the address of the state m, or 0
+    when the momentum is 0 (then step = g).
     """
     hyper = doubles(args[3])
     scale = floats(args[4])[0] if args[4] else 1.0

@@ -1,10 +1,10 @@
 """Max pooling of one channel block: forward with or without the winning taps, and backward.
 
-Output voxel o reads input voxels o * stride + tap * dilation on each axis: stride 1 with dilation is
-max_filter on a sparse lattice, a true stride is max_pool. Tap number of (dz, dy, dx) is
-(dz * window_y + dy) * window_x + dx, uint16. The first maximum in z, y, x order wins; a NaN in the window
-gives NaN (and its tap wins). Words: byte addresses; `*_z`, `*_y` strides in floats (in uint16 elements
-for `index`, whose x stride is LANES); `planes`, `rows`, `width` in voxels.
+Output voxel o reads input voxels o * stride + tap * dilation on each axis: stride 1 with dilation
+is max_filter on a sparse lattice, a true stride is max_pool. Tap number of (dz, dy, dx) is (dz *
+window_y + dy) * window_x + dx, uint16. The first maximum in z, y, x order wins; a NaN in the
+window gives NaN (and its tap wins). Words: byte addresses; `*_z`, `*_y` strides in floats (in
+uint16 elements for `index`, whose x stride is LANES); `planes`, `rows`, `width` in voxels.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ WINDOW_FIELDS = ("window_z", "window_y", "window_x", "stride_z", "stride_y", "st
 
 
 @njit(forceinline=True)
-def _best(
-    source: int, wz: int, wy: int, wx: int, step_z: int, step_y: int, step_x: int
-) -> Any:
+def _best(source: int, wz: int, wy: int, wx: int, step_z: int, step_y: int, step_x: int) -> Any:
     """Maximum and winning tap over one window; steps are bytes from tap to tap."""
     best, tap = load(source), splat_short(0)
     number = 0
@@ -52,9 +50,7 @@ def _best(
 
 
 @njit(forceinline=True)
-def _largest(
-    source: int, wz: int, wy: int, wx: int, step_z: int, step_y: int, step_x: int
-) -> Any:
+def _largest(source: int, wz: int, wy: int, wx: int, step_z: int, step_y: int, step_x: int) -> Any:
     best = load(source)
     for dz in range(wz):
         for dy in range(wy):
@@ -151,9 +147,9 @@ def max_pool_backward(args: Any, worker: int) -> None:
     """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
 
     `gradient` and `index` are the addresses of the whole pooled block of outputs_z x outputs_y x
-    outputs_x voxels; `target` is the address of this part's first row, plane `first_plane` and row
-    `first_row` of the input; `planes`, `rows`, `width` measure the part (whole rows). Every voxel of
-    the part is written.
+    outputs_x voxels; `target` is the address of this part's first row, plane `first_plane` and
+    row `first_row` of the input; `planes`, `rows`, `width` measure the part (whole rows). Every
+    voxel of the part is written.
     """
     for z in range(args[14]):
         for y in range(args[15]):

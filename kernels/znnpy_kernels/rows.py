@@ -1,10 +1,10 @@
 """Moving rows of floats: copy, add, zero, spread, embed, pack and unpack, copy channels.
 
 Words shared by all kernels here: `source`, `target`, `first`, `second` are byte addresses of the
-part's first float; `*_z`, `*_y` are strides in floats; `planes`, `rows` count z and y. `length` is a
-row in floats, `width` a row in voxels of LANES floats. Rows may have gaps, which are neither read nor
-written. Tasks that get disjoint ranges of planes, rows or blocks may run at once. The target of an
-addition may be one of its terms; other targets must not overlap their sources.
+part's first float; `*_z`, `*_y` are strides in floats; `planes`, `rows` count z and y. `length`
+is a row in floats, `width` a row in voxels of LANES floats. Rows may have gaps, which are neither
+read nor written. Tasks that get disjoint ranges of planes, rows or blocks may run at once. The
+target of an addition may be one of its terms; other targets must not overlap their sources.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def unpack_images(args: Any, worker: int) -> None:
 def _channels_row(
     low: int, high: int, cut: int, target: int, wanted: Any, write: Any, width: int
 ) -> None:
-    """Lanes below `cut` from `low`, the others from `high`: addresses shifted so that lanes match."""
+    """Lanes below `cut` come from `low`, the others from `high`, both shifted to match."""
     from_low = wanted & below(cut)
     from_high = wanted ^ from_low
     for x in range(width):
@@ -208,11 +208,12 @@ def _channels_row(
         "first_source", "first_target", "channels", "pad",
         "planes", "rows", "width")  # fmt: skip
 def copy_channels(args: Any, worker: int) -> None:
-    """Copy `channels` channels from `first_source` of one blocked tensor to `first_target` of another.
+    """Copy `channels` channels from `first_source` of one blocked tensor to `first_target` of
+    another.
 
     `source` and `target` are the addresses of block 0 (at the part's first row); `*_block` are
-    strides in floats. Only the lanes of these channels are written, so several tasks may fill
-    one target at once; with `pad` = 1 the lanes behind the last channel in its block become 0 too.
+    strides in floats. Only the lanes of these channels are written, so several tasks may fill one
+    target at once; with `pad` = 1 the lanes behind the last channel in its block become 0 too.
     For concat forward (pad for the last edge only) and backward (pad always).
     """
     shift = (args[8] - args[9]) % LANES

@@ -1,15 +1,16 @@
 """Transfer functions on channel blocks, forward and backward, with bias and its gradient.
 
-Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of the
-part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address of
-LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`, `length`
-(row length in floats, a multiple of LANES), `slope` for leaky_relu and elu.
+Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of
+the part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address
+of LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`,
+`length` (row length in floats, a multiple of LANES), `slope` for leaky_relu and elu.
 
 Backward kernels (`BACKWARD[name]`): target = gradient * f'(x) expressed by the output y, and the
-sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; the parts' sums are
-added by the caller's tree). `target` may be `gradient`. leaky_relu and elu need slope >= 0.
+sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; the parts' sums
+are added by the caller's tree). `target` may be `gradient`. leaky_relu and elu need slope >= 0.
 
-Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not touched.
+Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not
+touched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""exp, expm1, tanh, logistic, log and log1p of float32 vectors, to a few units in the last place.
+"""exp, expm1, tanh, logistic, log and log1p of float32 vectors, to a few units in the last
+place.
 
 Polynomials are minimax fits made for this file (weighted least squares after Lawson, float64,
-rounded to float32): exp on |r| <= ln(2)/2 as 1 + r + r^2 q(r); log through atanh, 2 s (1 + s^2 q(s^2)).
-NaN gives NaN everywhere; arguments too large or small give the right limits.
+rounded to float32): exp on |r| <= ln(2)/2 as 1 + r + r^2 q(r); log through atanh, 2 s (1 + s^2
+q(s^2)). NaN gives NaN everywhere; arguments too large or small give the right limits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Vectors of LANES elements as values inside numba code: `load(p) * scale + bias` is three SIMD instructions.
+"""Vectors of LANES elements as numba values: `load(p) * scale + bias` is three instructions.
 
-A `Vector` is an LLVM vector, so nothing depends on the loop vectoriser: kernels may run in place and
-with any strides. Arithmetic has no fast-math flags: NaN and Inf propagate, nothing is reordered or
-contracted; `fma` is explicit. Addresses are int64 bytes and need only the element's own alignment.
+A `Vector` is an LLVM vector, so nothing depends on the loop vectoriser: kernels may run in place
+and with any strides. Arithmetic has no fast-math flags: NaN and Inf propagate, nothing is
+reordered or contracted; `fma` is explicit. Addresses are int64 bytes and need only the element's
+own alignment.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ MASK = Vector(types.boolean)
 
 
 def _operator(function: Any, result: Any, emitters: dict[Vector, Emit]) -> None:
-    """Teach numba one operator for the vectors given; `result` None means the operands' own type."""
+    """Teach numba one operator for the vectors given; `result` None means the operands' type."""
 
     class _Template(AbstractTemplate):
         def generic(self, arguments: Any, keywords: Any) -> Any:
@@ -100,7 +101,7 @@ _operator(operator.or_, None, _integers("or_", (INTS, MASK)))
 _operator(operator.xor, None, _integers("xor", (INTS, MASK)))
 _operator(operator.lshift, None, _integers("shl"))
 _operator(operator.rshift, None, _integers("lshr"))
-for _function, _symbol in (
+for _name, _symbol in (
     (operator.lt, "<"),
     (operator.le, "<="),
     (operator.gt, ">"),
@@ -108,23 +109,27 @@ for _function, _symbol in (
     (operator.eq, "=="),
     (operator.ne, "!="),
 ):
-    _operator(_function, MASK, _comparison(_symbol))
+    _operator(_name, MASK, _comparison(_symbol))
 
 
 def _function(name: str, emit: Emit, *parameters: Any, result: Any) -> Any:
     """An intrinsic with fixed parameter types; `emit(builder, *values)` builds its instructions."""
 
-    def vector_function(typingctx: Any, *given: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            out = emit(builder, *args)
-            return context.get_dummy_value() if result is types.void else out
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        out = emit(builder, *args)
+        return context.get_dummy_value() if result is types.void else out
 
-        return result(*parameters), codegen
-
-    names = ", ".join(f"a{i}" for i in range(len(parameters)))
-    space: dict[str, Any] = {"make": vector_function}
-    exec(f"def {name}(typingctx{', ' if names else ''}{names}): return make(typingctx)", space)
-    return intrinsic(space[name])
+    made = result(*parameters), codegen
+    # numba takes the number of arguments from the function's own signature.
+    shapes: tuple[Emit, ...] = (
+        lambda typingctx: made,
+        lambda typingctx, a: made,
+        lambda typingctx, a, b: made,
+        lambda typingctx, a, b, c: made,
+    )
+    shape = shapes[len(parameters)]
+    shape.__name__ = shape.__qualname__ = name
+    return intrinsic(shape)
 
 
 def _pointer(builder: Any, address: Any, vector: ir.VectorType) -> Any:
@@ -247,7 +252,5 @@ bits = _function("bits", lambda b, x: b.bitcast(x, INTS.ir), FLOATS, result=INTS
 from_bits = _function("from_bits", lambda b, x: b.bitcast(x, FLOATS.ir), INTS, result=FLOATS)
 to_doubles = _function("to_doubles", lambda b, x: b.fpext(x, DOUBLES.ir), FLOATS, result=DOUBLES)
 to_shorts = _function("to_shorts", lambda b, x: b.trunc(x, SHORTS.ir), INTS, result=SHORTS)
-int_to_float = _function(
-    "int_to_float", lambda b, x: b.sitofp(x, FLOATS.ir), INTS, result=FLOATS
-)
+int_to_float = _function("int_to_float", lambda b, x: b.sitofp(x, FLOATS.ir), INTS, result=FLOATS)
 total = _function("total", _total, DOUBLES, result=types.float64)

@@ -111,9 +111,7 @@ class Planar:
 
 def blocks_of(channels: int) -> list[tuple[int, int]]:
     """(block, real channels of the block)."""
-    return [
-        (block, min(LANES, channels - block * LANES)) for block in range(-(-channels // LANES))
-    ]
+    return [(block, min(LANES, channels - block * LANES)) for block in range(-(-channels // LANES))]
 
 
 def normal(seed: int, *shape: int, scale: float = 1.0) -> Any:
@@ -128,4 +126,7 @@ def address(array: Any) -> int:
 
 def same_bits(a: Any, b: Any) -> bool:
     """Bitwise equality of two arrays."""
-    return a.shape == b.shape and np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+    return (
+        a.shape == b.shape
+        and np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+    )

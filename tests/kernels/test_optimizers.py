@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def hyper(**values: float) -> Any:
 
 
 def run_sgd(p: Any, g: Any, m: Any, block: Any, scale: Any, cuts: list[int]) -> None:
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in itertools.pairwise(cuts):
         sgd.run(
             parameters=address(p) + 4 * begin, gradient=address(g) + 4 * begin,
             momentum=0 if m is None else address(m) + 4 * begin, hyper=address(block),
@@ -61,7 +62,7 @@ def test_sgd_without_state_and_in_parts() -> None:
 
 
 def run_adam(p: Any, g: Any, m: Any, v: Any, block: Any, scale: Any, cuts: list[int]) -> None:
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in itertools.pairwise(cuts):
         adam.run(
             parameters=address(p) + 4 * begin, gradient=address(g) + 4 * begin,
             mean=address(m) + 4 * begin, variance=address(v) + 4 * begin, hyper=address(block),

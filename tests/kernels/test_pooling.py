@@ -56,7 +56,9 @@ def places(tap: Any, outputs: Triple, stride: Triple, dilation: Triple) -> tuple
     )
 
 
-def gathered(g: Any, taps: Any, shape: Triple, window: Triple, stride: Triple, dilation: Triple) -> Any:
+def gathered(
+    g: Any, taps: Any, shape: Triple, window: Triple, stride: Triple, dilation: Triple
+) -> Any:
     total = np.zeros((g.shape[0], *shape), np.float32)
     for number, tap in enumerate(itertools.product(*map(range, window))):
         at = (slice(None), *places(tap, g.shape[1:], stride, dilation))
@@ -69,7 +71,9 @@ def windows(window: Triple, stride: Triple, dilation: Triple) -> dict[str, int]:
     return {f"{k}_{a}": v for k, t in named.items() for a, v in zip("zyx", t, strict=True)}
 
 
-def forward(x: Blocked, outputs: Triple, settings_: Any, cut: int) -> tuple[Blocked, Blocked, Blocked]:
+def forward(
+    x: Blocked, outputs: Triple, settings_: Any, cut: int
+) -> tuple[Blocked, Blocked, Blocked]:
     """Target, index, target of the variant without index; the planes from `cut` on are parts."""
     target, values = Blocked(x.channels, outputs), Blocked(x.channels, outputs)
     index = Blocked(x.channels, outputs, dtype=np.uint16)
