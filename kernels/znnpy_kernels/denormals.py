@@ -1,4 +1,4 @@
-"""Flush-to-zero and denormals-are-zero for the calling thread: arithmetic on denormals costs 30-80x."""
+"""Flush-to-zero and denormals-are-zero for the calling thread: denormals cost 30-80x otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled functions that are not kernels (worker loop, release, wait), and the C calls they make."""
+"""Compiled functions that are not kernels (worker loop, release, wait), and C calls they make."""
 
 from __future__ import annotations
 

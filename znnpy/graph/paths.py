@@ -1,4 +1,4 @@
-"""Longest paths and topological order of an acyclic set of edges given as (before, after) arrays."""
+"""Longest paths and topological order; edges are a pair of arrays (before, after)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def refuse_cycle(edges: Edges, names: list[str]) -> None:
         shown = [*shown[:6], f"({len(shown) - 12} more)", *shown[-6:]]
     raise GraphError(
         f"the task graph has a cycle: {' -> '.join([*shown, shown[0]])}. "
-        "No task of it could ever start; mark the edge that comes from the previous step as carried."
+        "No task of it could ever start; mark the edge from the previous step as carried."
     )
 
 

@@ -63,5 +63,5 @@ def bands(priority: Floats) -> Ints:
     low, high = priority.min(initial=np.inf), priority.max(initial=-np.inf)
     if not high > low:
         return np.zeros(len(priority), np.int64)
-    part = (high - priority) * (BANDS / (high - low))
-    return np.minimum(part.astype(np.int64), BANDS - 1)
+    part: Ints = ((high - priority) * (BANDS / (high - low))).astype(np.int64)
+    return part.clip(max=BANDS - 1)

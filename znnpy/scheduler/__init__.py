@@ -1,7 +1,16 @@
 """Runs any task graph, on native threads or serially; knows nothing of networks."""
 
+from znnpy.scheduler.cores import available_cores
 from znnpy.scheduler.errors import SchedulerError
+from znnpy.scheduler.executor import Executor
 from znnpy.scheduler.recording import EVENT, WorkerRecording
 from znnpy.scheduler.serial import SerialExecutor
 
-__all__ = ["EVENT", "SchedulerError", "SerialExecutor", "WorkerRecording"]
+__all__ = [
+    "EVENT",
+    "Executor",
+    "SchedulerError",
+    "SerialExecutor",
+    "WorkerRecording",
+    "available_cores",
+]

@@ -33,7 +33,7 @@ class SerialExecutor:
         self.reset()
 
     def reset(self) -> None:
-        """Put every counter back to its first value; ready tasks and recorded events are dropped."""
+        """Put every counter back to its first value; drop ready tasks and recorded events."""
         self._tasks = task_table(self.graph)
         members = np.bincount(self.graph.group[self.graph.group >= 0], minlength=self.graph.groups)
         self._groups = np.stack([members, members, np.zeros_like(members)], axis=1)
