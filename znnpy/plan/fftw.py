@@ -1,0 +1,212 @@
+"""FFTW plans, made once in a process and remembered on the machine.
+
+FFTW comes with pyfftw; its planner is reached by ctypes through pyfftw's own extension module, so
+wheels, conda and distributions all work. Compiled kernels execute the plans by address
+(`znnpy_kernels.fft_images`). `FFTW_MEASURE` chooses by timing, and another plan rounds otherwise:
+what was measured is therefore stored as wisdom at once, and the next process makes the same plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+import pyfftw
+from numpy.typing import NDArray
+from znnpy_kernels import cache as kernel_cache
+from znnpy_kernels import fft_images as words
+
+from znnpy.errors import PlanError
+from znnpy.network.types import Triple
+
+FORWARD, BACKWARD = -1, 1
+MEASURE, WISDOM_ONLY = 0, 1 << 21
+FLOATS_ALIGNED = 16
+
+
+@dataclass(frozen=True)
+class FftPlan:
+    """One direction of a real 3-D FFT, in place, for `image` voxels at the origin of a `grid`.
+
+    `address`: the `plan` word of `image_spectra` or `spectra_images`. A spectrum takes `floats`
+    float32, a multiple of 16: [z][y][row] with `row` floats a row, the first 2 * (x // 2 + 1) of which
+    are complex64; buffers are aligned to 64 bytes and belong to the caller. Plans live as long as
+    the process and may be executed by any number of threads at once.
+    """
+
+    address: int
+    grid: Triple
+    image: Triple
+    row: int
+    floats: int
+
+
+class _Dimension(ctypes.Structure):
+    _fields_ = (("n", ctypes.c_int), ("source", ctypes.c_int), ("target", ctypes.c_int))
+
+
+_lock = threading.Lock()
+_plans: dict[tuple[int, Triple, Triple], FftPlan] = {}
+_blocks: list[NDArray[np.int64]] = []
+
+
+def plan_forward(grid: Triple, image: Triple | None = None) -> FftPlan:
+    """The plan that takes images of `image` voxels (z, y, x; default: the grid) to spectra of `grid`.
+
+    Made, or found in wisdom, at the first call; thread-safe. PlanError if the image is larger than the grid.
+    """
+    return _plan(FORWARD, grid, image or grid)
+
+
+def plan_inverse(grid: Triple, image: Triple | None = None) -> FftPlan:
+    """The plan that takes spectra of `grid` back to their first `image` voxels (z, y, x)."""
+    return _plan(BACKWARD, grid, image or grid)
+
+
+def spectrum_row(grid: Triple) -> int:
+    """Floats in a row of a spectrum: an even number of complex, so that rows stay aligned to 16 bytes."""
+    return (grid[2] // 2 + 2) // 2 * 4
+
+
+def spectrum_floats(grid: Triple) -> int:
+    """Floats of a spectrum with its padding, a multiple of 16."""
+    return -(-grid[0] * grid[1] * spectrum_row(grid) // FLOATS_ALIGNED) * FLOATS_ALIGNED
+
+
+def _plan(direction: int, grid: Triple, image: Triple) -> FftPlan:
+    if any(not 1 <= size <= room for size, room in zip(image, grid, strict=True)):
+        raise PlanError(f"FFT grid {grid} (z, y, x) cannot hold an image of {image}; it must be as large")
+    with _lock:
+        key = (direction, grid, image)
+        if key not in _plans:
+            _plans[key] = _make(direction, grid, image)
+        return _plans[key]
+
+
+def _make(direction: int, grid: Triple, image: Triple) -> FftPlan:
+    row, count = spectrum_row(grid), spectrum_floats(grid)
+    buffer = pyfftw.empty_aligned(count, np.float32, n=64)
+    with _planner() as planner:
+        block = np.zeros(words.PLAN_WORDS, np.int64)
+        block[words.PLAN_ROWS] = planner.rows(direction, grid, image[1], buffer)
+        block[words.PLAN_PLANE] = planner.columns(direction, grid[1], row // 2, buffer)
+        block[words.PLAN_DEPTH] = planner.columns(direction, grid[0], grid[1] * row // 2, buffer)
+    block[words.PLAN_ROWS_EXECUTE] = _address(
+        "fftwf_execute_dft_r2c" if direction == FORWARD else "fftwf_execute_dft_c2r"
+    )
+    block[words.PLAN_COMPLEX_EXECUTE] = _address("fftwf_execute_dft")
+    block[words.PLAN_GRID_Z : words.PLAN_FLOATS + 1] = (*grid, *image, row, count)
+    _blocks.append(block)
+    return FftPlan(block.ctypes.data, grid, image, row, count)
+
+
+class _Planner:
+    """FFTW's planner; used under `_lock`. Every call tries wisdom first and measures only what is new."""
+
+    def __init__(self) -> None:
+        self.measured = False
+
+    def rows(self, direction: int, grid: Triple, rows: int, buffer: NDArray[np.float32]) -> int:
+        """Real rows of one z plane to complex ones, or back, in place."""
+        real, halved = spectrum_row(grid), spectrum_row(grid) // 2
+        steps = (real, halved) if direction == FORWARD else (halved, real)
+        kind = "r2c" if direction == FORWARD else "c2r"
+        line, many = _dimensions((grid[2], 1, 1)), _dimensions((rows, *steps))
+        return self._plan(f"fftwf_plan_guru_dft_{kind}", line, many, buffer)
+
+    def columns(self, direction: int, count: int, step: int, buffer: NDArray[np.float32]) -> int:
+        """Complex lines of `count` values, `step` apart, for `step` neighbouring lines, in place."""
+        line, many = _dimensions((count, step, step)), _dimensions((step, 1, 1))
+        return self._plan("fftwf_plan_guru_dft", line, many, buffer, direction)
+
+    def _plan(self, name: str, line: Any, many: Any, buffer: NDArray[np.float32], *sign: int) -> int:
+        place = ctypes.c_void_p(buffer.ctypes.data)
+        make = getattr(_fftw(), name)
+
+        def attempt(flags: int) -> int | None:
+            buffer[:] = 0
+            found: int | None = make(1, line, 1, many, place, place, *sign, flags)
+            return found
+
+        plan = attempt(MEASURE | WISDOM_ONLY)
+        if plan is None:
+            self.measured = True
+            plan = attempt(MEASURE)
+        if plan is None:
+            raise PlanError(f"FFTW makes no plan for {line[0].n} values at {line[0].source}")
+        return plan
+
+
+@contextlib.contextmanager
+def _planner() -> Iterator[_Planner]:
+    """A planner that knows this machine's wisdom and stores what it adds to it.
+
+    One process at a time: whoever measures second finds the first one's choice, not another.
+    """
+    folder = kernel_cache.root()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "fftw.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = wisdom_path()
+        _import_wisdom(path)
+        planner = _Planner()
+        yield planner
+        if planner.measured:
+            _export_wisdom(path)
+
+
+def wisdom_path() -> Path:
+    """Where this machine's wisdom is kept: by kind of CPU, since a home directory may be shared."""
+    return kernel_cache.root() / f"fftw-{llvmlite.binding.get_host_cpu_name()}.wisdom"
+
+
+def _import_wisdom(path: Path) -> None:
+    if path.exists() and not _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
+        warnings.warn(
+            f"{path} is not FFTW wisdom of this version; plans are measured anew and it is replaced",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _export_wisdom(path: Path) -> None:
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    if not _fftw().fftwf_export_wisdom_to_filename(os.fsencode(beside)):
+        raise PlanError(f"cannot write FFTW wisdom to {beside}; is the disk full?")
+    _sync(beside)
+    beside.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+@cache
+def _fftw() -> Any:
+    """The library through pyfftw's extension module, whose symbols include those of the FFTW it uses."""
+    library = ctypes.CDLL(pyfftw.pyfftw.__file__)
+    for kind in ("dft_r2c", "dft_c2r", "dft"):
+        getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
+    return library
+
+
+def _address(function: str) -> int:
+    return ctypes.cast(getattr(_fftw(), function), ctypes.c_void_p).value or 0
+
+
+def _dimensions(*sizes: tuple[int, int, int]) -> Any:
+    return (_Dimension * len(sizes))(*[_Dimension(*size) for size in sizes])
