@@ -22,20 +22,18 @@ class Tally:
     lost: float = 0.0
     wrong: float = 0.0
     weight: float = 0.0
-    counted: float = 0.0
 
     def add(self, name: LossName, values: Array, target: Array, weight: Array) -> None:
         """Count output values (..., image, z, y, x) against targets and weights of that shape.
 
-        The loss weighs by `weight`; the error is the plain share of wrong voxels where it is not 0.
+        Loss and error weigh voxels alike, as a training step does.
         """
         weight = voxel_weight(name, target, weight).astype(np.float64)
         counts = weight != 0
         losses = _voxel_losses(name, values.astype(np.float64), target)
         self.lost += float(np.sum(losses * weight, where=counts))
-        self.wrong += float(np.sum(_wrong(name, values, target), where=counts))
+        self.wrong += float(np.sum(_wrong(name, values, target) * weight))
         self.weight += float(weight.sum())
-        self.counted += float(counts.sum())
 
     @property
     def loss(self) -> float:
@@ -44,8 +42,8 @@ class Tally:
 
     @property
     def error(self) -> float:
-        """Share of wrong voxels among those that count."""
-        return self.wrong / self.counted if self.counted else 0.0
+        """Weighted share of wrong voxels."""
+        return self.wrong / self.weight if self.weight else 0.0
 
 
 def voxel_weight(name: LossName, target: Array, weight: Array) -> Array:
@@ -55,11 +53,14 @@ def voxel_weight(name: LossName, target: Array, weight: Array) -> Array:
     return np.asarray(np.sum(target * weight, axis=IMAGES, keepdims=True, dtype=weight.dtype))
 
 
-def softmax_weights(
+def step_weights(
     name: LossName, target: Mapping[str, Array], weight: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """`voxel_weight` for every output node."""
-    return {node: voxel_weight(name, target[node], weight[node]) for node in target}
+    """`voxel_weight` by output node, in the targets' shapes that a model's step takes."""
+    return {
+        node: np.broadcast_to(voxel_weight(name, target[node], weight[node]), target[node].shape)
+        for node in target
+    }
 
 
 def probabilities(name: LossName, values: Array) -> Array:
