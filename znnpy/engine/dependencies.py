@@ -18,17 +18,29 @@ from znnpy.graph import GraphBuilder
 
 
 class Region(NamedTuple):
-    """A range low..high of something identified by `key`; ranges of one key may overlap."""
+    """A range low..high of something identified by `key`; ranges of one key may overlap.
+
+    `lane` >= 0 means those lanes of a block that one task alone writes: different ones never overlap.
+    """
 
     key: tuple[object, ...]
     low: int = 0
     high: int = 1
+    lane: int = -1
+
+    def overlaps(self, other: Region) -> bool:
+        """Whether both can mean the same memory; the keys are taken as equal."""
+        lanes = self.lane < 0 or other.lane < 0 or self.lane == other.lane
+        return lanes and self.low < other.high and other.low < self.high
+
+    def covers(self, other: Region) -> bool:
+        """Whether all of `other` lies in this region; the keys are taken as equal."""
+        lanes = self.lane < 0 or self.lane == other.lane
+        return lanes and self.low <= other.low and other.high <= self.high
 
 
-@dataclass
-class _Access:
-    low: int
-    high: int
+class _Access(NamedTuple):
+    region: Region
     moment: int
     writes: bool
 
@@ -36,7 +48,7 @@ class _Access:
 class DependencyTracker:
     """Turns declared accesses into edges of a task graph, without those that others imply.
 
-    Moments number declarations in time; `moment // count` is the step. Not safe for concurrent use.
+    Moments number declarations in time. Not safe for concurrent use.
     """
 
     def __init__(self) -> None:
@@ -61,15 +73,11 @@ class DependencyTracker:
         found = {
             access.moment
             for access in accesses
-            if access.low < region.high and region.low < access.high and (writes or access.writes)
+            if (writes or access.writes) and region.overlaps(access.region)
         }
         if writes:
-            accesses[:] = [
-                access
-                for access in accesses
-                if not (region.low <= access.low and access.high <= region.high)
-            ]
-        accesses.append(_Access(region.low, region.high, moment, writes))
+            accesses[:] = [access for access in accesses if not region.covers(access.region)]
+        accesses.append(_Access(region, moment, writes))
         return found
 
     def _keep(self, candidates: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ from znnpy_kernels.rows import copy_channels
 from znnpy_kernels.transfer import BACKWARD, FORWARD
 
 from znnpy.engine.build import Build
+from znnpy.engine.convolution import summed_elsewhere
 from znnpy.engine.dependencies import Region
 from znnpy.engine.softmax import softmax_backward, softmax_forward
 from znnpy.engine.step import Step, combine_tensors, counts, plane_parts, rows_of
@@ -19,10 +20,12 @@ from znnpy.plan.cost import MEMORY_RATE
 def converge_forward(step: Step, build: Build, node: Node) -> None:
     """Sum or concatenate what the incoming edges brought, then apply bias and function in place."""
     incoming = build.layout.network.incoming(node.name)
-    leaves = [build.images.contributions[edge.name] for edge in incoming]
     if node.kind == "concat":
-        _concatenate(step, build.images.activations[node.name], leaves, node.name)
+        brought = [build.images.contributions[edge.name] for edge in incoming]
+        _concatenate(step, build.images.activations[node.name], brought, node.name)
     else:
+        included = summed_elsewhere(build, incoming, backward=False)
+        leaves = [build.images.contributions[e.name] for e in incoming if e.name not in included]
         combine_tensors(step, leaves, f"{node.name} sum")
     if node.kind == "transfer":
         _transfer_forward(step, build, node)
@@ -31,7 +34,8 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
 def converge_backward(step: Step, build: Build, node: Node) -> None:
     """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum."""
     outgoing = build.layout.network.outgoing(node.name)
-    leaves = [build.images.backward[edge.name] for edge in outgoing]
+    included = summed_elsewhere(build, outgoing, backward=True)
+    leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
     if leaves:
         combine_tensors(step, leaves, f"{node.name} gradient sum")
     if node.kind == "transfer":

@@ -19,6 +19,13 @@ class Step:
     """Declared tasks of one step, in an order in which they could run one after the other."""
 
     tasks: list[Declared] = field(default_factory=list)
+    _made: set[object] = field(default_factory=set)
+
+    def once(self, key: object) -> bool:
+        """True at the first call with this key: for what several edges share."""
+        first = key not in self._made
+        self._made.add(key)
+        return first
 
     def add(
         self,
@@ -97,9 +104,9 @@ def combine_tensors(step: Step, leaves: Sequence[Tensor], name: str) -> None:
 
 
 def combine_flat(
-    step: Step, leaves: Sequence[int], keys: Sequence[tuple[object, ...]], length: int, name: str
+    step: Step, leaves: Sequence[int], regions: Sequence[Region], length: int, name: str
 ) -> None:
-    """Sum flat ranges of floats into the first, by a fixed tree; `keys` name the leaves."""
+    """Sum flat ranges of `length` floats into the first, by a tree of fixed shape."""
     for into, other in tree(len(leaves)):
         step.add(
             add_flat,
@@ -112,6 +119,6 @@ def combine_flat(
             name=name,
             kind="sum",
             cost=length * 12 / MEMORY_RATE,
-            reads=[Region(keys[other])],
-            writes=[Region(keys[into])],
+            reads=[regions[other]],
+            writes=[regions[into]],
         )

@@ -1,0 +1,281 @@
+"""The public model: a network of one size that can be run, differentiated and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from znnpy.engine.arrays import Arrays, Floats, alone, by_node
+from znnpy.engine.autotune import planned
+from znnpy.engine.finite import first_non_finite
+from znnpy.engine.images import Layout
+from znnpy.engine.memory import refuse_above
+from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.tasks import Report, Settings, StepResult, TaskEngine, planned_bytes
+from znnpy.errors import ShapeError
+from znnpy.geometry import Geometry, fit
+from znnpy.network import Network, initial_parameters, load_network
+from znnpy.network.types import Triple
+from znnpy.plan import Choice, Plan
+from znnpy.scheduler.cores import available_cores
+
+LOSSES = ("square", "binomial_cross_entropy", "softmax")
+
+
+class Model:
+    """A network for one output shape and batch size, with its parameters, plan and worker threads.
+
+    `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
+    (z, y, x), or a dict by output node. `threads`: workers (default: all cores this process may use; 0:
+    the serial executor). `conv`: auto, direct or fft. `max_memory`: bytes; PlanError when the plan
+    needs more. `plan`: a `plan_record` to repeat. `training=False` reserves no gradients.
+
+    The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
+    float32; copied in and out. One caller at a time.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        output_shape: Triple | Mapping[str, Triple] = (12, 12, 12),
+        batch: int = 1,
+        threads: int | None = None,
+        seed: int = 0,
+        conv: Choice = "auto",
+        loss: str = "binomial_cross_entropy",
+        optimizer: Optimizer | None = None,
+        clip_norm: float | None = None,
+        max_memory: int | None = None,
+        plan: Mapping[str, Mapping[str, Any]] | None = None,
+        training: bool = True,
+        policy: str = "critical-path",
+        steal_seed: int = 0,
+        record: int = 0,
+        report: Report | None = None,
+    ) -> None:
+        _refuse_unknown_loss(loss)
+        self.network: Network = load_network(network)
+        self.geometry: Geometry = fit(self.network, output_shape)
+        self.batch, self.seed, self.loss = batch, seed, loss
+        self.threads = available_cores() if threads is None else threads
+        self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan)
+        self._layout = Layout(self.network, self.geometry, self.plan, batch, training, seed)
+        settings = Settings(
+            loss, optimizer or Optimizer(), clip_norm, self.threads, policy, steal_seed, record
+        )
+        if max_memory is not None:
+            needed = planned_bytes(self._layout, settings)
+            refuse_above(max_memory, needed, output_shape, self._fitting(max_memory, settings))
+        self._engine = TaskEngine(self._layout, settings, report)
+        self.iteration = 0
+        self.set_parameters(initial_parameters(self.network, seed))
+
+    @property
+    def input_shape(self) -> Triple | dict[str, Triple]:
+        """Voxels of the input patch (z, y, x); a dict by node when there are several inputs."""
+        return _alone(self.geometry.input_shapes)
+
+    @property
+    def output_shape(self) -> Triple | dict[str, Triple]:
+        """Voxels of the output patch (z, y, x); a dict by node when there are several outputs."""
+        return _alone(self.geometry.output_shapes)
+
+    @property
+    def field_of_view(self) -> Triple | dict[str, Triple]:
+        """Input voxels that one output voxel sees (z, y, x)."""
+        return _alone(self.geometry.fields_of_view)
+
+    @property
+    def memory(self) -> int:
+        """Planned peak in bytes: everything that tasks touch."""
+        return self._engine.bytes
+
+    @property
+    def plan_record(self) -> dict[str, Any]:
+        """Algorithm per layer and pass, JSON-able; give it back as `plan=` for the same bits."""
+        return self.plan.to_record()
+
+    @property
+    def parameters(self) -> dict[str, Floats]:
+        """Copies of all filters (out, in, z, y, x) by conv edge and biases (out,) by node."""
+        self._engine.drain()
+        return {
+            name: unpack_parameter(parameter, self._engine.flat(parameter.values, parameter.floats))
+            for name, parameter in self._engine.build.parameters.items()
+        }
+
+    def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
+        """Set some or all filters and biases; ShapeError for unknown names and wrong shapes."""
+        self._engine.drain()
+        for name, packed in self._packed(values).items():
+            parameter = self._engine.build.parameters[name]
+            self._engine.flat(parameter.values, parameter.floats)[...] = packed
+        self._engine.derive()
+
+    @property
+    def optimizer_state(self) -> dict[str, Floats]:
+        """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter."""
+        self._engine.drain()
+        return {
+            f"{name}/{state}": unpack_parameter(parameter, self._engine.flat(address, parameter.floats))
+            for name, parameter in self._engine.build.parameters.items()
+            for state, address in self._states(name)
+        }
+
+    def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:
+        """Set the optimiser's buffers as `optimizer_state` gave them; all must be there."""
+        expected = {
+            f"{name}/{state}": (name, address)
+            for name in self._engine.build.parameters
+            for state, address in self._states(name)
+        }
+        if set(values) != set(expected):
+            raise ShapeError(
+                f"optimizer state: found {sorted(values)}, this model needs {sorted(expected)}"
+            )
+        self._engine.drain()
+        for key, (name, address) in expected.items():
+            parameter = self._engine.build.parameters[name]
+            packed = self._packed({name: values[key]})[name]
+            self._engine.flat(address, parameter.floats)[...] = packed
+
+    def forward(self, x: Arrays) -> Floats | dict[str, Floats]:
+        """Values of the output nodes for one batch of inputs; dropout is off."""
+        inputs = by_node(
+            x, self.network.inputs, self.batch, self.geometry.input_shapes, "input"
+        )
+        self._engine.drain()
+        self._engine.stage(0, inputs, self.iteration)
+        self._engine.run_forward()
+        return alone({node.name: self._engine.images(node.name) for node in self.network.outputs})
+
+    def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
+        """Probabilities: the logistic or softmax that the loss implies, applied to `forward`."""
+        values = self.forward(x)
+        if isinstance(values, dict):
+            return {name: probabilities(array, self.loss) for name, array in values.items()}
+        return probabilities(values, self.loss)
+
+    def loss_and_gradients(
+        self, x: Arrays, target: Arrays, loss: str | None = None, weight: Arrays | None = None
+    ) -> tuple[float, dict[str, Floats]]:
+        """The loss and its gradient by every filter and bias, without an update.
+
+        `target` and `weight` have the outputs' shapes; the loss is the weighted mean over voxels and
+        output images (softmax: over voxels), summed over several outputs.
+        """
+        _refuse_unknown_loss(loss or self.loss)
+        inputs, targets, weights = self._batch(x, target, weight)
+        self._engine.drain()
+        self._engine.stage(0, inputs, self.iteration)
+        self._engine.stage_targets(0, targets, weights)
+        result = self._engine.run_gradients(loss or self.loss)
+        return result.loss, {
+            name: unpack_parameter(p, self._engine.flat(p.gradient, p.floats))
+            for name, p in self._engine.build.parameters.items()
+        }
+
+    def step(
+        self,
+        x: Arrays,
+        target: Arrays,
+        weight: Arrays | None = None,
+        learning_rate: float = 0.01,
+    ) -> float:
+        """One update; returns the loss before it. The update itself may still be running."""
+        return self.result(self.submit(x, target, weight, learning_rate)).loss
+
+    def submit(
+        self,
+        x: Arrays,
+        target: Arrays,
+        weight: Arrays | None = None,
+        learning_rate: float = 0.01,
+    ) -> int:
+        """Start one update on copies of the arrays and return its ticket; at most two are in flight."""
+        inputs, targets, weights = self._batch(x, target, weight)
+        ticket = self._engine.submit(inputs, targets, weights, learning_rate, self.iteration)
+        self.iteration += 1
+        return ticket
+
+    def result(self, ticket: int) -> StepResult:
+        """Loss and error of a submitted update; waits for its forward pass and loss only."""
+        return self._engine.result(ticket)
+
+    def drain(self) -> None:
+        """Wait until all submitted updates are complete."""
+        self._engine.drain()
+
+    def non_finite_layer(self) -> str | None:
+        """The first node or parameter, in the order of the data, that holds NaN or Inf."""
+        self._engine.drain()
+        return first_non_finite(self._engine)
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        self._engine.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _batch(
+        self, x: Arrays, target: Arrays, weight: Arrays | None
+    ) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
+        if not self._layout.training:
+            raise ShapeError("this model was made with training=False: it has no gradients")
+        inputs = by_node(x, self.network.inputs, self.batch, self.geometry.input_shapes, "input")
+        shapes, outputs = self.geometry.output_shapes, self.network.outputs
+        targets = by_node(target, outputs, self.batch, shapes, "target")
+        if weight is None:
+            return inputs, targets, {name: np.ones_like(t) for name, t in targets.items()}
+        return inputs, targets, by_node(weight, outputs, self.batch, shapes, "weight")
+
+    def _packed(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats]:
+        known = self._engine.build.parameters
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ShapeError(f"no parameter {unknown[0]!r}; this network has {sorted(known)}")
+        return {
+            name: pack_parameter(known[name], np.asarray(array, np.float32))
+            for name, array in values.items()
+        }
+
+    def _states(self, name: str) -> list[tuple[str, int]]:
+        names = self._engine.settings.optimizer.state_names
+        return list(zip(names, self._engine.build.parameters[name].states, strict=True))
+
+    def _fitting(self, limit: int, settings: Settings) -> Triple | None:
+        """The largest cube-like output shape that fits the limit, by halving the distance."""
+        return None
+
+
+def probabilities(values: Floats, loss: str) -> Floats:
+    """Turn output values (batch, image, z, y, x) into what the loss takes them for."""
+    if loss == "binomial_cross_entropy":
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * values)), np.float32)
+    if loss == "softmax":
+        raised = np.exp(values - values.max(axis=1, keepdims=True))
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True), np.float32)
+    return values
+
+
+def _refuse_unknown_loss(loss: str) -> None:
+    if loss not in LOSSES:
+        raise ValueError(f"loss {loss!r} is not one of {', '.join(LOSSES)}")
+
+
+def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:
+    return dict(shapes) if len(shapes) > 1 else next(iter(shapes.values()))
