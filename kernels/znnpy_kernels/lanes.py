@@ -1,7 +1,7 @@
 """How many floats a vector register holds, for the CPU that numba compiles for.
 
-`NUMBA_CPU_FEATURES` (and with it `NUMBA_CPU_NAME`) decides where set, else the host. The number is a
-matter of speed alone: LLVM splits vectors that the CPU lacks, so every kernel is right for any value.
+`NUMBA_CPU_FEATURES` (and with it `NUMBA_CPU_NAME`) decides where set, else the host. The number is
+a matter of speed alone: LLVM splits vectors that the CPU lacks, so every kernel is right for any.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def target_features() -> str:
 
 
 def lanes_for(features: str, machine: str) -> int:
-    """Floats in a vector: 16 with AVX-512, 8 with AVX, else 4; of two marks for a feature the last counts."""
+    """Floats in a vector: 16 with AVX-512, 8 with AVX, else 4; a feature's last mark counts."""
     marks = {mark.strip()[1:]: mark.strip()[0] for mark in features.split(",") if mark.strip()}
     if machine.lower() not in ("x86_64", "amd64", "i686", "i386"):
         return 4

@@ -1,0 +1,353 @@
+"""Direct convolution: the forward pass, and the data gradient as the same kernel run backwards.
+
+A register block holds the sums of OUTPUTS vectors of output images at up to POSITIONS
+neighbouring x positions. Every turn of the innermost loop takes one input image at one tap: it loads
+OUTPUTS filter vectors, broadcasts one input voxel per position and multiplies and adds.
+
+The data gradient is the correlation of the output gradient with transposed filters
+(`filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
+y are left out; along x the gradient stands between zero halos of `gradient_halo` voxels, and a tap
+is left out where it lies outside for all positions of a register block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import literally, njit, types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.lanes import LANES, REGISTERS
+from znnpy_kernels.simd import (
+    ZERO_VECTOR,
+    Value,
+    counted_loop,
+    float_pointer,
+    load_broadcast,
+    load_vector,
+    moved,
+    multiply_add,
+    store_vector,
+    when,
+    word,
+)
+
+# Register blocks: sums, filter vectors and one broadcast value fit the registers.
+POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
+NO_LIMIT = 1 << 40
+
+FIELDS = (
+    "source",
+    "source_block",
+    "source_z",
+    "source_y",
+    "source_x",
+    "source_lanes",
+    "channels",
+    "taps_z",
+    "taps_y",
+    "taps_x",
+    "tap_z",
+    "tap_y",
+    "tap_x",
+    "filters",
+    "target",
+    "target_block",
+    "target_z",
+    "target_y",
+    "z0",
+    "z1",
+    "y0",
+    "y1",
+    "width",
+    "limit_z",
+    "limit_y",
+    "limit_x",
+    "shift_z",
+    "shift_y",
+    "shift_x",
+    "accumulate",
+)
+
+_SOURCE = FIELDS.index("source")
+_SOURCE_Z = FIELDS.index("source_z")
+_SOURCE_Y = FIELDS.index("source_y")
+_SOURCE_X = FIELDS.index("source_x")
+_SOURCE_LANES = FIELDS.index("source_lanes")
+_CHANNELS = FIELDS.index("channels")
+_TAPS_Z = FIELDS.index("taps_z")
+_TAPS_Y = FIELDS.index("taps_y")
+_TAPS_X = FIELDS.index("taps_x")
+_TAP_X = FIELDS.index("tap_x")
+_TARGET = FIELDS.index("target")
+_TARGET_Z = FIELDS.index("target_z")
+_TARGET_Y = FIELDS.index("target_y")
+_Z0 = FIELDS.index("z0")
+_Z1 = FIELDS.index("z1")
+_Y0 = FIELDS.index("y0")
+_Y1 = FIELDS.index("y1")
+_WIDTH = FIELDS.index("width")
+_LIMIT_Z = FIELDS.index("limit_z")
+_LIMIT_Y = FIELDS.index("limit_y")
+_LIMIT_X = FIELDS.index("limit_x")
+_SHIFT_Z = FIELDS.index("shift_z")
+_SHIFT_Y = FIELDS.index("shift_y")
+_SHIFT_X = FIELDS.index("shift_x")
+
+
+def gradient_halo(taps_x: int, dilation_x: int) -> int:
+    """Zero voxels needed on both x sides of an output gradient's rows, for `taps_x` dilated taps."""
+    return min((taps_x - 1) * dilation_x, max(POSITIONS) - 1)
+
+
+class _Block:
+    """Emits register blocks: `outputs` vectors times some number of neighbouring x positions."""
+
+    def __init__(self, builder: ir.IRBuilder, outputs: int, dense: bool, words: list[Value]) -> None:
+        self.builder = builder
+        self.outputs = outputs
+        self.arguments, source, target, self.inner_step, *inner = words[:7]
+        self.blocks, self.inner, self.inner_last = inner
+        self.z0, self.z1, self.y0, self.y1, self.x0, self.x1, self.taps_x = words[7:]
+        self.source = float_pointer(builder, source)
+        self.target = float_pointer(builder, target)
+        self.step = word(LANES) if dense else self.field("source_x")
+
+    def field(self, name: str) -> Value:
+        """One word of the kernel's argument block."""
+        return self.builder.load(self.builder.gep(self.arguments, [word(FIELDS.index(name))]))
+
+    def emit(self, positions: int) -> None:
+        """Compute and store one register block."""
+        b = self.builder
+        block = self.field("target_block")
+        targets = [
+            moved(b, moved(b, self.target, b.mul(block, word(j))), t * LANES)
+            for t in range(positions)
+            for j in range(self.outputs)
+        ]
+        sums = when(
+            b,
+            b.icmp_signed("!=", self.field("accumulate"), word(0)),
+            [ZERO_VECTOR] * len(targets),
+            lambda: [load_vector(b, target) for target in targets],
+        )
+        for value, target in zip(self.input_blocks(sums), targets, strict=True):
+            store_vector(b, value, target)
+
+    def input_blocks(self, sums: list[Value]) -> list[Value]:
+        """Add what all input blocks contribute."""
+        b = self.builder
+        taps = b.mul(b.mul(self.field("taps_z"), self.field("taps_y")), self.taps_x)
+        filters = float_pointer(b, self.field("filters"))
+        filter_block = b.mul(b.mul(taps, self.inner), word(self.outputs * LANES))
+        source_block = self.field("source_block")
+
+        def body(index: Value, carried: list[Value]) -> list[Value]:
+            source, filters, *sums = carried
+            last = b.icmp_signed("==", b.add(index, word(1)), self.blocks)
+            inner = b.select(last, self.inner_last, self.inner)
+            sums = self.taps(source, filters, inner, sums)
+            return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
+
+        carried = [self.source, filters, *sums]
+        return counted_loop(b, self.blocks, carried, body, maybe_empty=True)[2:]
+
+    def taps(self, source: Value, filters: Value, inner: Value, sums: list[Value]) -> list[Value]:
+        """Add the taps z0..z1, y0..y1, x0..x1 of one input block."""
+        b = self.builder
+        tap_z, tap_y, tap_x = (self.field(f"tap_{axis}") for axis in "zyx")
+        filter_x = b.mul(inner, word(self.outputs * LANES))
+        filter_y = b.mul(filter_x, self.taps_x)
+        filter_z = b.mul(filter_y, self.field("taps_y"))
+
+        def at(first: Value, source: Value, tap: Value, filters: Value, step: Value) -> list[Value]:
+            return [moved(b, source, b.mul(first, tap)), moved(b, filters, b.mul(first, step))]
+
+        def along_z(_: Value, carried: list[Value]) -> list[Value]:
+            source, filters, *sums = carried
+            start = at(self.y0, source, tap_y, filters, filter_y)
+            sums = counted_loop(b, b.sub(self.y1, self.y0), [*start, *sums], along_y)[2:]
+            return [moved(b, source, tap_z), moved(b, filters, filter_z), *sums]
+
+        def along_y(_: Value, carried: list[Value]) -> list[Value]:
+            source, filters, *sums = carried
+            start = at(self.x0, source, tap_x, filters, filter_x)
+            sums = counted_loop(b, b.sub(self.x1, self.x0), [*start, *sums], along_x)[2:]
+            return [moved(b, source, tap_y), moved(b, filters, filter_y), *sums]
+
+        def along_x(_: Value, carried: list[Value]) -> list[Value]:
+            source, filters, *sums = carried
+            sums = self.channels(source, filters, inner, sums)
+            return [moved(b, source, tap_x), moved(b, filters, filter_x), *sums]
+
+        start = at(self.z0, source, tap_z, filters, filter_z)
+        return counted_loop(b, b.sub(self.z1, self.z0), [*start, *sums], along_z)[2:]
+
+    def channels(self, source: Value, filters: Value, inner: Value, sums: list[Value]) -> list[Value]:
+        """Add one tap of all channels of one input block: the innermost loop."""
+        b = self.builder
+
+        def body(_: Value, carried: list[Value]) -> list[Value]:
+            source, filters, *sums = carried
+            weights = [load_vector(b, moved(b, filters, j * LANES)) for j in range(self.outputs)]
+            new = []
+            for t in range(len(sums) // self.outputs):
+                voxel = load_broadcast(b, moved(b, source, b.mul(self.step, word(t))))
+                for j, weight in enumerate(weights):
+                    new.append(multiply_add(b, weight, voxel, sums[t * self.outputs + j]))
+            following = moved(b, filters, self.outputs * LANES)
+            return [moved(b, source, self.inner_step), following, *new]
+
+        return counted_loop(b, inner, [source, filters, *sums], body)[2:]
+
+
+@intrinsic(prefer_literal=True)
+def _register_block(
+    typingctx: Any,
+    outputs: Any,
+    dense: Any,
+    arguments: Any,
+    source: Any,
+    target: Any,
+    inner_step: Any,
+    blocks: Any,
+    inner: Any,
+    inner_last: Any,
+    z0: Any,
+    z1: Any,
+    y0: Any,
+    y1: Any,
+    x0: Any,
+    x1: Any,
+    taps_x: Any,
+    positions: Any,
+) -> tuple[Signature, Any]:
+    """One register block of `positions` <= POSITIONS[outputs] x positions; see `_Block`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        block = _Block(builder, outputs.literal_value, bool(dense.literal_value), list(args[2:-1]))
+        done = builder.append_basic_block("stored")
+        choice = builder.switch(args[-1], done)
+        for count in range(1, POSITIONS[outputs.literal_value - 1] + 1):
+            choice.add_case(word(count), builder.append_basic_block(f"positions{count}"))
+            builder.position_at_end(choice.cases[-1][1])
+            block.emit(count)
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(outputs, dense, arguments, *[types.int64] * 14), codegen
+
+
+@njit
+def _first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
+    """The first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
+    tap = 0
+    while tap < taps and (high + tap * shift < 0 or low + tap * shift >= limit):
+        tap += 1
+    return tap
+
+
+@njit
+def _end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) -> int:
+    """One past the last such tap; `first` where there is none."""
+    end = taps
+    while end > first and (high + (end - 1) * shift < 0 or low + (end - 1) * shift >= limit):
+        end -= 1
+    return end
+
+
+@njit(error_model="numpy")
+def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
+    """One output row, in register blocks of nearly equal size; z0..z1 are the taps to take along z."""
+    literally(outputs)
+    literally(dense)
+    source = args[_SOURCE] + 4 * (z * args[_SOURCE_Z] + y * args[_SOURCE_Y])
+    target = args[_TARGET] + 4 * (z * args[_TARGET_Z] + y * args[_TARGET_Y])
+    channels, width, shift_x = args[_CHANNELS], args[_WIDTH], args[_SHIFT_X]
+    # Planar sources have one channel a block: there the taps along x take the channels' place.
+    planar = args[_SOURCE_LANES] == 1
+    blocks = channels if planar else (channels + LANES - 1) // LANES
+    inner = args[_TAPS_X] if planar else min(channels, LANES)
+    inner_last = inner if planar else channels - (blocks - 1) * LANES
+    inner_step = args[_TAP_X] if planar else 1
+    taps_x = 1 if planar else args[_TAPS_X]
+    y0 = _first_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], args[_TAPS_Y])
+    y1 = _end_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], y0, args[_TAPS_Y])
+    parts = (width + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
+    x = 0
+    for part in range(parts):
+        positions = (width - x) // (parts - part)
+        last = x + positions - 1
+        x0 = _first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
+        x1 = _end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
+        some = z0 < z1 and y0 < y1 and x0 < x1
+        _register_block(
+            outputs,
+            dense,
+            args,
+            source + 4 * x * args[_SOURCE_X],
+            target + 4 * x * LANES,
+            inner_step,
+            blocks if some else 0,
+            inner,
+            inner_last,
+            z0,
+            z1,
+            y0,
+            y1,
+            x0,
+            x1,
+            taps_x,
+            positions,
+        )
+        x += positions
+
+
+@njit
+def _rows(outputs: int, dense: int, args: Any) -> None:
+    """All output rows of a task."""
+    literally(outputs)
+    literally(dense)
+    for z in range(args[_Z0], args[_Z1]):
+        z0 = _first_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], args[_TAPS_Z])
+        z1 = _end_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], z0, args[_TAPS_Z])
+        for y in range(args[_Y0], args[_Y1]):
+            _row(outputs, dense, args, z, y, z0, z1)
+
+
+@kernel(*FIELDS)
+def direct_forward_1(args: Any, worker: int) -> None:
+    """One output block; x positions are neighbouring voxels. Words: see `FIELDS`."""
+    _rows(1, 1, args)
+
+
+@kernel(*FIELDS)
+def direct_forward_2(args: Any, worker: int) -> None:
+    """Two output blocks; x positions are neighbouring voxels. Words: see `FIELDS`."""
+    _rows(2, 1, args)
+
+
+@kernel(*FIELDS)
+def direct_forward_strided_1(args: Any, worker: int) -> None:
+    """One output block; any step between x positions, planar sources. Words: see `FIELDS`."""
+    _rows(1, 0, args)
+
+
+@kernel(*FIELDS)
+def direct_forward_strided_2(args: Any, worker: int) -> None:
+    """Two output blocks; any step between x positions, planar sources. Words: see `FIELDS`."""
+    _rows(2, 0, args)
+
+
+def forward_kernel(outputs: int, source_x: int) -> Kernel:
+    """The kernel for a group of `outputs` (1 or 2) output blocks and x positions `source_x` floats apart."""
+    dense, strided = (
+        (direct_forward_1, direct_forward_strided_1),
+        (direct_forward_2, direct_forward_strided_2),
+    )[outputs - 1]
+    return dense if source_x == LANES else strided

@@ -1,0 +1,115 @@
+"""Packed filters: the layout that the direct kernels read, and in which weight gradients come.
+
+    forward    [output group][input block][z][y][x][input image in block][output lane of the group]
+    backward   the same with inputs and outputs exchanged, made by the kernel `transpose_filters`
+
+An output group is one or two vectors of LANES output images (`output_groups`); lanes beyond the last
+output image hold 0. Input images are not padded: the last input block has its real count. A planar
+source has one image a block. All functions are plain NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import floats
+
+Array = NDArray[np.float32]
+
+
+def output_groups(channels: int) -> tuple[int, ...]:
+    """Vectors of LANES output images in each output group, from the number of images alone: 2, 2, .., 1."""
+    blocks = -(-channels // LANES)
+    return (2,) * (blocks // 2) + (1,) * (blocks % 2)
+
+
+def packed_size(outputs: int, inputs: int, taps: int) -> int:
+    """Floats in the packed filters of a layer with `taps` = z * y * x taps."""
+    return -(-outputs // LANES) * LANES * inputs * taps
+
+
+def group_offset(group: int, inputs: int, taps: int) -> int:
+    """Floats before output group `group`: all groups but the last have two vectors."""
+    return group * 2 * LANES * inputs * taps
+
+
+def block_offset(block: int, vectors: int, taps: int, source_lanes: int = LANES) -> int:
+    """Floats before input block `block` within an output group of `vectors` vectors."""
+    return block * source_lanes * taps * vectors * LANES
+
+
+def pack_filters(filters: Array, source_lanes: int = LANES) -> Array:
+    """Filters (output, input, z, y, x) as a flat packed float32 array of its own."""
+    outputs, inputs = filters.shape[:2]
+    padded = np.zeros((-(-outputs // LANES) * LANES, *filters.shape[1:]), np.float32)
+    padded[:outputs] = filters
+    pieces = [
+        padded[o0:o1, i0:i1].transpose(2, 3, 4, 1, 0).ravel()
+        for o0, o1, i0, i1 in _pieces(outputs, inputs, source_lanes)
+    ]
+    return np.concatenate(pieces)
+
+
+def unpack_filters(
+    packed: Array, shape: tuple[int, int, int, int, int], source_lanes: int = LANES
+) -> Array:
+    """The filters (output, input, z, y, x) of that shape out of a packed array, as a new array."""
+    outputs, inputs, *size = shape
+    filters = np.empty((-(-outputs // LANES) * LANES, *shape[1:]), np.float32)
+    start = 0
+    for o0, o1, i0, i1 in _pieces(outputs, inputs, source_lanes):
+        count = (o1 - o0) * (i1 - i0) * int(np.prod(size))
+        piece = packed[start : start + count].reshape(*size, i1 - i0, o1 - o0)
+        filters[o0:o1, i0:i1] = piece.transpose(4, 3, 0, 1, 2)
+        start += count
+    return filters[:outputs].copy()
+
+
+def _pieces(outputs: int, inputs: int, source_lanes: int) -> list[tuple[int, int, int, int]]:
+    """The (output group x input block) pieces in packed order: o0, o1, i0, i1."""
+    pieces, o0 = [], 0
+    for vectors in output_groups(outputs):
+        o1 = o0 + vectors * LANES
+        pieces += [
+            (o0, o1, i0, min(i0 + source_lanes, inputs)) for i0 in range(0, inputs, source_lanes)
+        ]
+        o0 = o1
+    return pieces
+
+
+@kernel("forward", "backward", "outputs", "inputs", "taps", "o0", "o1")
+def transpose_filters(args: Any, worker: int) -> None:
+    """Backward-packed filters from forward-packed ones, for output images o0..o1.
+
+    Both blocked (not planar). Tasks over disjoint ranges write disjoint memory; tap order is kept.
+    """
+    forward, backward = floats(args[0]), floats(args[1])
+    outputs, inputs, taps = args[2], args[3], args[4]
+    o_whole = outputs + LANES - 1
+    i_whole = inputs + LANES - 1
+    o_blocks, i_blocks = o_whole // LANES, i_whole // LANES
+    for o in range(args[5], args[6]):
+        o_block = o // LANES
+        o_group = o_block // 2
+        o_width = LANES * min(2, o_blocks - 2 * o_group)
+        o_count = min(LANES, outputs - o_block * LANES)
+        for i_block in range(i_blocks):
+            i_group = i_block // 2
+            i_width = LANES * min(2, i_blocks - 2 * i_group)
+            i_count = min(LANES, inputs - i_block * LANES)
+            source = o_group * 2 * LANES * inputs * taps + i_block * LANES * taps * o_width
+            source += o - o_group * 2 * LANES
+            target = i_group * 2 * LANES * outputs * taps + o_block * LANES * taps * i_width
+            target += (o - o_block * LANES) * i_width + (i_block - 2 * i_group) * LANES
+            for tap in range(taps):
+                at = target + tap * o_count * i_width
+                start = source + tap * i_count * o_width
+                for lane in range(i_count):
+                    backward[at + lane] = forward[start + lane * o_width]
+                for lane in range(i_count, LANES):
+                    backward[at + lane] = 0.0
