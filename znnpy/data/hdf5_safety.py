@@ -7,7 +7,9 @@ component of a path must be a hard link here, and the dataset must keep its data
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,33 @@ RAW_NAMES = ("volumes/raw", "raw", "main")
 LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
 
 FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
+# Read only when asked for by name: all but szip are plug-ins.
+MORE_FILTERS = {
+    "szip": 4,
+    "blosc": 32001,
+    "lz4": 32004,
+    "bitshuffle": 32008,
+    "zstd": 32015,
+    "blosc2": 32026,
+}
 # Deflate's best ratio is 1032 : 1; what declares more than this was not compressed by it.
 COMPRESSION = 1100
 SMALL = 256 << 20
 CHUNK_LIMIT = 1 << 30
 SEARCHED = 10_000
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What a file may do: read other files, load plug-ins, declare more than is plausible.
+
+    `external`: links, virtual datasets, external storage and any filter; `filters`: names of
+    `MORE_FILTERS`; `max_bytes`: bound on the declared size, else it follows from the file's size.
+    """
+
+    external: bool = False
+    filters: tuple[str, ...] = ()
+    max_bytes: int | None = None
 
 
 def open_file(path: Path) -> h5py.File:
@@ -54,15 +78,13 @@ def find_dataset(
     raise VolumeError(f"{path}: {_ambiguous(found, candidates, names)}")
 
 
-def check_dataset(
-    data: h5py.Dataset, name: str, path: Path, allow_external: bool, max_bytes: int | None
-) -> None:
+def check_dataset(data: h5py.Dataset, name: str, path: Path, trust: Trust) -> None:
     """Refuse what is not a plain 3-D or 4-D array of numbers of plausible size."""
     _check_type(data, name)
-    if not allow_external:
+    if not trust.external:
         _check_storage(data, name)
-    _check_filters(data, name, allow_external)
-    _check_size(data, name, path, allow_external, max_bytes)
+    _check_filters(data, name, trust)
+    _check_size(data, name, path, trust)
 
 
 def _walk(file: h5py.File, path: Path, dataset: str, allow_external: bool) -> h5py.Dataset:
@@ -167,35 +189,43 @@ def _check_storage(data: h5py.Dataset, name: str) -> None:
         raise VolumeError(f"{name} {outside}; refused. Set allow_external if you trust the file")
 
 
-def _check_filters(data: h5py.Dataset, name: str, allow_external: bool) -> None:
+def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
     properties = data.id.get_create_plist()
+    allowed = {MORE_FILTERS[wanted] for wanted in trust.filters}
     for index in range(properties.get_nfilters()):
         code, _, _, label = properties.get_filter(index)
         if code in FILTERS:
             continue
-        if not allow_external:
-            known = ", ".join(FILTERS.values())
+        known = {number: wanted for wanted, number in MORE_FILTERS.items()}
+        title = f"filter {code} ({known.get(code) or _text(label) or 'unknown'})"
+        if not trust.external and code not in allowed:
             raise VolumeError(
-                f"{name} is compressed with filter {code} ({_text(label)}); without allow_external "
-                f"only {known} are read, others load plug-ins"
+                f"{name} is compressed with {title}, which may load a plug-in; only "
+                f"{', '.join(FILTERS.values())} are read unless others are allowed by name"
             )
-        if not h5py.h5z.filter_avail(code):
+        if not _available(code):
             raise VolumeError(
-                f"{name} is compressed with filter {code} ({_text(label)}), which is not installed"
+                f"{name} is compressed with {title}, which is not installed (try the package "
+                "hdf5plugin)"
             )
 
 
-def _check_size(
-    data: h5py.Dataset, name: str, path: Path, allow_external: bool, max_bytes: int | None
-) -> None:
+def _available(code: int) -> bool:
+    """Whether a filter can be used, after loading the package hdf5plugin if it is there."""
+    if not h5py.h5z.filter_avail(code) and importlib.util.find_spec("hdf5plugin"):
+        importlib.import_module("hdf5plugin")
+    return bool(h5py.h5z.filter_avail(code))
+
+
+def _check_size(data: h5py.Dataset, name: str, path: Path, trust: Trust) -> None:
     declared = data.dtype.itemsize * int(np.prod([float(n) for n in data.shape]))
     stored = int(data.id.get_storage_size())
-    outside = allow_external and stored == 0
+    outside = trust.external and stored == 0
     if stored == 0 and declared > 0 and not outside:
         raise VolumeError(f"{name} declares {readable(declared)}, but no data was ever written")
     size = path.stat().st_size
-    limit = max(SMALL, COMPRESSION * size) if max_bytes is None else max_bytes
-    if declared > limit and not (outside and max_bytes is None):
+    limit = max(SMALL, COMPRESSION * size) if trust.max_bytes is None else trust.max_bytes
+    if declared > limit and not (outside and trust.max_bytes is None):
         raise VolumeError(
             f"{name} declares {readable(declared)} of data, shape {data.shape}, in a file of "
             f"{readable(size)}; at most {readable(limit)} are accepted"

@@ -10,7 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from znnpy.data.hdf5_safety import check_dataset, find_dataset, open_file
+from znnpy.data.hdf5_safety import Trust, check_dataset, find_dataset, open_file
 from znnpy.data.volume import Array, Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
@@ -27,15 +27,13 @@ class Hdf5Volume(Volume):
         path: Path,
         dataset: str | None,
         names: Sequence[str],
-        *,
-        allow_external: bool = False,
-        max_bytes: int | None = None,
+        trust: Trust,
     ) -> None:
         self._file: h5py.File = open_file(path)
         try:
-            data = find_dataset(self._file, path, dataset, names, allow_external)
+            data = find_dataset(self._file, path, dataset, names, trust.external)
             name = f"{path}:{(dataset or data.name).strip('/')}"
-            check_dataset(data, name, path, allow_external, max_bytes)
+            check_dataset(data, name, path, trust)
             shape = (1, *data.shape) if data.ndim == 3 else data.shape
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)

@@ -73,8 +73,8 @@ class _Box:
 class Sampler:
     """Draws patches uniformly over all valid positions of all scenes.
 
-    A position is valid if all output patches lie inside their labels and, unless `mirror`, all input
-    patches inside their images. `rebalance` as in `znnpy.data.rebalance`, over all scenes for
+    A position is valid if all output patches lie inside their labels and, unless `mirror`, all
+    input patches inside their images. `rebalance` as in `znnpy.data.rebalance`, over all scenes for
     "volume". Images are normalised per volume. `sample` reads the scenes; several threads may call
     it at once. Raises VolumeError and ShapeError for what does not fit.
     """
@@ -233,10 +233,11 @@ class Sampler:
         ranges = (self._range(scene, (flip, flip, flip)) for flip in (False, True))
         if min(_number(*both) for both in ranges) == 0:
             shapes = ", ".join(f"{n} {p.shape}" for n, p in (self._inputs | self._outputs).items())
+            labels = ", ".join(str(volume.extent) for volume in scene.labels.values())
             raise ShapeError(
                 f"{name}: no patch fits into the volume of {scene.reference.extent} voxels "
-                f"(z, y, x), labels of {[v.extent for v in scene.labels.values()]}; the patches are {shapes}. "
-                "Make them smaller, or mirror the volume at its border"
+                f"(z, y, x) and its labels of {labels}; the patches are {shapes}. Make them "
+                "smaller, or mirror the volume at its border"
             )
 
     def _swappable(self, scene: Scene) -> Groups:

@@ -9,11 +9,11 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from znnpy.data.hdf5_safety import LABEL_NAMES, RAW_NAMES
+from znnpy.data.hdf5_safety import LABEL_NAMES, RAW_NAMES, Trust
 from znnpy.data.hdf5_volume import Hdf5Volume
 from znnpy.data.memory import available_memory, readable
 from znnpy.data.tiff_volume import TiffVolume
-from znnpy.data.volume import ArrayVolume, Volume, slabs
+from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
 from znnpy.errors import VolumeError
 
 Role = Literal["raw", "labels"]
@@ -27,26 +27,37 @@ def open_volume(
     *,
     role: Role = "raw",
     allow_external: bool = False,
+    allow_filters: tuple[str, ...] = (),
     max_bytes: int | None = None,
+    resolution: Triple64 | None = None,
 ) -> Volume:
     """Open "path.h5:dataset", "path.h5" or "stack.tif" for reading by region; nothing is loaded.
 
     Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
     volumes/labels/neuron_ids, volumes/labels, labels, main for labels; then the only 3-D dataset.
     `allow_external` permits soft and external links, virtual datasets, external storage and filter
-    plug-ins; `max_bytes` replaces the bound on the declared size, which otherwise follows from the
-    file's size. The caller closes the volume. Raises VolumeError, naming file and dataset.
+    plug-ins, `allow_filters` HDF5 compressions by name (beside deflate, shuffle, fletcher32, lzf);
+    `max_bytes` replaces the bound on the declared size, which otherwise follows from the file's
+    size; `resolution` (z, y, x, nm) replaces the file's. The caller closes the volume. Raises
+    VolumeError, naming file and dataset.
     """
     path, dataset = split_source(source)
+    trust = Trust(allow_external, allow_filters, max_bytes)
+    volume = _open(path, dataset, role, trust)
+    volume.resolution = resolution or volume.resolution
+    return volume
+
+
+def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
     kind = _kind(path)
     if kind == "tiff":
         if dataset is not None:
             raise VolumeError(
                 f"{path} is a TIFF file and has no datasets, but {dataset!r} was named"
             )
-        return TiffVolume(path, allow_external=allow_external, max_bytes=max_bytes)
+        return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
     names = RAW_NAMES if role == "raw" else LABEL_NAMES
-    return Hdf5Volume(path, dataset, names, allow_external=allow_external, max_bytes=max_bytes)
+    return Hdf5Volume(path, dataset, names, trust)
 
 
 def split_source(source: str | Path) -> tuple[Path, str | None]:

@@ -81,7 +81,7 @@ class BoundaryTarget(Target):
 class AffinityTarget(Target):
     """One image per offset: 1 where voxels v and v + offset have the same label, not 0.
 
-    By default the nearest neighbours along z, y and x, in this order: voxel v and the one before it.
+    By default the nearest neighbours along z, y and x, in this order: v and the one before.
     Weight 0 where v or v + offset is unknown, so also on the first plane of a volume.
     """
 
@@ -110,7 +110,7 @@ class AffinityTarget(Target):
 
 @dataclass(frozen=True)
 class LabelsTarget(Target):
-    """The labels as given, one image per channel; with `classes`, one-hot images of class numbers."""
+    """The labels as given, one image per channel; with `classes`, one-hot images of classes."""
 
     classes: int | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class TiffVolume(Volume):
             raise VolumeError(f"{path}: the TIFF file is damaged ({error})") from error
 
     def _open(self, path: Path, max_bytes: int | None) -> None:
+        _check_chain(self._tiff, path)
         series = self._tiff.series[0]
         self._series = series
         dtype = np.dtype(series.dtype)
@@ -109,10 +111,25 @@ class TiffVolume(Volume):
         self._tiff.close()
 
 
+def _check_chain(tiff: Any, path: Path) -> None:
+    """The last page must name no successor: tifffile passes over pages that a truncation cut off."""
+    form, file = tiff.tiff, tiff.filehandle
+    last = tiff.pages[len(tiff.pages) - 1]
+    file.seek(last.offset)
+    (tags,) = struct.unpack(form.tagnoformat, file.read(form.tagnosize))
+    file.seek(last.offset + form.tagnosize + tags * form.tagsize)
+    rest = file.read(form.offsetsize)
+    if len(rest) < form.offsetsize or struct.unpack(form.offsetformat, rest)[0] != 0:
+        raise VolumeError(f"{path}: the TIFF file is truncated after {len(tiff.pages)} pages")
+
+
 def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
     """Positions of C, Z, Y, X among the series' axes; None for one that is absent."""
     stack = [a for a in _STACK_AXES if a in axes and shape[axes.index(a)] > 1]
     channel = [a for a in _CHANNEL_AXES if a in axes and shape[axes.index(a)] > 1]
+    if not stack and channel == ["C"]:
+        # ImageJ's name for the pages of a stack that was saved without naming its axes.
+        stack, channel = channel, []
     used = [*stack[:1], *channel[:1], "Y", "X"]
     extra = [a for a, n in zip(axes, shape, strict=True) if n > 1 and a not in used]
     if not stack or extra or "Y" not in axes or "X" not in axes:

@@ -1,0 +1,151 @@
+"""New HDF5 files whose datasets are plain runs of bytes, written through file descriptors.
+
+HDF5 loses acknowledged data when a process dies in a chunked write, and crashes when the disk is
+full. A contiguous dataset, allocated up front, is a known place in the file, so blocks go there by
+`pwrite` and HDF5 only writes the header.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from znnpy.data.memory import readable
+from znnpy.data.volume import Array
+from znnpy.errors import VolumeError
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape, dtype and attributes of a dataset to be made."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    attributes: Attributes = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the data takes in the file."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def write_volume(
+    path: str | Path,
+    dataset: str,
+    array: Array,
+    attributes: Attributes | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write one array as a new HDF5 file; see `write_volumes`.
+
+    CREMI's names are volumes/raw and volumes/labels/neuron_ids, its attributes `resolution` and
+    `offset` in nanometres, z, y, x.
+    """
+    write_volumes(path, {dataset: (array, attributes or {})}, overwrite=overwrite)
+
+
+def write_volumes(
+    path: str | Path, datasets: Mapping[str, tuple[Array, Attributes]], *, overwrite: bool = False
+) -> None:
+    """Write arrays as a new HDF5 file: beside, then synced, then renamed; whole or not at all.
+
+    An existing file is refused unless `overwrite`. Raises VolumeError, also when the disk is full.
+    """
+    path = Path(path)
+    with replacing(path, overwrite) as beside:
+        layouts = {
+            name: Layout(array.shape, array.dtype, attributes)
+            for name, (array, attributes) in datasets.items()
+        }
+        places = allocate(beside, layouts)
+        with descriptor(beside) as file:
+            for name, (array, _) in datasets.items():
+                write_at(file, places[name], np.ascontiguousarray(array))
+            os.fsync(file)
+
+
+@contextmanager
+def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
+    """A name to write to, beside `path`; takes its place at the end, is removed on errors."""
+    if path.exists() and not overwrite:
+        raise VolumeError(f"{path} exists already; name another file, or ask to overwrite it")
+    if not path.parent.is_dir():
+        raise VolumeError(f"{path} cannot be written: there is no folder {path.parent}")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield beside
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def allocate(path: Path, layouts: Mapping[str, Layout]) -> dict[str, int]:
+    """Make a new HDF5 file with room for all datasets, synced; where the data of each begins."""
+    with h5py.File(path, "w") as file:
+        places = {name: _create(file, name, layout) for name, layout in layouts.items()}
+    with descriptor(path) as opened:
+        size = max(os.fstat(opened).st_size, *(places[n] + v.nbytes for n, v in layouts.items()))
+        try:
+            os.posix_fallocate(opened, 0, size)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise VolumeError(f"{path.parent}: no room on the disk for {readable(size)}") from error
+        os.fsync(opened)
+    return places
+
+
+def write_at(file: int, place: int, array: Array) -> None:
+    """All bytes of a C-contiguous array at a place in the file."""
+    rest = array.reshape(-1).view(np.uint8).data
+    while rest:
+        written = os.pwrite(file, rest, place)
+        place, rest = place + written, rest[written:]
+
+
+@contextmanager
+def descriptor(path: Path) -> Iterator[int]:
+    """The file opened for reading and writing, without HDF5."""
+    opened = os.open(path, os.O_RDWR)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder last."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _create(file: h5py.File, name: str, layout: Layout) -> int:
+    parent, _, last = name.strip("/").rpartition("/")
+    group = file.require_group(parent) if parent else file
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_layout(h5py.h5d.CONTIGUOUS)
+    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    kind = h5py.h5t.py_create(layout.dtype, logical=True)
+    space = h5py.h5s.create_simple(layout.shape)
+    made = h5py.h5d.create(group.id, last.encode(), kind, space, properties)
+    for key, value in layout.attributes.items():
+        h5py.Dataset(made).attrs[key] = value
+    return int(made.get_offset())

@@ -1,0 +1,20 @@
+"""Scores of predictions: voxels, segmentations, and the trivial baselines to compare with."""
+
+from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
+from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
+from znnpy.metrics.segmentation import from_affinity, from_boundary
+from znnpy.metrics.voxels import average_precision, voxel_error
+
+__all__ = [
+    "AdaptedRand",
+    "RawThreshold",
+    "Variation",
+    "adapted_rand",
+    "average_precision",
+    "fit_threshold",
+    "from_affinity",
+    "from_boundary",
+    "mean_prediction",
+    "variation",
+    "voxel_error",
+]

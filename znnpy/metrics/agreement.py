@@ -1,0 +1,89 @@
+"""How well two segmentations agree: adapted Rand error and variation of information.
+
+Voxels that the truth leaves unlabelled (0) do not count. Voxels that the segmentation leaves
+unassigned (0) count as objects of one voxel each, as in the SNEMI3D challenge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skimage.metrics import contingency_table, variation_of_information
+
+from znnpy.errors import ShapeError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class AdaptedRand:
+    """`error` = 1 - F score of `precision` and `recall` over pairs of voxels.
+
+    `precision`: share of the pairs joined by the segmentation that belong together in truth (low
+    when objects are merged). `recall`: share of the pairs of the truth that were joined (low when
+    split).
+    """
+
+    error: float
+    precision: float
+    recall: float
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Variation of information in bits: `split` = H(segmentation | truth), `merge` the reverse."""
+
+    split: float
+    merge: float
+
+    @property
+    def total(self) -> float:
+        """Their sum, a distance between segmentations."""
+        return self.split + self.merge
+
+
+def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
+    """Adapted Rand error (Arganda-Carreras et al. 2015) of integer arrays of one shape.
+
+    Counted from scikit-image's contingency table and not by its `adapted_rand_error`, which returns
+    precision and recall exchanged (issue 6485). Precision or recall without any pair to judge is 1.
+    """
+    table = contingency_table(*_prepared(truth, segmentation), sparse_type="array")
+    both = _pairs(table.data)
+    in_truth, in_segmentation = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
+    precision = both / in_segmentation if in_segmentation else 1.0
+    recall = both / in_truth if in_truth else 1.0
+    pairs = in_truth + in_segmentation
+    return AdaptedRand(1.0 - 2.0 * both / pairs if pairs else 0.0, precision, recall)
+
+
+def variation(truth: Array, segmentation: Array) -> Variation:
+    """Variation of information (Meila 2007) of integer arrays of one shape, in bits."""
+    split, merge = variation_of_information(*_prepared(truth, segmentation))
+    return Variation(max(0.0, float(split)), max(0.0, float(merge)))
+
+
+def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:
+    """Labelled voxels, 1-D, renumbered: the table is as large as the largest number."""
+    if truth.shape != segmentation.shape:
+        raise ShapeError(
+            f"truth {truth.shape} and segmentation {segmentation.shape} differ in shape"
+        )
+    labelled = truth != 0
+    if not labelled.any():
+        raise ShapeError("the truth holds no labelled voxel to compare with")
+    rows = np.unique(truth[labelled], return_inverse=True)[1]
+    assigned = segmentation[labelled]
+    columns = np.unique(assigned, return_inverse=True)[1]
+    alone = assigned == 0
+    columns[alone] = columns.max() + 1 + np.arange(np.count_nonzero(alone))
+    return rows, columns
+
+
+def _pairs(sizes: Array) -> float:
+    """Ordered pairs of different voxels within groups of these sizes."""
+    exact = np.asarray(sizes, np.float64).reshape(-1)
+    return float((exact * (exact - 1)).sum())

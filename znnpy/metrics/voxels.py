@@ -1,0 +1,67 @@
+"""Voxel by voxel: error at a threshold, and average precision over all thresholds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.errors import ShapeError, VolumeError
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+
+
+def voxel_error(
+    prediction: Array, target: Array, weight: Array | None = None, threshold: float = 0.5
+) -> float:
+    """Share of voxels (by weight) where prediction > `threshold` and target > 0.5 disagree.
+
+    Arrays of one shape, any; NaN if nothing weighs anything.
+    """
+    score, positive, weights = flat(prediction, target, weight)
+    wrong = (score > threshold) != positive
+    total = weights.sum()
+    return float(weights[wrong].sum() / total) if total > 0 else float("nan")
+
+
+def average_precision(prediction: Array, target: Array, weight: Array | None = None) -> float:
+    """Area under the precision-recall curve, sum of (R_n - R_(n-1)) * P_n over distinct scores.
+
+    Voxels with equal scores enter together, as no threshold separates them, so a constant one
+    scores the share of positives. Arrays of one shape, any; target above 0.5 is positive; NaN if no
+    positive voxel weighs anything. Takes about 60 bytes of memory a voxel.
+    """
+    score, positive, weights = flat(prediction, target, weight)
+    order = np.argsort(-score, kind="stable")
+    score = score[order]
+    true = np.cumsum(np.where(positive, weights, 0)[order])
+    all_ = np.cumsum(weights[order])
+    last = np.append(score[1:] != score[:-1], True) if score.size else np.zeros(0, np.bool_)
+    true, all_ = true[last], all_[last]
+    if not true.size or true[-1] <= 0:
+        return float("nan")
+    precision = np.divide(true, all_, out=np.zeros_like(true), where=all_ > 0)
+    gain = np.diff(true, prepend=0.0)
+    return float((gain * precision).sum() / true[-1])
+
+
+def flat(
+    prediction: Array, target: Array, weight: Array | None
+) -> tuple[Float64, NDArray[np.bool_], Float64]:
+    """Scores, whether positive, and weights of voxels that count, 1-D; checks shapes, NaN."""
+    shapes = {prediction.shape, target.shape} | ({weight.shape} if weight is not None else set())
+    if len(shapes) > 1:
+        raise ShapeError(f"prediction, target and weight must have one shape, got {shapes}")
+    score = prediction.reshape(-1).astype(np.float64)
+    if np.isnan(score).any():
+        raise VolumeError(
+            f"the prediction is NaN at {np.argwhere(np.isnan(prediction))[0].tolist()}"
+        )
+    positive = target.reshape(-1) > 0.5
+    if weight is None:
+        return score, positive, np.ones(score.size)
+    weights = weight.reshape(-1).astype(np.float64)
+    counted = weights > 0
+    return score[counted], positive[counted], weights[counted]
