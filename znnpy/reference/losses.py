@@ -20,9 +20,9 @@ def loss_and_gradient(
     `square`: (value - target)^2. `binomial_cross_entropy`: values are logits, targets in [0, 1].
     `softmax`: values are logits, targets are shares that sum to 1 over images.
 
-    The loss is sum(weight * l) / sum(weight) over all voxels and images (softmax: over voxels); no
-    weight means 1 everywhere, weights that sum to 0 give loss and gradient 0; a weight of 0 does not
-    hide NaN or Inf. All arrays are (batch, image, z, y, x); a weight may also have 1 image, and
+    The loss is sum(weight * l) / sum(weight) over all voxels and images (softmax: over voxels). No
+    weight means 1 everywhere; weights that sum to 0 give loss and gradient 0; a weight of 0 hides
+    neither NaN nor Inf. All arrays are (batch, image, z, y, x); a weight may also have 1 image, and
     softmax reads the first only. The gradient is a new array. Raises ShapeError when shapes differ,
     ZnnpyError for an unknown loss.
     """
