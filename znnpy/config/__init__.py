@@ -1,1 +1,26 @@
+"""YAML to validated models; errors name file, line, key, what is allowed and the nearest spelling."""
 
+from znnpy.config.loading import (
+    config_from,
+    load_config,
+    load_network_section,
+    network_section_from,
+)
+from znnpy.config.models import Config
+from znnpy.config.output import changes_that_matter, dump, json_schema
+from znnpy.config.problems import MalformedConfigError, Problem
+from znnpy.config.template import template
+
+__all__ = [
+    "Config",
+    "MalformedConfigError",
+    "Problem",
+    "changes_that_matter",
+    "config_from",
+    "dump",
+    "json_schema",
+    "load_config",
+    "load_network_section",
+    "network_section_from",
+    "template",
+]

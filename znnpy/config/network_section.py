@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from znnpy.config.fields import (
     Bool,
@@ -19,6 +21,7 @@ from znnpy.config.fields import (
     shorthand,
     wrong,
 )
+from znnpy.config.problems import Key, Place
 
 FunctionName = Literal[
     "linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "softmax", "forward_logistic"
@@ -165,7 +168,7 @@ class NodeSection(Strict):
     def _fits(self) -> NodeSection:
         if self.kind != "transfer":
             for key in ("function", "slope", "bias", "init"):
-                if key in self.model_fields_set:
+                if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
         return self
 
@@ -219,6 +222,20 @@ EdgeSection = Annotated[
 ]
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where a section was written. Equal to any other: it is no part of what the section says."""
+
+    place: Callable[[Key], Place] = lambda key: Place()
+    key: Key = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class NetworkSection(Strict):
     """One of `layers` (a chain), `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
 
@@ -235,6 +252,15 @@ class NetworkSection(Strict):
         default=None, description="Groups of images, by name."
     )
     edges: dict[str, EdgeSection] | None = Field(default=None, description="Operations, by name.")
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    def came_from(self, origin: Origin) -> None:
+        """Remember where the section was written, for later errors."""
+        self._origin = origin
+
+    def place(self, *key: str | int) -> str:
+        """File and line of a key below this section; empty when it was not read from a file."""
+        return str(self._origin.place((*self._origin.key, *key)))
 
     @model_validator(mode="after")
     def _one_form(self) -> NetworkSection:

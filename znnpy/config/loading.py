@@ -1,0 +1,149 @@
+"""Load and validate: a file with overrides to a Config, or any section on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from znnpy.config.explain import explain
+from znnpy.config.fields import shown
+from znnpy.config.models import Config
+from znnpy.config.network_section import NetworkSection, Origin
+from znnpy.config.problems import Key, MalformedConfigError, Place, Problem, dotted
+from znnpy.config.reader import Document, read_file, read_text
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Load a config file; each override is `dotted.key=value`, the value written as in YAML.
+
+    Relative paths, also those in overrides, count from the folder of the file and come back
+    absolute. Raises MalformedConfigError (a ConfigError) with every problem of file and overrides.
+    """
+    document = read_file(path)
+    return _config(document, overrides, Path(path).resolve().parent)
+
+
+def config_from(
+    data: Mapping[str, Any], folder: str | Path | None = None, overrides: Sequence[str] = ()
+) -> Config:
+    """Validate a config given as plain values; `folder` is where relative paths count from."""
+    document = Document("config", data=deepcopy(dict(data)))
+    return _config(document, overrides, Path(folder).resolve() if folder is not None else None)
+
+
+def load_network_section(path: str | Path) -> NetworkSection:
+    """The network of a YAML file that holds a whole config, or a `network` section alone."""
+    document = read_file(path)
+    folder = Path(path).resolve().parent
+    whole = isinstance(document.data, dict) and "network" in document.data
+    return _network(document, ("network",) if whole else (), folder)
+
+
+def network_section_from(
+    data: Mapping[str, Any], folder: str | Path | None = None
+) -> NetworkSection:
+    """The network of plain values: a whole config, or a `network` section alone."""
+    document = Document("network", data=deepcopy(dict(data)))
+    return _network(document, ("network",) if "network" in data else (), folder)
+
+
+def _config(document: Document, overrides: Sequence[str], folder: Path | None) -> Config:
+    for override in overrides:
+        _override(document, override)
+    config = _validate(Config, document, (), folder)
+    config.network.came_from(Origin(document.place, ("network",)))
+    return config
+
+
+def _network(document: Document, key: Key, folder: str | Path | None) -> NetworkSection:
+    section = _validate(NetworkSection, document, key, folder)
+    section.came_from(Origin(document.place, key))
+    return section
+
+
+def _validate(model: type[Model], document: Document, key: Key, folder: str | Path | None) -> Model:
+    data = document.data
+    for part in key:
+        data = data[part]
+    problems = list(document.problems)
+    if not isinstance(data, dict):
+        what = "is empty" if data is None else f"must be a mapping of keys; found {shown(data)}"
+        needed = ", ".join(model.model_fields)
+        problems.append(Problem(document.place(key), key, f"{what} (allowed: {needed})"))
+        raise MalformedConfigError(problems)
+    try:
+        value = model.model_validate(data, context={"folder": folder})
+    except ValidationError as error:
+        raise MalformedConfigError(
+            problems + _problems(error, model, document, key, data)
+        ) from None
+    if problems:
+        raise MalformedConfigError(problems)
+    return value
+
+
+def _problems(
+    error: ValidationError, model: type[BaseModel], document: Document, key: Key, data: Any
+) -> list[Problem]:
+    known = [problem.key for problem in document.problems]
+    found = []
+    for detail in error.errors(include_url=False):
+        below, message = explain(detail, data, model)
+        here = (*key, *below)
+        if not any(here[: len(other)] == other for other in known if other):
+            found.append(Problem(document.place(here), here, message))
+    return found
+
+
+def _override(document: Document, override: str) -> None:
+    """Set one value; problems are noted in the document."""
+    place = Place(override=override)
+    text, separator, value = override.partition("=")
+    key: Key = tuple(part.strip() for part in text.split("."))
+    if not separator or not all(key):
+        document.add((), "an override is written key=value, such as training.batch=2", place)
+        return
+    try:
+        parsed = read_text(value, "")
+    except MalformedConfigError as error:
+        document.problems += [Problem(place, key, p.message) for p in error.problems]
+        return
+    document.problems += [Problem(place, key + p.key, p.message) for p in parsed.problems]
+    _set(document, key, parsed.data, place)
+
+
+def _set(document: Document, key: Key, value: Any, place: Place) -> None:
+    inside: Any = document.data
+    path: Key = ()
+    for part in key:
+        try:
+            step = _step(inside, str(part))
+        except ValueError as error:
+            document.add(key, f"{dotted(path) or 'the config'} {error}", place)
+            return
+        path = (*path, step)
+        if len(path) == len(key):
+            inside[step] = value
+        elif isinstance(inside, dict) and inside.get(step) is None:
+            inside[step] = {}
+        inside = inside[step]
+    for other in [other for other in document.places if other[: len(path)] == path]:
+        del document.places[other]
+    document.places[path] = place
+
+
+def _step(inside: Any, part: str) -> str | int:
+    """The key or index of an override's part; ValueError when there is nothing to step into."""
+    if isinstance(inside, dict):
+        return part
+    if not isinstance(inside, list):
+        raise ValueError(f"is {shown(inside)}, no mapping of keys")
+    if not part.isdecimal() or int(part) >= len(inside):
+        raise ValueError(f"is a list of {len(inside)}, counted from 0; found {part}")
+    return int(part)

@@ -1,0 +1,104 @@
+"""What the config says back: resolved YAML, JSON schema, and which changes matter to a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from znnpy.config.models import Config
+from znnpy.config.problems import Key, dotted
+from znnpy.config.reader import plain_scalar
+
+_FREE = {("network", "name"), ("training", "iterations"), ("data", "in_memory"), ("data", "test")}
+_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema of the config, for editors; every field has a description."""
+    schema = Config.model_json_schema(by_alias=True, mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def plain(config: Config) -> dict[str, Any]:
+    """The config as plain values: defaults filled in, paths as text, nothing where nothing is set."""
+    return config.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def dump(config: Config) -> str:
+    """The resolved config as YAML; loading it gives an equal config."""
+    return "\n".join(_block(plain(config), 0)) + "\n"
+
+
+def _block(value: dict[str, Any], indent: int) -> list[str]:
+    lines = []
+    for key, inside in value.items():
+        start = " " * indent + _text(key) + ":"
+        if isinstance(inside, dict) and inside:
+            lines += [start, *_block(inside, indent + 2)]
+        elif isinstance(inside, list) and any(isinstance(item, dict) for item in inside):
+            items = (" " * (indent + 2) + "- " + _flow(item) for item in inside)
+            lines += [start, *items]
+        else:
+            lines.append(f"{start} {_flow(inside)}")
+    return lines
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_text(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _text(text: str) -> str:
+    """Quoted unless it is a plain word that reads back as text."""
+    if _PLAIN.fullmatch(text):
+        try:
+            if plain_scalar(text) == text:
+                return text
+        except ValueError:
+            pass  # .inf and its like are text only in quotes
+    # YAML has no surrogate pairs, so only characters of the first plane may be escaped.
+    escape = all(ord(letter) < 0x10000 for letter in text)
+    return json.dumps(text, ensure_ascii=escape)
+
+
+def changes_that_matter(old: Config, new: Config) -> list[str]:
+    """Dotted keys whose change makes it impossible to go on with a run as if never stopped.
+
+    Free to change: everything in `run`, the network's name, `data.test`, `data.in_memory`, and
+    `training.iterations` unless a cosine schedule ends with them.
+    """
+    before, after = _flat(plain(old)), _flat(plain(new))
+    free = set(_FREE)
+    if any(_follows_iterations(config) for config in (old, new)):
+        free.discard(("training", "iterations"))
+    changed = [key for key in before | after if before.get(key) != after.get(key)]
+    return [
+        dotted(key)
+        for key in changed
+        if key[0] != "run" and not any(key[: len(other)] == other for other in free)
+    ]
+
+
+def _follows_iterations(config: Config) -> bool:
+    schedule = config.training.schedule
+    return schedule.kind == "cosine" and schedule.every is None
+
+
+def _flat(value: Any, key: Key = ()) -> dict[Key, Any]:
+    """Leaves by key; lists of plain numbers are leaves, and order of nodes and edges is one too."""
+    if isinstance(value, dict) and value:
+        flat = {
+            k: v for name, inside in value.items() for k, v in _flat(inside, (*key, name)).items()
+        }
+        order = {(*key, "(order)"): list(value)} if key in _ORDERED else {}
+        return flat | order
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return {k: v for i, item in enumerate(value) for k, v in _flat(item, (*key, i)).items()}
+    return {key: value}
+
+
+_ORDERED = {("network", "edges")}

@@ -1,0 +1,98 @@
+"""The commented config that `znnpy init` writes."""
+
+from __future__ import annotations
+
+TEMPLATE = """\
+# A znnpy config. Sizes are in voxels along z, y, x; one number stands for all three.
+# Relative paths count from the folder of this file. Lines starting with '# ' and a key show
+# the default or an example; remove the '#' to set it. Check with: znnpy check THIS_FILE
+
+network:
+  name: example            # for reports
+  input: 1                 # number of input images
+  layers:                  # a chain, in order; each item is one operation
+    - conv: {images: 12, size: [1, 5, 5], function: relu}
+    - max_filter: [1, 2, 2]          # sliding maximum; what follows becomes sparse by `stride`
+    - conv: {images: 16, size: 3, function: relu}
+    - conv: {images: 1, size: 1}
+  # Further keys of conv, with their defaults:
+  #   stride: 1            # true stride
+  #   sparsity: 1          # dilation of the filter
+  #   function: linear     # linear, relu, leaky_relu, elu, tanh, logistic, forward_logistic, softmax
+  #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
+  #   bias: true
+  #   init: he             # he, xavier, a number, or in full:
+  #   init: {kind: uniform, low: -0.1, high: 0.1}
+  #   init: {kind: normal, mean: 0, std: 0.01}
+  #   bias_init: {kind: constant, value: 0}
+  # Further layers:
+  #   - max_filter: {size: 2, stride: 2}  # stride: factor by which what follows becomes sparser
+  #   - max_pool: {size: 2, stride: 2}    # true pooling, the output is smaller
+  #   - dropout: {keep: 0.5}              # or short, dropout: 0.5
+  #   - crop: {offset: [0, 1, 1]}         # or short, crop: [0, 1, 1]
+  # Instead of a chain, any graph (edges that meet in one node are summed):
+  #   nodes:
+  #     raw: {kind: input, images: 1}
+  #     out: {kind: transfer, images: 3, function: linear, slope: 0.01, bias: true, init: 0}
+  #   edges:
+  #     c1: {kind: conv, from: raw, to: out, size: 3, stride: 1, sparsity: 1, init: he}
+  # kinds of nodes: input, transfer, sum, concat; of edges: conv, max_filter, max_pool, dropout, crop
+  # Or a network file of ZNN:
+  #   znn: net.znn
+
+data:
+  train: []
+  #  - image: train.h5:volumes/raw                 # path or path:dataset
+  #    labels: train.h5:volumes/labels/neuron_ids
+  #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
+  #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
+  validation: []
+  test: []
+  target: {kind: boundary, thickness: 1}           # or one of the next two
+  # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
+  # target: labels                                 # as given; class numbers for softmax
+  normalize: mean_std              # mean_std, unit or none, per volume
+  border: valid                    # valid, or mirror: volumes are mirrored at their borders
+  # resolution: [40, 4, 4]         # nanometres z y x, when the file does not say
+  in_memory: auto                  # auto, true or false
+  allow_external_links: false      # HDF5 links into other files
+  allow_filters: []                # HDF5 compressions beside deflate, e.g. [lzf]
+
+augment:
+  enabled: true
+  flips: [z, y, x]                 # axes along which patches are flipped
+  swaps: auto                      # zyx, yx, zy, zx, none, or auto: axes of equal resolution
+
+training:
+  iterations: 1000                 # updates in all
+  batch: 1                         # patches per update
+  output_shape: [4, 32, 32]        # the input patch follows from it
+  loss: binomial_cross_entropy     # square, binomial_cross_entropy or softmax
+  rebalance: none                  # none, patch or volume
+  optimizer: {kind: sgd, momentum: 0.9, nesterov: false, weight_decay: 0}
+  # optimizer: {kind: adam, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0}
+  learning_rate: 0.01
+  schedule: constant
+  # schedule: {kind: step, every: 500, factor: 0.1}
+  # schedule: {kind: exponential, every: 1, factor: 0.999}
+  # schedule: {kind: cosine, every: 1000, final: 0}
+  # clip_norm: 1.0                 # scale gradients down to this norm
+  seed: 0
+  conv: auto                       # auto, direct or fft
+  precision: float32               # float64 is the slow reference
+  validation: {every: 500, patches: 16}
+
+run:
+  directory: run                   # checkpoints, log and results; relative to this file
+  # threads: 8                     # default: the cores this process may use
+  checkpoint: {every: 500, keep: 3}
+  log_every: 10
+  # max_memory: 8GiB               # default: no limit
+  policy: critical-path            # critical-path, distance, fifo, lifo or random
+  steal_seed: 0
+"""
+
+
+def template() -> str:
+    """Commented YAML with every key of the config; it loads as it is."""
+    return TEMPLATE
