@@ -1,0 +1,1 @@
+"""Parts of the peer benchmark: cases, both contestants, and how they are timed."""

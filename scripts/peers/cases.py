@@ -1,0 +1,118 @@
+"""What is measured: ZNN's benchmark networks and single layers, as znnpy networks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.geometry import fit
+from znnpy.network.types import Edge, Init, Network, Node, Triple
+
+ZERO = Init("constant")
+NETWORKS = ("3x10", "3x40", "5x10", "5x40", "7x10", "2d-11x20")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, the shape (z, y, x) of its output, and the loss of its training update."""
+
+    name: str
+    network: Network
+    output_shape: Triple
+    loss: str
+
+    def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One input and one target of zeros and ones, (batch, image, z, y, x) float32."""
+        rng = np.random.default_rng(seed)
+        geometry = fit(self.network, self.output_shape)
+        (source,), (output,) = self.network.inputs, self.network.outputs
+        shape = (1, source.images, *geometry.input_shapes[source.name])
+        target = rng.integers(0, 2, (1, output.images, *self.output_shape))
+        return rng.standard_normal(shape).astype(np.float32), target.astype(np.float32)
+
+    @property
+    def flops(self) -> float:
+        """Operations of one update's convolutions, counted directly: two a multiplication.
+
+        A data gradient counts only where something before it learns.
+        """
+        geometry, total = fit(self.network, self.output_shape), 0.0
+        learned: set[str] = set()
+        for node in self.network.nodes[1:]:
+            for edge in self.network.incoming(node.name):
+                if edge.kind == "conv":
+                    source = self.network.node(edge.source)
+                    taps = source.images * node.images * prod(edge.size)
+                    passes = 3 if edge.source in learned else 2
+                    total += 2.0 * passes * taps * prod(geometry.nodes[node.name].shape)
+                if edge.source in learned or node.kind == "transfer":
+                    learned.add(node.name)
+        return total
+
+
+def network_case(spec: str) -> Case:
+    """ZNN's pattern CTMCTMCTCT from `3x10` (filter 3^3, width 10) or `2d-11x20` (filter 11^2)."""
+    found = re.fullmatch(r"(2d-)?(\d+)x(\d+)", spec)
+    if not found:
+        raise SystemExit(f"network {spec!r} is not FILTERxWIDTH such as 3x10, or 2d-11x20")
+    size, width, flat = int(found[2]), int(found[3]), found[1] is not None
+    filters: Triple = (1, size, size) if flat else (size, size, size)
+    window: Triple = (1, 2, 2) if flat else (2, 2, 2)
+    shape: Triple = (1, 48, 48) if flat else (12, 12, 12)
+    return Case(spec, _pattern(filters, window, width), shape, "binomial_cross_entropy")
+
+
+def _pattern(filters: Triple, window: Triple, width: int) -> Network:
+    """conv, relu, max-filter, conv, relu, max-filter, conv, relu, conv to three images."""
+    nodes, edges = [Node("input", "input", 1)], []
+    for index, letter in enumerate("CMCMCC", start=1):
+        source, name = nodes[-1].name, f"n{index}"
+        if letter == "M":
+            nodes.append(Node(name, "sum", width))
+            edges.append(
+                Edge(f"e{index}", "max_filter", source, name, size=window, sparsens=window)
+            )
+        else:
+            last = index == 6
+            function = "linear" if last else "relu"
+            nodes.append(Node(name, "transfer", 3 if last else width, function, init=ZERO))
+            edges.append(Edge(f"e{index}", "conv", source, name, size=filters))
+    return Network(tuple(nodes), tuple(edges))
+
+
+def _layer(images: int, out: int, size: int, extent: int, sparsity: int = 1) -> Case:
+    """One conv edge behind a node with a bias, so that its data gradient is wanted as well."""
+    dilation = (sparsity,) * 3
+    nodes = (
+        Node("input", "input", images),
+        Node("before", "transfer", images, init=ZERO),
+        Node("out", "transfer", out, init=ZERO),
+    )
+    edges = (
+        Edge("pass", "crop", "input", "before"),
+        Edge("conv", "conv", "before", "out", size=(size, size, size), sparsity=dilation),
+    )
+    sparse = f", sparsity {sparsity}" if sparsity > 1 else ""
+    name = f"{images}->{out}, {size}^3, {extent}^3 out{sparse}"
+    return Case(name, Network(nodes, edges), (extent, extent, extent), "square")
+
+
+def layer_cases() -> list[Case]:
+    """The layers that PyTorch is measured on in docs/performance.md."""
+    return [
+        _layer(1, 16, 3, 64),
+        _layer(16, 16, 3, 64),
+        _layer(32, 32, 3, 48),
+        _layer(64, 64, 3, 32),
+        _layer(80, 80, 3, 32),
+        _layer(40, 40, 3, 24, sparsity=2),
+        _layer(40, 40, 3, 24, sparsity=4),
+        _layer(32, 32, 5, 32),
+        _layer(64, 64, 5, 24),
+        _layer(16, 16, 7, 32),
+        _layer(80, 80, 7, 24),
+    ]

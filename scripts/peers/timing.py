@@ -1,0 +1,139 @@
+"""How contestants are compared: equal results first, then pairs that alternate in one run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import psutil
+import torch
+
+from peers.contestants import Arrays, Contestant
+
+LOSS_TOLERANCE = 1e-5
+"""Relative difference of the losses."""
+
+GRADIENT_TOLERANCE = 1e-4
+"""Norm of the difference of each gradient, relative to its own norm; float32 sums of a step differ
+in order, and where two voxels of a window are equal to rounding, either may win."""
+
+SAMPLE_SECONDS = 0.3
+PAUSE = 0.02  # an OpenMP runtime spins for some milliseconds after its last parallel region
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far two contestants' results are apart, relative."""
+
+    loss: float
+    gradient: float
+    worst: str
+
+    @property
+    def within(self) -> bool:
+        """Whether both stay within the stated tolerances."""
+        return self.loss <= LOSS_TOLERANCE and self.gradient <= GRADIENT_TOLERANCE
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Seconds per update, pair by pair; `others`: cores that other processes kept busy."""
+
+    znnpy: list[float]
+    torch: list[float]
+    others: float
+
+    @property
+    def ratios(self) -> list[float]:
+        """PyTorch's time by znnpy's, of each pair."""
+        return [b / a for a, b in zip(self.znnpy, self.torch, strict=True)]
+
+    @property
+    def median(self) -> float:
+        """Median of the pairs' ratios."""
+        return statistics.median(self.ratios)
+
+
+def difference(one: Contestant, other: Contestant) -> Difference:
+    """Compare losses and all gradients of two contestants; `other` is the yardstick."""
+    loss, gradients = one.loss_and_gradients()
+    expected_loss, expected = other.loss_and_gradients()
+    apart = _relative_norms(gradients, expected)
+    worst = max(apart, key=lambda name: apart[name])
+    return Difference(abs(loss - expected_loss) / abs(expected_loss), apart[worst], worst)
+
+
+def _relative_norms(found: Arrays, expected: Arrays) -> dict[str, float]:
+    if found.keys() != expected.keys():
+        raise SystemExit(f"gradients of {sorted(found)} beside gradients of {sorted(expected)}")
+    norms = {}
+    for name, value in expected.items():
+        apart = np.linalg.norm(found[name].astype(np.float64) - value)
+        norms[name] = float(apart / max(np.linalg.norm(value.astype(np.float64)), 1e-30))
+    return norms
+
+
+def alternate(one: Contestant, other: Contestant, count: int) -> Pairs:
+    """Time both in turn; the first of a pair changes from pair to pair."""
+    repeats = {id(who): _repeats(who) for who in (one, other)}
+    seconds: dict[int, list[float]] = {id(one): [], id(other): []}
+    others = _Others()
+    for index in range(count):
+        for who in (one, other) if index % 2 == 0 else (other, one):
+            time.sleep(PAUSE)
+            seconds[id(who)].append(per_update(who, repeats[id(who)]))
+    return Pairs(seconds[id(one)], seconds[id(other)], others.cores())
+
+
+def fastest(candidates: dict[str, Contestant], rounds: int = 3) -> str:
+    """Name of the candidate with the lowest median, measured in turns."""
+    repeats = {name: _repeats(who) for name, who in candidates.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, who in candidates.items():
+            seconds[name].append(per_update(who, repeats[name]))
+    return min(seconds, key=lambda name: statistics.median(seconds[name]))
+
+
+def per_update(who: Contestant, count: int) -> float:
+    """Seconds per update over some updates in a row."""
+    start = time.perf_counter()
+    who.updates(count)
+    return (time.perf_counter() - start) / count
+
+
+def _repeats(who: Contestant) -> int:
+    """Warm up, and find how many updates make one sample."""
+    who.updates(2)
+    return max(1, round(SAMPLE_SECONDS / per_update(who, 1)))
+
+
+class _Others:
+    """Watches the processor time that other processes use, which spoils what is measured here."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def cores(self) -> float:
+        """Mean number of cores that others kept busy since this object was made."""
+        wall, busy, own = (b - a for a, b in zip(self._start, self._now(), strict=True))
+        return max(0.0, (busy - own) / wall)
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        times, own = psutil.cpu_times(), psutil.Process().cpu_times()
+        return time.perf_counter(), sum(times) - times.idle - times.iowait, own.user + own.system
+
+
+def sgemm_rate(size: int = 2048, rounds: int = 5) -> float:
+    """float32 matrix product in GFLOP/s with as many threads as PyTorch now has; best of some."""
+    a, b = torch.rand(size, size), torch.rand(size, size)
+    out = torch.mm(a, b)
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        torch.mm(a, b, out=out)
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / min(seconds) / 1e9
