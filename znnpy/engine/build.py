@@ -89,7 +89,7 @@ class Build:
     def bias_reads(self, node: str) -> list[Region]:
         """What a task that uses the bias reads."""
         found = self.parameters.get(node)
-        return [Region(found.values_key)] if found else []
+        return [found.values_region()] if found else []
 
     def bias_partials(self, node: Node, block: int, count: int) -> int:
         """Room for partial bias gradients of one block; 0 when the node has no bias."""

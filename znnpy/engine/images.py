@@ -52,6 +52,11 @@ class Layout:
         """Shape of a node's images, z y x."""
         return self.geometry.nodes[node].shape
 
+    def stays_planar(self, node: str) -> bool:
+        """Whether a node is an input that only feeds convolutions: its staged images are used."""
+        outgoing = self.network.outgoing(node)
+        return self.network.node(node).kind == "input" and all(e.kind == "conv" for e in outgoing)
+
     def contributed(self, edge: Edge) -> int:
         """Images that an edge brings to its target: those of its source, or of a conv's filters."""
         end = edge.target if edge.kind == "conv" else edge.source
@@ -76,8 +81,7 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
     images = Images(layout.cut)
     for node in layout.network.nodes:
-        outgoing = layout.network.outgoing(node.name)
-        if node.kind != "input" or any(edge.kind != "conv" for edge in outgoing):
+        if not layout.stays_planar(node.name):
             _reserve_activation(arena, layout, images, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)

@@ -131,7 +131,7 @@ def _sum_bias(
         kind="sum",
         cost=count * LANES * 4 / MEMORY_RATE,
         reads=[Region(("bias partial", node.name, block, leaf)) for leaf in range(count)],
-        writes=[Region(parameter.gradient_key, block, block + 1)],
+        writes=[parameter.gradient_region(block, block + 1)],
     )
 
 

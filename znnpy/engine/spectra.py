@@ -185,7 +185,7 @@ def _filter_task(
 ) -> None:
     parameter = build.parameters[edge.name]
     index = output * parameter.shape[1] + source
-    tap_z, tap_y, tap_x = parameter.tap_strides(source)
+    tap_z, tap_y, tap_x = parameter.tap_strides(output, source)
     step.add(
         filter_spectra,
         {
@@ -202,7 +202,7 @@ def _filter_task(
         name=f"{edge.name} filter spectra",
         kind="transform",
         cost=seconds,
-        reads=[Region(parameter.values_key, 0, parameter.chunks)],
+        reads=[parameter.values_region()],
         writes=[spectra.region(index)],
     )
 
@@ -304,9 +304,11 @@ def _filters_of_spectra(
 ) -> None:
     parameter = build.parameters[edge.name]
     plan = plan_filter(spectra.grid, edge.size, build.layout.geometry.dilations[edge.name])
-    for first, count in parameter.input_blocks():
-        tap_z, tap_y, tap_x = parameter.tap_strides(first)
-        chunk = parameter.chunk_of(output, first)
+    for index, piece in enumerate(parameter.pieces):
+        if not 0 <= output - piece.first_output < piece.width:
+            continue
+        first, count = piece.first_input, piece.inputs
+        tap_z, tap_y, tap_x = parameter.tap_strides(output, first)
         step.add(
             spectra_filters,
             {
@@ -316,7 +318,7 @@ def _filters_of_spectra(
                 "target_z": tap_z,
                 "target_y": tap_y,
                 "target_x": tap_x,
-                "target_filter": parameter.input_stride,
+                "target_filter": piece.width,
                 "filters": count,
                 "plan": plan.address,
             },
@@ -326,6 +328,6 @@ def _filters_of_spectra(
             reads=[],
             writes=[
                 *(spectra.region(first + c) for c in range(count)),
-                Region(parameter.gradient_key, chunk, chunk + 1, output),
+                parameter.gradient_region(index, index + 1, output),
             ],
         )

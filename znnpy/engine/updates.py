@@ -27,9 +27,11 @@ def emit_updates(
 def _emit_update(
     step: Step, build: Build, parameter: Parameter, optimizer: Optimizer, scale: int
 ) -> None:
-    hyper = build.staged.hyper if parameter.decays else build.staged.hyper_biases
-    for low, high in parts(parameter.chunks, parameter.floats * 20 / MEMORY_RATE):
-        begin = low * parameter.chunk_floats
+    hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
+    pieces = parameter.pieces
+    for low, high in parts(len(pieces), parameter.floats * 20 / MEMORY_RATE):
+        begin, last = pieces[low].start, pieces[high - 1]
+        length = last.start + last.floats - begin
         states = {
             name: address + 4 * begin
             for name, address in zip(optimizer.state_names, parameter.states, strict=True)
@@ -44,16 +46,16 @@ def _emit_update(
                 **states,
                 "hyper": hyper,
                 "scale": scale,
-                "length": (high - low) * parameter.chunk_floats,
+                "length": length,
             },
             name=f"{parameter.name} update",
             kind="update",
-            cost=(high - low) * parameter.chunk_floats * 20 / MEMORY_RATE,
+            cost=length * 20 / MEMORY_RATE,
             reads=[
-                Region(parameter.gradient_key, low, high),
+                parameter.gradient_region(low, high),
                 *([Region(SCALE_KEY)] if scale else []),
             ],
-            writes=[Region(parameter.values_key, low, high)],
+            writes=[parameter.values_region(low, high)],
         )
 
 
@@ -73,7 +75,7 @@ def _emit_clip(step: Step, build: Build, clip_norm: float) -> int:
             name=f"{parameter.name} norm",
             kind="update",
             cost=parameter.floats * 4 / MEMORY_RATE,
-            reads=[Region(parameter.gradient_key, 0, parameter.chunks)],
+            reads=[parameter.gradient_region()],
             writes=[Region(("norm partials",), index, index + 1)],
         )
     step.add(

@@ -1,6 +1,6 @@
 """Plans: algorithm per layer and pass, cuts into tasks, costs. Knows nothing of tasks."""
 
-from znnpy.plan.choose import Choice, choose
+from znnpy.plan.choose import Choice, Costs, choose
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_seconds
 from znnpy.plan.parts import cut_axis, parts
 from znnpy.plan.types import ALGORITHMS, PASSES, Algorithm, LayerPlan, PassName, Plan
@@ -11,6 +11,7 @@ __all__ = [
     "Algorithm",
     "Choice",
     "ConvShape",
+    "Costs",
     "LayerPlan",
     "PassName",
     "Plan",

@@ -3,52 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Literal
 
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_seconds
-from znnpy.plan.types import PASSES, Algorithm, LayerPlan, PassName, Plan
+from znnpy.plan.types import ALGORITHMS, PASSES, Algorithm, LayerPlan, Plan
 
 Choice = Literal["auto", "direct", "fft"]
-Timer = Callable[[ConvShape, PassName, Algorithm], float]
+Costs = dict[str, float]
+Measure = Callable[[ConvShape], Costs]
 
 # Where the estimates differ by more than this, measuring cannot change the choice.
-CLEAR_RATIO = 8.0
+CLEAR_RATIO = 6.0
 
 
 def choose(
-    network: Network, geometry: Geometry, batch: int, conv: Choice, timer: Timer | None = None
+    network: Network, geometry: Geometry, batch: int, conv: Choice, measure: Measure
 ) -> Plan:
-    """A plan for every conv edge; `timer` measures where the estimates are close (`conv: auto`)."""
-    layers = {}
-    for edge in network.edges:
-        if edge.kind == "conv":
-            shape = ConvShape.of(edge, network, geometry, batch)
-            layers[edge.name] = _layer(shape, conv, timer)
-    return Plan(layers)
+    """A plan for every conv edge.
+
+    With `conv: auto`, `measure` gives seconds by part (`direct forward`, `fft weight`, and the
+    spectra that passes share: `images`, `filters`, `gradients`) where the estimates are close.
+    """
+    return Plan(
+        {
+            edge.name: _layer(ConvShape.of(edge, network, geometry, batch), conv, measure)
+            for edge in network.edges
+            if edge.kind == "conv"
+        }
+    )
 
 
-def _layer(shape: ConvShape, conv: Choice, timer: Timer | None) -> LayerPlan:
+def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     if max(shape.stride) > 1:
         return LayerPlan("direct", "direct", "direct", "strided convolutions run directly")
     if conv != "auto":
         return LayerPlan(conv, conv, conv, f"conv: {conv}")
     direct, fft = direct_seconds(shape), fft_seconds(shape)
-    if timer is None or direct * CLEAR_RATIO < fft:
-        best: Algorithm = "direct" if direct <= fft else "fft"
-        return LayerPlan(best, best, best, f"estimated direct {_ms(direct)}, fft {_ms(fft)} a pass")
-    return _measured(shape, timer)
+    if direct * CLEAR_RATIO < fft:
+        words = f"estimated direct {_ms(direct)}, fft {_ms(fft)} a pass"
+        return LayerPlan("direct", "direct", "direct", words)
+    return cheapest(measure(shape))
 
 
-def _measured(shape: ConvShape, timer: Timer) -> LayerPlan:
-    chosen: dict[PassName, Algorithm] = {}
-    words = []
-    for step in PASSES:
-        direct, fft = timer(shape, step, "direct"), timer(shape, step, "fft")
-        chosen[step] = "direct" if direct <= fft else "fft"
-        words.append(f"{step} direct {_ms(direct)}, fft {_ms(fft)}")
-    return LayerPlan(**chosen, reason="measured " + "; ".join(words))
+def cheapest(costs: Costs) -> LayerPlan:
+    """The combination of algorithms with the least sum, spectra that passes share counted once."""
+    best = min(product(ALGORITHMS, repeat=len(PASSES)), key=lambda chosen: _total(chosen, costs))
+    words = ", ".join(
+        f"{step} {_ms(costs[f'direct {step}'])} against {_ms(costs[f'fft {step}'])}"
+        for step in PASSES
+    )
+    shared = _ms(sum(costs[part] for part in ("images", "filters", "gradients")))
+    return LayerPlan(*best, f"measured direct against fft: {words}, shared spectra {shared}")
+
+
+def _total(chosen: tuple[Algorithm, ...], costs: Costs) -> float:
+    total = sum(costs[f"{how} {step}"] for how, step in zip(chosen, PASSES, strict=True))
+    forward, gradient, weight = (how == "fft" for how in chosen)
+    total += costs["images"] * (forward or weight)
+    total += costs["filters"] * (forward or gradient)
+    return total + costs["gradients"] * (gradient or weight)
 
 
 def _ms(seconds: float) -> str:

@@ -1,0 +1,127 @@
+"""Measure one layer by every algorithm, task by task, and let the plan choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from znnpy_kernels.compile import compile_all
+
+from znnpy.engine import convolution
+from znnpy.engine.arena import Arena
+from znnpy.engine.build import Build
+from znnpy.engine.dependencies import connect, last_group
+from znnpy.engine.images import Layout
+from znnpy.engine.step import Step
+from znnpy.geometry import Geometry, fit
+from znnpy.network.types import Edge, Network, Node
+from znnpy.plan import ALGORITHMS, Algorithm, Choice, ConvShape, Costs, LayerPlan, Plan, choose
+from znnpy.plan.wisdom import recall, remember
+from znnpy.scheduler import SerialExecutor
+
+REPEATS = 3
+# Which part of a layer's cost the tasks of the measured edge `conv` belong to.
+PARTS = {
+    "source spectra": "images",
+    "conv filter spectra": "filters",
+    "target gradient spectra": "gradients",
+    "conv": "direct forward",
+    "conv products": "fft forward",
+    "target inverse": "fft forward",
+    "conv transpose": "direct gradient",
+    "conv backward": "direct gradient",
+    "conv backward products": "fft gradient",
+    "source gradient inverse": "fft gradient",
+    "conv gradient sum": "{} weight",
+    "conv weight gradient": "{} weight",
+    "conv weight products": "fft weight",
+}
+
+
+def planned(
+    network: Network,
+    geometry: Geometry,
+    batch: int,
+    conv: Choice,
+    record: Mapping[str, Mapping[str, Any]] | None,
+) -> Plan:
+    """The plan of a saved record, or a chosen one, measured where that matters."""
+    if record is not None:
+        return Plan.from_record(record, {e.name for e in network.edges if e.kind == "conv"})
+    return choose(network, geometry, batch, conv, measured)
+
+
+def measured(shape: ConvShape) -> Costs:
+    """Seconds by part of one layer on one core, from wisdom or measured now and remembered."""
+    key = repr(shape)
+    found = recall(key)
+    return found if found is not None else remember(key, _measure(shape))
+
+
+def _measure(shape: ConvShape) -> Costs:
+    costs: Costs = {}
+    for algorithm in ALGORITHMS:
+        costs |= _measure_by(shape, algorithm)
+    return costs
+
+
+def _measure_by(shape: ConvShape, algorithm: Algorithm) -> Costs:
+    """The least time over a few runs of each part, by the serial executor's record."""
+    layout, edge = _alone(shape, algorithm)
+    arena = Arena()
+    _emit(Build.new(arena, layout, 0), edge)
+    memory = Arena.of(arena.bytes)
+    step = _emit(Build.new(memory, layout, 0), edge)
+    compile_all({task.kernel for task in step.tasks}, 1)
+    graph = connect([step.tasks]).build()
+    best: Costs = {}
+    with SerialExecutor(graph, record=graph.size) as executor:
+        for _ in range(REPEATS):
+            executor.reset()
+            executor.release(0)
+            executor.wait(last_group(0), 1)
+            for part, seconds in _by_part(executor, graph.names, algorithm).items():
+                best[part] = min(seconds, best.get(part, seconds))
+    return best
+
+
+def _by_part(executor: SerialExecutor, names: tuple[str, ...], algorithm: Algorithm) -> Costs:
+    totals: Costs = {}
+    for event in executor.recording()[0].events:
+        part = PARTS[names[event["task"]]].format(algorithm)
+        seconds = float(event["end_ns"] - event["start_ns"]) * 1e-9
+        totals[part] = totals.get(part, 0.0) + seconds
+    return totals
+
+
+def _alone(shape: ConvShape, algorithm: Algorithm) -> tuple[Layout, Edge]:
+    """A network around one conv edge whose source needs a gradient too."""
+    edge = Edge("conv", "conv", "source", "target", size=shape.size, sparsity=shape.dilation)
+    network = Network(
+        (
+            Node("input", "input", 1),
+            Node("source", "transfer", shape.inputs),
+            Node("target", "sum", shape.outputs),
+        ),
+        (Edge("lift", "conv", "input", "source"), edge),
+    )
+    plan = Plan(
+        {
+            "lift": LayerPlan("direct", "direct", "direct"),
+            "conv": LayerPlan(algorithm, algorithm, algorithm),
+        }
+    )
+    return Layout(network, fit(network, shape.target), plan, shape.batch, training=True), edge
+
+
+def _emit(build: Build, edge: Edge) -> Step:
+    """Derived filters and all three passes of one edge."""
+    step, network = Step(), build.layout.network
+    gradient = build.images.gradients[edge.target]
+    convolution.derive(step, build, edge)
+    convolution.forward(step, build, edge)
+    convolution.finish_forward(step, build, network.node(edge.target))
+    convolution.weight_gradient(step, build, edge, gradient)
+    convolution.data_gradient(step, build, edge, gradient)
+    convolution.finish_backward(step, build, network.node(edge.source))
+    return step

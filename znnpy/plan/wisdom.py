@@ -1,0 +1,66 @@
+"""Measured costs, kept per machine, so that the next run on it chooses the same.
+
+One JSON file per CPU, compiler and kernel version in the cache directory; written beside, fsynced
+and renamed at once after each measurement. A damaged file is put aside with a warning.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import warnings
+from pathlib import Path
+
+import llvmlite.binding
+import numba
+from znnpy_kernels import cache
+from znnpy_kernels.lanes import LANES
+
+Costs = dict[str, float]
+
+
+def path() -> Path:
+    """The wisdom file of this machine."""
+    cpu = f"{platform.machine()}-{llvmlite.binding.get_host_cpu_name()}-{LANES}"
+    return cache.root() / f"wisdom-{cpu}-numba{numba.__version__}.json"
+
+
+def recall(key: str) -> Costs | None:
+    """Seconds by part that were measured for a layer; None when it never was."""
+    return _read().get(key)
+
+
+def remember(key: str, costs: Costs) -> Costs:
+    """Store a measurement, unless another process was first; returns what is stored."""
+    target = path()
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (target.parent / "wisdom.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = _read()
+        stored = known.setdefault(key, costs)
+        beside = target.with_suffix(f".{os.getpid()}.tmp")
+        with beside.open("w") as file:
+            json.dump(known, file, indent=1, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    return stored
+
+
+def _read() -> dict[str, Costs]:
+    target = path()
+    try:
+        found = json.loads(target.read_text())
+        return {
+            str(key): {str(part): float(cost) for part, cost in costs.items()}
+            for key, costs in found.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as error:
+        aside = target.with_suffix(".damaged")
+        target.replace(aside)
+        warnings.warn(f"wisdom {target} is damaged ({error}); measuring anew", stacklevel=3)
+        return {}
