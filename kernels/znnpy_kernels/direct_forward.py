@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import literally, njit, types
+from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
@@ -261,11 +261,9 @@ def _end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int)
     return end
 
 
-@njit(error_model="numpy")
+@njit(inline="always")
 def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
     """One output row, in register blocks of nearly equal size; z0..z1 are the taps to take along z."""
-    literally(outputs)
-    literally(dense)
     source = args[_SOURCE] + 4 * (z * args[_SOURCE_Z] + y * args[_SOURCE_Y])
     target = args[_TARGET] + 4 * (z * args[_TARGET_Z] + y * args[_TARGET_Y])
     channels, width, shift_x = args[_CHANNELS], args[_WIDTH], args[_SHIFT_X]
@@ -281,7 +279,9 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
     parts = (width + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
     x = 0
     for part in range(parts):
-        positions = (width - x) // (parts - part)
+        positions = 1
+        while positions * (parts - part) < width - x:
+            positions += 1
         last = x + positions - 1
         x0 = _first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
         x1 = _end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
@@ -308,11 +308,9 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
         x += positions
 
 
-@njit
+@njit(inline="always")
 def _rows(outputs: int, dense: int, args: Any) -> None:
     """All output rows of a task."""
-    literally(outputs)
-    literally(dense)
     for z in range(args[_Z0], args[_Z1]):
         z0 = _first_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], args[_TAPS_Z])
         z1 = _end_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], z0, args[_TAPS_Z])
