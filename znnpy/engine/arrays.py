@@ -22,7 +22,9 @@ def by_node(
     names = [node.name for node in nodes]
     if not isinstance(given, Mapping):
         if len(names) > 1:
-            raise ShapeError(f"{what}: this network has {names}; pass a dict with one array for each")
+            raise ShapeError(
+                f"{what}: this network has {names}; pass a dict with one array for each"
+            )
         given = {names[0]: given}
     if set(given) != set(names):
         raise ShapeError(f"{what}: arrays for {sorted(given)}, but the network has {names}")

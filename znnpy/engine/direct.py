@@ -89,8 +89,10 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
                     name=f"{edge.name} backward",
                     kind="direct",
                     cost=_share(seconds, target, vectors) * (high - low) / target.extent,
-                    reads=[_transposed_region(edge, 0, gradient.images),
-                           *gradient.regions(batch, *seen)],
+                    reads=[
+                        _transposed_region(edge, 0, gradient.images),
+                        *gradient.regions(batch, *seen),
+                    ],
                     writes=_blocks_written(target, batch, first, vectors, low, high),
                 )
         first += vectors
@@ -101,8 +103,11 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     source, parameter = build.value(edge.source), build.parameters[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
     seconds = _seconds(build, edge)
-    cuts = parts(gradient.extent, seconds / gradient.batch / len(parameter.pieces),
-                 max(1, MOST_SUM_PARTS // gradient.batch))
+    cuts = parts(
+        gradient.extent,
+        seconds / gradient.batch / len(parameter.pieces),
+        max(1, MOST_SUM_PARTS // gradient.batch),
+    )
     slabs = [(batch, low, high) for batch in range(gradient.batch) for low, high in cuts]
     leaves = [parameter.gradient] + [
         build.scratch(("partial gradient", edge.name, leaf), parameter.floats)
@@ -130,7 +135,10 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                     "gradient_z": gradient.z_stride,
                     "gradient_y": gradient.y_stride,
                     "target": leaves[leaf] + 4 * piece.start,
-                    "z0": z0, "z1": z1, "y0": y0, "y1": y1,
+                    "z0": z0,
+                    "z1": z1,
+                    "y0": y0,
+                    "y1": y1,
                     "width": gradient.shape[2],
                 },  # fmt: skip
                 name=f"{edge.name} weight gradient",
@@ -243,9 +251,7 @@ def _source_words(
     }
 
 
-def _target_words(
-    target: Tensor, batch: int, block: int, low: int, high: int
-) -> dict[str, int]:
+def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -> dict[str, int]:
     z0, z1, y0, y1 = target.box(low, high)
     return {
         "target": target.at(batch, block),

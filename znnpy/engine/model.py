@@ -122,7 +122,9 @@ class Model:
         """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter."""
         self._engine.drain()
         return {
-            f"{name}/{state}": unpack_parameter(parameter, self._engine.flat(address, parameter.floats))
+            f"{name}/{state}": unpack_parameter(
+                parameter, self._engine.flat(address, parameter.floats)
+            )
             for name, parameter in self._engine.build.parameters.items()
             for state, address in self._states(name)
         }
@@ -146,9 +148,7 @@ class Model:
 
     def forward(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Values of the output nodes for one batch of inputs; dropout is off."""
-        inputs = by_node(
-            x, self.network.inputs, self.batch, self.geometry.input_shapes, "input"
-        )
+        inputs = by_node(x, self.network.inputs, self.batch, self.geometry.input_shapes, "input")
         self._engine.drain()
         self._engine.stage(0, inputs, self.iteration)
         self._engine.run_forward()

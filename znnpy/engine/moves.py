@@ -90,9 +90,7 @@ def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
                 )
 
 
-def _drop(
-    step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, name: str
-) -> None:
+def _drop(step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, name: str) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_parts(target, 2):
@@ -131,9 +129,7 @@ def _copy(
                 step.add(
                     copy_rows,
                     {
-                        "source": source.at(
-                            batch, block, z + offset[0], y + offset[1], offset[2]
-                        ),
+                        "source": source.at(batch, block, z + offset[0], y + offset[1], offset[2]),
                         "source_z": source.z_stride,
                         "source_y": source.y_stride,
                         **rows_of(target, "target", batch, block, low),

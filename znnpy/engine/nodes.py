@@ -115,9 +115,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
             _sum_bias(step, build, node, block, partials, gradient.batch * len(cuts))
 
 
-def _sum_bias(
-    step: Step, build: Build, node: Node, block: int, partials: int, count: int
-) -> None:
+def _sum_bias(step: Step, build: Build, node: Node, block: int, partials: int, count: int) -> None:
     parameter = build.parameters[node.name]
     step.add(
         sum_vectors,

@@ -84,9 +84,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                 )
 
 
-def source_range(
-    edge: Edge, dilation: Triple, cut: int, low: int, high: int
-) -> tuple[int, int]:
+def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) -> tuple[int, int]:
     """Planes of the source, along the cut axis, that planes low..high of the target read."""
     reach = (edge.size[cut] - 1) * dilation[cut]
     return low * edge.stride[cut], (high - 1) * edge.stride[cut] + reach + 1

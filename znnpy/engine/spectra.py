@@ -62,7 +62,11 @@ class Product:
         return (
             [self.a_first + t * self.a_term + r * self.a_row for t in terms for r in rows],
             [self.b_first + t * self.b_term + c * self.b_column for t in terms for c in columns],
-            [self.out_first + r * self.out_row + c * self.out_column for r in rows for c in columns],
+            [
+                self.out_first + r * self.out_row + c * self.out_column
+                for r in rows
+                for c in columns
+            ],
         )
 
 
@@ -85,9 +89,7 @@ class Spectra:
 
     def cuts(self, seconds: float) -> list[tuple[int, int]]:
         """Ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
-        return [
-            (low * LINE, high * LINE) for low, high in parts(self.floats // LINE, seconds)
-        ]
+        return [(low * LINE, high * LINE) for low, high in parts(self.floats // LINE, seconds)]
 
 
 def image_spectra_of(
@@ -124,9 +126,7 @@ def image_spectra_of(
     return spectra
 
 
-def images_of_spectra(
-    step: Step, spectra: Spectra, tensor: Tensor, name: str
-) -> None:
+def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -> None:
     """Inverse transforms of all spectra into a tensor; the spectra are used up."""
     plan = plan_inverse(spectra.grid, tensor.shape)
     for batch in range(tensor.batch):

@@ -42,7 +42,14 @@ class Step:
         """Declare one task: its kernel, argument words, estimated seconds, and what it touches."""
         self.tasks.append(
             Declared(
-                kernel, kernel.arguments(**values), name, kind, cost, tuple(reads), tuple(writes), group
+                kernel,
+                kernel.arguments(**values),
+                name,
+                kind,
+                cost,
+                tuple(reads),
+                tuple(writes),
+                group,
             )
         )
 

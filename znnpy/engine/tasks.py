@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
 
@@ -153,16 +152,16 @@ class TaskEngine:
             total = float(counted.sum(dtype=np.float64))
             self._arena.view(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
 
-    def view(self, tensor: Tensor) -> NDArray[np.float32]:
-        """A planar tensor as (batch, image, z, y, x), a blocked one as (batch, block, z, y, x, lane)."""
-        trailing = (tensor.lanes,) if tensor.lanes > 1 else ()
-        strides = (tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride)
-        whole = self._arena.view(tensor.address, (1,))
-        return np.lib.stride_tricks.as_strided(
-            whole.view(np.float32),
-            (tensor.batch, tensor.blocks, *tensor.shape, *trailing),
-            tuple(4 * stride for stride in (*strides, tensor.lanes, *trailing and (1,))),
-        )
+    def view(self, tensor: Tensor) -> Floats:
+        """A tensor's memory as (batch, block, z, y, x, lane), or (batch, image, z, y, x) if planar."""
+        shape = [tensor.batch, tensor.blocks, *tensor.shape]
+        strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
+        strides.append(tensor.lanes)
+        if tensor.lanes > 1:
+            shape.append(tensor.lanes)
+            strides.append(1)
+        whole = self.flat(tensor.address, 1)
+        return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
 
     def images(self, node: str) -> Floats:
         """A copy of a node's images (batch, image, z, y, x) as last computed."""
@@ -209,7 +208,7 @@ class TaskEngine:
             self.executor(name).wait(group, count)
 
 
-def dense(view: NDArray[np.float32], tensor: Tensor) -> Floats:
+def dense(view: Floats, tensor: Tensor) -> Floats:
     """A tensor's real images, copied to (batch, image, z, y, x)."""
     if tensor.lanes == 1:
         return view.copy()

@@ -15,9 +15,7 @@ from znnpy.plan.cost import MEMORY_RATE
 SCALE_KEY = ("clip scale",)
 
 
-def emit_updates(
-    step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None
-) -> None:
+def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
     """Update every parameter; with `clip_norm` all wait for the norm over all gradients."""
     scale = _emit_clip(step, build, clip_norm) if clip_norm else 0
     for parameter in build.parameters.values():
