@@ -319,7 +319,13 @@ def filter_spectra(args: Any, worker: int) -> None:
     `znnpy.plan.filters.plan_filter(grid, size, sparsity).address`. W[f] = sum_j w[j] exp(-2 pi i f j s / N),
     in the layout of `image_spectra`. Tasks on different filters write disjoint memory.
     """
-    source, source_z, source_y, source_x, source_filter = args[0], args[1], args[2], args[3], args[4]
+    source, source_z, source_y, source_x, source_filter = (
+        args[0],
+        args[1],
+        args[2],
+        args[3],
+        args[4],
+    )
     target, target_filter, filters, plan = args[5], args[6], args[7], args[8]
     for i in range(filters):
         taps, spectrum = source + 4 * i * source_filter, target + 4 * i * target_filter

@@ -106,7 +106,13 @@ def image_spectra(args: Any, worker: int) -> None:
     Forward transform, unnormalised: X[f] = sum_i x[i] exp(-2 pi i f i / N). Tasks on different
     channels write disjoint memory; several channels of a block a task share the reads of its voxels.
     """
-    source, source_z, source_y, source_x, source_channel = args[0], args[1], args[2], args[3], args[4]
+    source, source_z, source_y, source_x, source_channel = (
+        args[0],
+        args[1],
+        args[2],
+        args[3],
+        args[4],
+    )
     target, target_channel, channels, plan = args[5], args[6], args[7], args[8]
     words = longs(plan)
     plane, depth = words[PLAN_GRID_Y] * words[PLAN_ROW], words[PLAN_IMAGE_Z]

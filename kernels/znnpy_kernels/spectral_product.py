@@ -195,7 +195,14 @@ def spectral_product(args: Any, worker: int) -> None:
     Terms are added in ascending order, whatever the range; with `add` the sum is added at last.
     """
     a, a_term, a_row, b, b_term, b_column = args[0], args[1], args[2], args[3], args[4], args[5]
-    out, out_row, out_column, terms, rows, columns = args[6], args[7], args[8], args[9], args[10], args[11]  # noqa: E501
+    out, out_row, out_column, terms, rows, columns = (
+        args[6],
+        args[7],
+        args[8],
+        args[9],
+        args[10],
+        args[11],
+    )  # noqa: E501
     count, conjugate, add = args[12], args[13], args[14]
     row = 0
     while row < rows:

@@ -1,0 +1,170 @@
+"""Time every stage of whole-image FFT convolution on one core: `python scripts/bench_fft.py [layer ...]`.
+
+A layer is IN,OUT,SIZE,INPUT (cubes), such as 40,40,7,24. GFLOP/s count 2.5 N log2 N for a real FFT of N
+voxels, 8 for a complex multiply-add, and for the whole pass the operations of direct convolution.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyfftw
+from numpy.typing import NDArray
+from znnpy_kernels.fft_filters import filter_spectra, spectra_filters
+from znnpy_kernels.fft_images import image_spectra, spectra_images
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.spectral_product import spectral_product
+
+from znnpy.network.types import Triple
+from znnpy.plan.fftw import FftPlan, good_size, plan_forward, plan_inverse
+from znnpy.plan.filters import FilterPlan, plan_filter
+
+LAYERS = ("10,10,3,30", "10,10,5,30", "40,40,3,24", "40,40,5,24", "40,40,7,24")
+Buffer = NDArray[np.float32]
+
+
+def buffer(count: int) -> Buffer:
+    """Random float32, aligned to 64 bytes."""
+    made: Buffer = pyfftw.empty_aligned(count, np.float32, n=64)
+    made[:] = np.random.default_rng(0).standard_normal(count, np.float32)
+    return made
+
+
+def best(function: Callable[[], None], seconds: float = 0.4) -> float:
+    """Shortest of repeated runs, in seconds."""
+    function()
+    times: list[float] = []
+    stop = time.perf_counter() + seconds
+    while time.perf_counter() < stop or len(times) < 3:
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def runner(kernel: Any, **values: int) -> Callable[[], None]:
+    """A call of the compiled kernel with its block already packed."""
+    import ctypes
+
+    words = kernel.arguments(**values)
+    block = (ctypes.c_int64 * len(words))(*words)
+    call = kernel.compile().ctypes
+    return lambda: call(block, 0)
+
+
+@dataclass
+class Layer:
+    """One cubic layer with random contents, batch 1."""
+
+    inputs: int
+    outputs: int
+    size: int
+    side: int
+
+    def __post_init__(self) -> None:
+        side = good_size(self.side)
+        self.grid: Triple = (side, side, side)
+        self.image: Triple = (self.side, self.side, self.side)
+        self.out = self.side - self.size + 1
+        self.forward: FftPlan = plan_forward(self.grid, self.image)
+        self.inverse: FftPlan = plan_inverse(self.grid, (self.out, self.out, self.out))
+        self.filters: FilterPlan = plan_filter(self.grid, (self.size, self.size, self.size))
+        self.step = self.forward.floats
+        self.x = buffer(self.inputs * self.step)
+        self.y = buffer(self.outputs * self.step)
+        self.w = buffer(self.inputs * self.outputs * self.step)
+        self.blocked = buffer(self.side**3 * LANES)
+        self.taps = buffer(self.size**3 * LANES)
+
+    def images_in(self) -> Callable[[], None]:
+        n, x = self.side, self.x.ctypes.data
+        return runner(
+            image_spectra, source=self.blocked.ctypes.data, source_z=n * n * LANES,
+            source_y=n * LANES, source_x=LANES, source_channel=1, target=x,
+            target_channel=self.step, channels=min(4, self.inputs), plan=self.forward.address,
+        )  # fmt: skip
+
+    def images_out(self) -> Callable[[], None]:
+        n, y = self.out, self.y.ctypes.data
+        return runner(
+            spectra_images, source=y, source_channel=self.step, target=self.blocked.ctypes.data,
+            target_z=n * n * LANES, target_y=n * LANES, target_x=LANES, target_channel=1,
+            channels=min(4, self.outputs), add=0, plan=self.inverse.address,
+        )  # fmt: skip
+
+    def filters_in(self) -> Callable[[], None]:
+        k = self.size
+        return runner(
+            filter_spectra, source=self.taps.ctypes.data, source_z=k * k * LANES,
+            source_y=k * LANES, source_x=LANES, source_filter=1, target=self.w.ctypes.data,
+            target_filter=self.step, filters=4, plan=self.filters.address,
+        )  # fmt: skip
+
+    def filters_out(self) -> Callable[[], None]:
+        k = self.size
+        return runner(
+            spectra_filters, source=self.w.ctypes.data, source_filter=self.step,
+            target=self.taps.ctypes.data, target_z=k * k * LANES, target_y=k * LANES,
+            target_x=LANES, target_filter=1, filters=4, plan=self.filters.address,
+        )  # fmt: skip
+
+    def product(self, outputs: int, part: int) -> Callable[[], None]:
+        """`outputs` sums over all inputs, `part` floats of each spectrum."""
+        step = self.step
+        return runner(
+            spectral_product, a=self.x.ctypes.data, a_term=step, a_row=0, b=self.w.ctypes.data,
+            b_term=step, b_column=self.inputs * step, out=self.y.ctypes.data, out_row=0,
+            out_column=step, terms=self.inputs, rows=1, columns=outputs, floats=part,
+            conjugate=1, add=0,
+        )  # fmt: skip
+
+    def pairs(self) -> Callable[[], None]:
+        """The weight gradient's products: one per pair."""
+        step = self.step
+        return runner(
+            spectral_product, a=self.x.ctypes.data, a_term=0, a_row=step, b=self.y.ctypes.data,
+            b_term=0, b_column=step, out=self.w.ctypes.data, out_row=step,
+            out_column=self.inputs * step, terms=1, rows=self.inputs, columns=self.outputs,
+            floats=step, conjugate=1, add=0,
+        )  # fmt: skip
+
+
+def report(text: str) -> None:
+    """Time each stage of one layer and print it with the totals of the three passes."""
+    layer = Layer(*(int(word) for word in text.split(",")))
+    inputs, outputs, voxels = layer.inputs, layer.outputs, math.prod(layer.grid)
+    fft, multiply = 2.5 * voxels * math.log2(voxels), 4.0 * layer.step
+    pairs = inputs * outputs
+    print(f"{inputs} -> {outputs}, {layer.size}^3 on {layer.side}^3, grid {layer.grid[0]}^3")
+
+    def show(name: str, function: Callable[[], None], count: float, work: float) -> float:
+        each = best(function) / count
+        print(f"  {name:32s} {each * 1e6:9.1f} us  {work / each / 1e9:6.1f} GFLOP/s")
+        return each
+
+    image = show("image to spectrum", layer.images_in(), min(4, inputs), fft)
+    back = show("spectrum to image", layer.images_out(), min(4, outputs), fft)
+    taps = show("filter to spectrum", layer.filters_in(), 4, fft)
+    gradient = show("spectrum to filter", layer.filters_out(), 4, fft)
+    small = min(layer.step, 2**17 // inputs // 16 * 16)
+    show("product, warm, each pair", layer.product(1, small), inputs * small, 4.0)
+    term = show("product, whole, each pair", layer.product(outputs, layer.step), pairs, multiply)
+    outer = show("product of pairs, each", layer.pairs(), pairs, multiply)
+    direct = 2.0 * pairs * layer.size**3 * layer.out**3
+    for name, seconds in (
+        ("forward", inputs * image + pairs * (taps + term) + outputs * back),
+        ("data gradient (W known)", outputs * image + pairs * term + inputs * back),
+        ("weight gradient (X, DY known)", pairs * (outer + gradient)),
+    ):
+        print(f"  {name:32s} {seconds * 1e3:9.2f} ms  {direct / seconds / 1e9:6.1f} GFLOP/s direct")
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or LAYERS:
+        report(chosen)
