@@ -8,6 +8,29 @@ The data gradient is the correlation of the output gradient with transposed filt
 (`filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
 y are left out; along x the gradient stands between zero halos of `gradient_halo` voxels, and a tap
 is left out where it lies outside for all positions of a register block.
+
+Argument words. Addresses in bytes; steps and strides in floats; all else counts.
+
+    source, source_block        voxel read by tap 0 at output position (0, 0, 0); step between blocks
+    source_z, source_y, source_x    step between output positions: stride of the convolution times
+                                stride of the tensor
+    source_lanes, channels      LANES, or 1 for a planar source; input images
+    taps_z, taps_y, taps_x      filter size
+    tap_z, tap_y, tap_x         step between taps: sparsity times stride of the tensor; negative in
+                                the data gradient
+    filters                     packed filters of one output group, at its first input block
+    target, target_block        output position (0, 0, 0) of the group's first block; step to the next
+    target_z, target_y          strides of the output; along x it is LANES
+    z0, z1, y0, y1, width       output rows of this task, and their length in voxels
+    limit_*, shift_*            tap k is taken at output position p only if 0 <= p + k * shift < limit:
+                                forward (NO_LIMIT, 0); data gradient (size of the output gradient
+                                without halo, -sparsity)
+    accumulate                  0: overwrite the target; 1: add to it
+
+In the data gradient `source` is voxel (0, 0, 0) of the output gradient (the halo lies before it) and
+`channels` counts the layer's output images. Nothing but the target rows is written. Tasks may run
+concurrently if their targets are disjoint. A voxel's sum has the same order (input block, tap, image)
+however a layer is cut into tasks.
 """
 
 from __future__ import annotations
@@ -106,7 +129,9 @@ def gradient_halo(taps_x: int, dilation_x: int) -> int:
 class _Block:
     """Emits register blocks: `outputs` vectors times some number of neighbouring x positions."""
 
-    def __init__(self, builder: ir.IRBuilder, outputs: int, dense: bool, words: list[Value]) -> None:
+    def __init__(
+        self, builder: ir.IRBuilder, outputs: int, dense: bool, words: list[Value]
+    ) -> None:
         self.builder = builder
         self.outputs = outputs
         self.arguments, source, target, self.inner_step, *inner = words[:7]
@@ -187,7 +212,9 @@ class _Block:
         start = at(self.z0, source, tap_z, filters, filter_z)
         return counted_loop(b, b.sub(self.z1, self.z0), [*start, *sums], along_z)[2:]
 
-    def channels(self, source: Value, filters: Value, inner: Value, sums: list[Value]) -> list[Value]:
+    def channels(
+        self, source: Value, filters: Value, inner: Value, sums: list[Value]
+    ) -> list[Value]:
         """Add one tap of all channels of one input block: the innermost loop."""
         b = self.builder
 

@@ -63,6 +63,11 @@ def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
     return builder.call(function, [a, b, c])
 
 
+def add(builder: ir.IRBuilder, a: Value, b: Value) -> Value:
+    """a + b."""
+    return builder.fadd(a, b)
+
+
 def counted_loop(
     builder: ir.IRBuilder,
     count: Value,
@@ -124,4 +129,3 @@ def _phi(builder: ir.IRBuilder, value: Value, block: Value) -> Value:
     phi = builder.phi(value.type)
     phi.add_incoming(value, block)
     return phi
-

@@ -1,0 +1,282 @@
+"""Direct convolution: the weight gradient.
+
+    gradient[tap][input image][output lane] += sum over output positions of
+        output gradient[position][output lane] * source[position + tap][input image]
+
+A task takes one input block, one output group, some rows of taps and one slab of one image of the
+batch. The sums of some input images (rows of the packed layout) stay in registers over the whole slab;
+the slab should therefore fit the L2 cache. A planar source has one image a block; there the
+taps along x take the input images' place. Where these are few, sums are kept for several positions, so
+that the additions do not wait for each other.
+
+Argument words. Addresses in bytes; steps and strides in floats; all else counts.
+
+    source                      voxel of this input block read by tap 0 at output position (0, 0, 0)
+    source_z, source_y, source_x    step between output positions: stride of the convolution times
+                                stride of the tensor
+    source_lanes, channels      LANES, or 1 for a planar source; input images in this block
+    taps_y, taps_x              filter size
+    tap_z, tap_y, tap_x         step between taps: sparsity times stride of the tensor
+    tap_row0, tap_row1          rows of taps to do: row z * taps_y + y holds the taps of all x
+    gradient, gradient_block    output position (0, 0, 0) of the group's first block; step to the next
+    gradient_z, gradient_y      strides of the output gradient; along x it is LANES
+    z0, z1, y0, y1, width       the slab of output positions, not empty; whole rows
+    target                      packed weight gradient of this input block and output group, at tap 0
+    accumulate                  0: overwrite the target; 1: add to it
+
+Written are the packed rows of the given tap rows, nothing else. The result depends on the slab, not
+on how the taps are cut into tasks. Around 1000 to 3000 positions a slab are fastest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.lanes import LANES, REGISTERS
+from znnpy_kernels.simd import (
+    ZERO_VECTOR,
+    Value,
+    add,
+    counted_loop,
+    float_pointer,
+    load_broadcast,
+    load_vector,
+    moved,
+    multiply_add,
+    store_vector,
+    when,
+    word,
+)
+
+# Most packed rows in registers, by vectors of the output group.
+ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
+# Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
+INDEPENDENT = 8
+
+FIELDS = (
+    "source",
+    "source_z",
+    "source_y",
+    "source_x",
+    "source_lanes",
+    "channels",
+    "taps_y",
+    "taps_x",
+    "tap_z",
+    "tap_y",
+    "tap_x",
+    "tap_row0",
+    "tap_row1",
+    "gradient",
+    "gradient_block",
+    "gradient_z",
+    "gradient_y",
+    "z0",
+    "z1",
+    "y0",
+    "y1",
+    "width",
+    "target",
+    "accumulate",
+)
+_SOURCE = FIELDS.index("source")
+_SOURCE_LANES = FIELDS.index("source_lanes")
+_CHANNELS = FIELDS.index("channels")
+_TAPS_Y = FIELDS.index("taps_y")
+_TAPS_X = FIELDS.index("taps_x")
+_TAP_Z = FIELDS.index("tap_z")
+_TAP_Y = FIELDS.index("tap_y")
+_TAP_X = FIELDS.index("tap_x")
+_TAP_ROW0 = FIELDS.index("tap_row0")
+_TAP_ROW1 = FIELDS.index("tap_row1")
+_TARGET = FIELDS.index("target")
+
+
+class _Slab:
+    """Emits the sums of some packed rows over one slab of output positions."""
+
+    def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
+        self.builder = builder
+        self.outputs = outputs
+        self.arguments, source, target, inner_step = words
+        self.source = float_pointer(builder, source)
+        self.target = float_pointer(builder, target)
+        self.step = word(step) if step else inner_step
+        self.gradient_block = self.field("gradient_block")
+        self.source_x = self.field("source_x")
+
+    def field(self, name: str) -> Value:
+        """One word of the kernel's argument block."""
+        return self.builder.load(self.builder.gep(self.arguments, [word(FIELDS.index(name))]))
+
+    def emit(self, rows: int) -> None:
+        """Sum `rows` packed rows over the slab and store them."""
+        b = self.builder
+        count = rows * self.outputs
+        spread = -(-INDEPENDENT // count)
+        targets = [moved(b, self.target, index * LANES) for index in range(count)]
+        before = when(
+            b,
+            b.icmp_signed("!=", self.field("accumulate"), word(0)),
+            [ZERO_VECTOR] * count,
+            lambda: [load_vector(b, target) for target in targets],
+        )
+        sums = self.slab(before + [ZERO_VECTOR] * count * (spread - 1), count, spread)
+        for index, target in enumerate(targets):
+            total = sums[index]
+            for part in sums[index + count :: count]:
+                total = add(b, total, part)
+            store_vector(b, total, target)
+
+    def slab(self, sums: list[Value], count: int, spread: int) -> list[Value]:
+        """Add all positions z0..z1, y0..y1 of the slab."""
+        b = self.builder
+        steps = {a: [self.field(f"{side}_{a}") for side in ("source", "gradient")] for a in "zy"}
+        z0, z1, y0, y1 = (self.field(name) for name in ("z0", "z1", "y0", "y1"))
+        gradient = float_pointer(b, self.field("gradient"))
+        corner = [
+            moved(b, moved(b, pointer, b.mul(z0, along_z)), b.mul(y0, along_y))
+            for pointer, along_z, along_y in zip(
+                (self.source, gradient), steps["z"], steps["y"], strict=True
+            )
+        ]
+
+        def plane(_: Value, carried: list[Value]) -> list[Value]:
+            following = [moved(b, *pair) for pair in zip(carried[:2], steps["z"], strict=True)]
+            return following + counted_loop(b, b.sub(y1, y0), carried, line)[2:]
+
+        def line(_: Value, carried: list[Value]) -> list[Value]:
+            following = [moved(b, *pair) for pair in zip(carried[:2], steps["y"], strict=True)]
+            return following + self.positions(carried, count, spread)
+
+        return counted_loop(b, b.sub(z1, z0), corner + sums, plane)[2:]
+
+    def positions(self, carried: list[Value], count: int, spread: int) -> list[Value]:
+        """Add the positions of one row: `spread` at a time, then the rest one by one."""
+        b = self.builder
+        width = self.field("width")
+
+        def body(together: int) -> Any:
+            return lambda _, values: self.step_along(values, count, together)
+
+        if spread > 1:
+            turns = b.udiv(width, word(spread))
+            carried = counted_loop(b, turns, carried, body(spread), maybe_empty=True)
+            width = b.urem(width, word(spread))
+        return counted_loop(b, width, carried, body(1), maybe_empty=True)[2:]
+
+    def step_along(self, carried: list[Value], count: int, together: int) -> list[Value]:
+        """Add `together` neighbouring positions, each to its own sums."""
+        b = self.builder
+        source, gradient, *sums = carried
+        for part in range(together):
+            vectors = [
+                load_vector(b, moved(b, gradient, b.mul(self.gradient_block, word(j))))
+                for j in range(self.outputs)
+            ]
+            for row in range(count // self.outputs):
+                voxel = load_broadcast(b, moved(b, source, b.mul(self.step, word(row))))
+                for j, vector in enumerate(vectors):
+                    index = part * count + row * self.outputs + j
+                    sums[index] = multiply_add(b, vector, voxel, sums[index])
+            source, gradient = moved(b, source, self.source_x), moved(b, gradient, LANES)
+        return [source, gradient, *sums]
+
+
+@intrinsic(prefer_literal=True)
+def _packed_rows(
+    typingctx: Any,
+    outputs: Any,
+    step: Any,
+    arguments: Any,
+    source: Any,
+    target: Any,
+    inner_step: Any,
+    rows: Any,
+) -> tuple[Signature, Any]:
+    """The sums of `rows` <= ROWS[outputs - 1] packed rows over the task's slab; see `_Slab`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        slab = _Slab(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
+        done = builder.append_basic_block("stored")
+        choice = builder.switch(args[-1], done)
+        for count in range(1, ROWS[outputs.literal_value - 1] + 1):
+            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
+            builder.position_at_end(choice.cases[-1][1])
+            slab.emit(count)
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(outputs, step, arguments, *[types.int64] * 4), codegen
+
+
+@njit(inline="always")
+def _tap_rows(outputs: int, step: int, args: Any) -> None:
+    """All rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
+    planar = args[_SOURCE_LANES] == 1
+    inner = args[_TAPS_X] if planar else args[_CHANNELS]
+    inner_step = args[_TAP_X] if planar else 1
+    taps_x = 1 if planar else args[_TAPS_X]
+    parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
+    row_bytes = 4 * outputs * LANES
+    tap_z, tap_y = 0, args[_TAP_ROW0]
+    while tap_y >= args[_TAPS_Y]:
+        tap_y -= args[_TAPS_Y]
+        tap_z += 1
+    target = args[_TARGET] + args[_TAP_ROW0] * taps_x * inner * row_bytes
+    for _ in range(args[_TAP_ROW0], args[_TAP_ROW1]):
+        for tap_x in range(taps_x):
+            offset = tap_z * args[_TAP_Z] + tap_y * args[_TAP_Y] + tap_x * args[_TAP_X]
+            start = 0
+            for part in range(parts):
+                rows = 1
+                while rows * (parts - part) < inner - start:
+                    rows += 1
+                source = args[_SOURCE] + 4 * (offset + start * inner_step)
+                _packed_rows(outputs, step, args, source, target, inner_step, rows)
+                target += rows * row_bytes
+                start += rows
+        tap_y += 1
+        if tap_y == args[_TAPS_Y]:
+            tap_y = 0
+            tap_z += 1
+
+
+@kernel(*FIELDS)
+def direct_weight_gradient_1(args: Any, worker: int) -> None:
+    """One output block, blocked source. Words: see `FIELDS`."""
+    _tap_rows(1, 1, args)
+
+
+@kernel(*FIELDS)
+def direct_weight_gradient_2(args: Any, worker: int) -> None:
+    """Two output blocks, blocked source. Words: see `FIELDS`."""
+    _tap_rows(2, 1, args)
+
+
+@kernel(*FIELDS)
+def direct_weight_gradient_planar_1(args: Any, worker: int) -> None:
+    """One output block, planar source. Words: see `FIELDS`."""
+    _tap_rows(1, 0, args)
+
+
+@kernel(*FIELDS)
+def direct_weight_gradient_planar_2(args: Any, worker: int) -> None:
+    """Two output blocks, planar source. Words: see `FIELDS`."""
+    _tap_rows(2, 0, args)
+
+
+def weight_gradient_kernel(outputs: int, source_lanes: int) -> Kernel:
+    """The kernel for a group of `outputs` (1 or 2) output blocks and a blocked or planar source."""
+    blocked, planar = (
+        (direct_weight_gradient_1, direct_weight_gradient_planar_1),
+        (direct_weight_gradient_2, direct_weight_gradient_planar_2),
+    )[outputs - 1]
+    return planar if source_lanes == 1 else blocked
