@@ -1,4 +1,4 @@
-"""YAML to validated models; errors name file, line, key, what is allowed and the nearest spelling."""
+"""YAML to validated models; an error names file, line, key, what is allowed, and what was meant."""
 
 from znnpy.config.loading import (
     config_from,

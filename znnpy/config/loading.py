@@ -132,6 +132,7 @@ def _set(document: Document, key: Key, value: Any, place: Place) -> None:
             inside[step] = value
         elif isinstance(inside, dict) and inside.get(step) is None:
             inside[step] = {}
+            document.places[path] = place
         inside = inside[step]
     for other in [other for other in document.places if other[: len(path)] == path]:
         del document.places[other]

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    model_serializer,
+    model_validator,
+)
 
 from znnpy.config.fields import (
     Bool,
@@ -28,6 +35,9 @@ FunctionName = Literal[
 ]
 
 
+_INIT_KEYS = {"uniform": ("low", "high"), "normal": ("mean", "std"), "constant": ("value",)}
+
+
 class InitSection(Strict):
     """How a filter bank or bias starts; in short a kind (`he`) or a number (a constant)."""
 
@@ -41,10 +51,20 @@ class InitSection(Strict):
     value: Float = Field(default=0.0, description="Value of `constant`.")
 
     @model_validator(mode="after")
-    def _ordered(self) -> InitSection:
+    def _fits(self) -> InitSection:
+        for kind, keys in _INIT_KEYS.items():
+            for key in keys:
+                default = type(self).model_fields[key].default
+                if kind != self.kind and getattr(self, key) != default:
+                    raise wrong(f"only {kind} has this; this is {self.kind}", key)
         if self.low > self.high:
             raise wrong(f"must not exceed high = {self.high}; found {self.low}", "low")
         return self
+
+    @model_serializer
+    def _used(self) -> dict[str, str | float]:
+        keys = _INIT_KEYS.get(self.kind, ())
+        return {"kind": self.kind, **{key: getattr(self, key) for key in keys}}
 
 
 def _init(value: Any) -> Any:
@@ -55,7 +75,14 @@ def _init(value: Any) -> Any:
     return value
 
 
+def _of_biases(init: InitSection) -> InitSection:
+    if init.kind not in _INIT_KEYS:
+        raise wrong(f"biases have no fan-in; {init.kind} is for filters", "kind")
+    return init
+
+
 InitField = Annotated[InitSection, BeforeValidator(_init)]
+BiasInitField = Annotated[InitSection, BeforeValidator(_init), AfterValidator(_of_biases)]
 Slope = Annotated[
     NonNegative | None,
     Field(description="Negative slope of leaky_relu (default 0.01) or alpha of elu (default 1)."),
@@ -78,7 +105,7 @@ class ConvLayer(Strict):
     slope: Slope = None
     bias: Bool = Field(default=True, description="Add one learned bias per image.")
     init: InitField = Field(default=HE, description="How the filters start.")
-    bias_init: InitField = Field(default=ZERO, description="How the biases start.")
+    bias_init: BiasInitField = Field(default=ZERO, description="How the biases start.")
 
 
 class MaxFilterLayer(Strict):
@@ -162,7 +189,7 @@ class NodeSection(Strict):
     )
     slope: Slope = None
     bias: Bool = Field(default=True, description="Add one learned bias per image (transfer nodes).")
-    init: InitField = Field(default=ZERO, description="How the biases start (transfer nodes).")
+    init: BiasInitField = Field(default=ZERO, description="How the biases start (transfer nodes).")
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:

@@ -21,7 +21,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def plain(config: Config) -> dict[str, Any]:
-    """The config as plain values: defaults filled in, paths as text, nothing where nothing is set."""
+    """The config as plain values: defaults filled in, paths as text, keys without a value left out."""
     return config.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

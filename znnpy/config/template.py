@@ -18,7 +18,7 @@ network:
   # Further keys of conv, with their defaults:
   #   stride: 1            # true stride
   #   sparsity: 1          # dilation of the filter
-  #   function: linear     # linear, relu, leaky_relu, elu, tanh, logistic, forward_logistic, softmax
+  #   function: linear     # relu, leaky_relu, elu, tanh, logistic, forward_logistic, softmax
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
   #   bias: true
   #   init: he             # he, xavier, a number, or in full:
@@ -36,7 +36,7 @@ network:
   #     out: {kind: transfer, images: 3, function: linear, slope: 0.01, bias: true, init: 0}
   #   edges:
   #     c1: {kind: conv, from: raw, to: out, size: 3, stride: 1, sparsity: 1, init: he}
-  # kinds of nodes: input, transfer, sum, concat; of edges: conv, max_filter, max_pool, dropout, crop
+  # kinds of nodes: input, transfer, sum, concat; of edges: those of the layers
   # Or a network file of ZNN:
   #   znn: net.znn
 

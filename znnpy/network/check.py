@@ -1,0 +1,152 @@
+"""Nodes and edges to a Network, or one error that lists everything wrong with the graph."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+
+from znnpy.errors import NetworkError
+from znnpy.network.types import Edge, Network, Node
+
+Where = Callable[[str], str]
+"""File and line of a node or edge, by name; empty when there is none."""
+
+_NAME = re.compile(r"[^\s/\x00-\x1f\x7f]{1,200}")
+
+
+def no_place(_: str) -> str:
+    """For networks that come from no file."""
+    return ""
+
+
+def checked_network(
+    nodes: Sequence[Node], edges: Sequence[Edge], where: Where = no_place
+) -> Network:
+    """The network, its nodes in topological order; `edges` keep the order given.
+
+    Among nodes that could come next, the one given first comes first, so the order depends on the
+    file alone. Raises NetworkError that lists every problem, each with its node or edge and place.
+    """
+    _refuse(_naming(nodes, edges), where)
+    _refuse(_ends(nodes, edges), where)
+    ordered = _topological(nodes, edges, where)
+    network = Network(tuple(ordered), tuple(edges))
+    _refuse(_meaning(network), where)
+    return network
+
+
+def _refuse(problems: Iterable[tuple[str, str]], where: Where) -> None:
+    lines = []
+    for name, message in problems:
+        place = where(name)
+        lines.append(f"{place}: {message}" if place else message)
+    if lines:
+        raise NetworkError("\n".join(lines))
+
+
+def _naming(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, str]]:
+    seen: set[str] = set()
+    for kind, name in [("node", n.name) for n in nodes] + [("edge", e.name) for e in edges]:
+        if not _NAME.fullmatch(name) or set(name) == {"."}:
+            text = "a name is 1 to 200 characters without spaces and '/'"
+            yield name, f"{kind} '{name[:60]}': {text}"
+        if name in seen:
+            yield name, f"{kind} '{name}': the name is taken; nodes and edges share their names"
+        seen.add(name)
+
+
+def _ends(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, str]]:
+    by_name = {node.name: node for node in nodes}
+    for edge in edges:
+        for end, name in (("from", edge.source), ("to", edge.target)):
+            if name not in by_name:
+                yield (
+                    edge.name,
+                    f"edge '{edge.name}': {end} '{name}' is no node{_near(name, by_name)}",
+                )
+        target = by_name.get(edge.target)
+        if target is not None and target.kind == "input":
+            yield edge.name, f"edge '{edge.name}': leads into '{target.name}', an input node"
+    reached = {edge.target for edge in edges}
+    left = {edge.source for edge in edges}
+    if not any(node.kind == "input" for node in nodes):
+        yield "", "the network has no input node"
+    for node in nodes:
+        if node.kind != "input" and node.name not in reached:
+            yield node.name, f"node '{node.name}': no edge leads to it"
+        if node.kind == "input" and node.name not in left:
+            yield node.name, f"node '{node.name}': no edge leaves this input"
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = get_close_matches(name, list(names), n=1)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f" (nodes: {', '.join(list(names)[:12])})"
+
+
+def _topological(nodes: Sequence[Node], edges: Sequence[Edge], where: Where) -> list[Node]:
+    """Kahn's algorithm, the earliest given node first."""
+    index = {node.name: i for i, node in enumerate(nodes)}
+    waiting = [0] * len(nodes)
+    after: list[list[int]] = [[] for _ in nodes]
+    for edge in edges:
+        waiting[index[edge.target]] += 1
+        after[index[edge.source]].append(index[edge.target])
+    ready = [i for i, count in enumerate(waiting) if count == 0]
+    ordered = []
+    while ready:
+        i = heapq.heappop(ready)
+        ordered.append(nodes[i])
+        for j in after[i]:
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                heapq.heappush(ready, j)
+    if len(ordered) < len(nodes):
+        _refuse([_cycle({n.name for n in nodes} - {n.name for n in ordered}, edges)], where)
+    return ordered
+
+
+def _cycle(left: set[str], edges: Sequence[Edge]) -> tuple[str, str]:
+    """One cycle among the nodes that no order could take: walk backwards until a node returns."""
+    before = {e.target: e.source for e in reversed(edges) if {e.source, e.target} <= left}
+    path = [min(left)]
+    while path.count(path[-1]) < 2:
+        path.append(before[path[-1]])
+    cycle = path[path.index(path[-1]) :][::-1]
+    start = cycle.index(min(cycle))
+    cycle = [*cycle[start:-1], *cycle[:start], cycle[start]]
+    return cycle[0], f"node '{cycle[0]}': in a cycle, {' -> '.join(cycle)}; edges must lead forward"
+
+
+def _meaning(network: Network) -> Iterable[tuple[str, str]]:
+    for edge in network.edges:
+        source, target = network.node(edge.source), network.node(edge.target)
+        if edge.kind == "conv":
+            if target.kind == "concat":
+                text = (
+                    f"a conv cannot enter the concat node '{target.name}'; put a sum node between"
+                )
+                yield edge.name, f"edge '{edge.name}': {text}"
+        elif target.kind != "concat" and source.images != target.images:
+            counts = f"'{source.name}' has {source.images}, '{target.name}' {target.images}"
+            text = f"{edge.kind} keeps the number of images, but {counts}"
+            yield edge.name, f"edge '{edge.name}': {text}"
+    for node in network.nodes:
+        yield from _node_meaning(network, node)
+
+
+def _node_meaning(network: Network, node: Node) -> Iterable[tuple[str, str]]:
+    if node.kind == "concat":
+        arriving = [network.node(e.source).images for e in network.incoming(node.name)]
+        if sum(arriving) != node.images:
+            parts = " + ".join(map(str, arriving))
+            text = f"has {node.images} images, but {parts} = {sum(arriving)} arrive"
+            yield node.name, f"node '{node.name}': {text}"
+    if node.function == "softmax":
+        if network.outgoing(node.name):
+            yield node.name, f"node '{node.name}': softmax is for output nodes only"
+        if node.images < 2:
+            yield node.name, f"node '{node.name}': softmax needs at least 2 images"

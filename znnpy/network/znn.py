@@ -1,0 +1,292 @@
+"""ZNN's own network files (.znn): blocks of `key value` lines that start with `nodes` or `edges`.
+
+As ZNN reads them: of each line the first two words count, the rest is comment; the last value of a
+key wins; keys that say nothing about the network are passed over with a note in the log. Lines that
+start with `#` are comments. The stride of a max_filter or conv edge makes what follows sparse, a
+max_pool pools truly, `ratio` of a dropout edge is the probability to keep. In ZNN nodes and edges
+have their own name spaces; where both use one name, the edge gets the suffix `_edge`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from znnpy.errors import ConfigError
+from znnpy.network.check import checked_network
+from znnpy.network.types import Edge, EdgeKind, FunctionName, Init, Network, Node, NodeKind, Triple
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 2**20
+FUNCTIONS: dict[str, FunctionName] = {
+    "linear": "linear",
+    "rectify_linear": "relu",
+    "tanh": "tanh",
+    "logistics": "logistic",
+    "forward_logistics": "forward_logistic",
+    "elu": "elu",
+}
+NODE_KINDS: dict[str, NodeKind] = {"input": "input", "transfer": "transfer", "sum": "sum"}
+EDGE_KINDS: dict[str, EdgeKind] = {
+    "conv": "conv",
+    "max_filter": "max_filter",
+    "max_pool": "max_pool",
+    "dropout": "dropout",
+    "crop": "crop",
+    "dummy": "crop",
+}
+INITS = ("zero", "constant", "uniform", "gaussian", "normalized", "xavier", "msra", "normal", "he")
+NODE_KEYS = {"type", "size", "function", "function_args", "init", "init_args", "dense", "sparse"}
+EDGE_KEYS = {"type", "input", "output", "size", "stride", "sparse", "repeat", "init", "init_args"}
+EDGE_KEYS |= {"ratio", "offset"}
+ALL_KEYS = sorted(NODE_KEYS | EDGE_KEYS)
+
+
+@dataclass
+class Block:
+    """One `nodes` or `edges` block: values and lines by key."""
+
+    group: str
+    name: str
+    line: int
+    values: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+
+
+class _BlockError(Exception):
+    """One thing wrong with a block; `key` is the key it is about."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def read_znn(path: str | Path) -> Network:
+    """Read a .znn file. Raises ConfigError for its text, NetworkError for its graph, all at once."""
+    return parse_znn(_text(Path(path)), str(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > MOST_BYTES:
+        raise ConfigError(f"{path}: is larger than 1 MiB; that is no network file")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not text") from None
+
+
+def parse_znn(text: str, file: str = "network.znn") -> Network:
+    """Parse the text of a .znn file; `file` is the name that errors say."""
+    blocks, problems = _blocks(text, file)
+    names = {block.name for block in blocks if block.group == "nodes"}
+    nodes: list[Node] = []
+    edges: list[Edge] = []
+    lines: dict[str, int] = {}
+    for block in blocks:
+        try:
+            if block.group == "nodes":
+                nodes.append(_node(block))
+                lines.setdefault(block.name, block.line)
+            else:
+                name = block.name + "_edge" if block.name in names else block.name
+                edges.append(_edge(block, name))
+                lines.setdefault(name, block.line)
+        except _BlockError as error:
+            line = block.lines.get(error.key, block.line)
+            problems.append(f"{file}:{line}: {block.group} '{block.name}': {error}")
+    _note(blocks, file)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return checked_network(
+        nodes, edges, lambda name: f"{file}:{lines[name]}" if name in lines else file
+    )
+
+
+def _blocks(text: str, file: str) -> tuple[list[Block], list[str]]:
+    blocks: list[Block] = []
+    problems = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        key, value = words[0], words[1] if len(words) > 1 else ""
+        if key in ("nodes", "edges"):
+            if not value or value.startswith("#"):
+                problems.append(f"{file}:{number}: {key}: a name must follow")
+            blocks.append(Block(key, value, number))
+        elif not blocks:
+            problems.append(f"{file}:{number}: '{key[:40]}' stands before any 'nodes' or 'edges'")
+            break
+        elif key in ("node", "edge"):
+            problems.append(f"{file}:{number}: unknown key '{key}'; did you mean '{key}s'?")
+            blocks.append(Block(key + "s", value, number))
+        else:
+            blocks[-1].values[key] = value
+            blocks[-1].lines[key] = number
+    if not blocks and not problems:
+        problems.append(f"{file}: holds no 'nodes' and 'edges'")
+    return blocks, problems
+
+
+def _note(blocks: Iterable[Block], file: str) -> None:
+    """One line of the log for each key that is passed over."""
+    lines: dict[str, list[int]] = {}
+    for block in blocks:
+        for key in block.values.keys() - (NODE_KEYS if block.group == "nodes" else EDGE_KEYS):
+            lines.setdefault(key, []).append(block.lines[key])
+    for key, numbers in lines.items():
+        near = get_close_matches(key, ALL_KEYS, n=1, cutoff=0.8)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        log.warning("%s:%d: '%s' is ignored%s", file, min(numbers), key, hint)
+
+
+def _word(block: Block, key: str, allowed: Iterable[str]) -> str:
+    words = list(allowed)
+    value = _required(block, key)
+    if value not in words:
+        near = get_close_matches(value, words, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise _BlockError(f"{key} is '{value}'{hint} (allowed: {', '.join(words)})", key)
+    return value
+
+
+def _required(block: Block, key: str) -> str:
+    if not block.values.get(key):
+        near = get_close_matches(key, block.values, n=1)
+        hint = f"; did you mean it by '{near[0]}'?" if near else ""
+        raise _BlockError(f"{key} is missing{hint}", near[0] if near else key)
+    return block.values[key]
+
+
+def _numbers(block: Block, key: str, text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise _BlockError(
+            f"{key} must be numbers with commas between; found '{text}'", key
+        ) from None
+    if not all(map(math.isfinite, numbers)):
+        raise _BlockError(f"{key} must be finite numbers; found '{text}'", key)
+    return numbers
+
+
+def _triple(block: Block, key: str, default: str | None = None, least: int = 1) -> Triple:
+    text = block.values.get(key) or default or _required(block, key)
+    if not re.fullmatch(r"\+?\d{1,6},\+?\d{1,6},\+?\d{1,6}", text):
+        raise _BlockError(f"{key} must be three whole numbers z,y,x; found '{text}'", key)
+    z, y, x = map(int, text.split(","))
+    if min(z, y, x) < least:
+        raise _BlockError(f"{key} must be at least {least} along z, y and x; found '{text}'", key)
+    return (z, y, x)
+
+
+def _node(block: Block) -> Node:
+    kind = NODE_KINDS[_word(block, "type", NODE_KINDS)]
+    size = _required(block, "size")
+    if not re.fullmatch(r"\+?\d{1,5}", size) or not 1 <= int(size) <= 2**16:
+        raise _BlockError(f"size, the number of images, must be 1 to 65536; found '{size}'", "size")
+    for key, neutral in (("dense", "0"), ("sparse", "1,1,1")):
+        if block.values.get(key, neutral) != neutral:
+            raise _BlockError(f"{key}: changing the sparsity at a node is not supported", key)
+    if kind != "transfer":
+        return Node(block.name, kind, int(size), bias=False)
+    function = FUNCTIONS[_word(block, "function", FUNCTIONS)]
+    slope = _function_argument(block, function)
+    init = _init(block, "zero")
+    if init.kind in ("he", "xavier"):
+        raise _BlockError("init of biases is zero, constant, uniform or gaussian", "init")
+    return Node(block.name, kind, int(size), function, slope, bias=True, init=init)
+
+
+_UNSCALED: dict[str, tuple[list[float], ...]] = {"linear": ([1], [1, 0]), "tanh": ([1, 1],)}
+
+
+def _function_argument(block: Block, function: FunctionName) -> float:
+    """Slope for elu; arguments that scale linear or tanh have no counterpart and are reported."""
+    text = block.values.get("function_args")
+    if text is None or function not in ("elu", *_UNSCALED):
+        return 1.0 if function == "elu" else 0.01
+    numbers = _numbers(block, "function_args", text)
+    if function == "elu":
+        return numbers[0]
+    if numbers not in _UNSCALED[function]:
+        log.warning("nodes %s: %s is used unscaled, not with %s", block.name, function, text)
+    return 0.01
+
+
+def _init(block: Block, default: str) -> Init:
+    if "init" not in block.values:
+        block.values["init"] = default
+    kind = _word(block, "init", INITS)
+    text = block.values.get("init_args", "")
+    match kind:
+        case "zero":
+            return Init("constant", value=0.0)
+        case "constant":
+            return Init("constant", value=_arguments(block, _required(block, "init_args"), 1, 1)[0])
+        case "uniform":
+            ends = _arguments(block, text or "-0.1,0.1", 1, 2)
+            low, high = (-ends[0], ends[0]) if len(ends) == 1 else (ends[0], ends[1])
+            if low > high:
+                raise _BlockError(f"init_args must be low,high; found '{text}'", "init_args")
+            return Init("uniform", low=low, high=high)
+        case "gaussian" | "normal":
+            mean, std = _arguments(block, text or "0,0.01", 2, 2)
+            if std < 0:
+                raise _BlockError(f"init_args must be mean,deviation; found '{text}'", "init_args")
+            return Init("normal", mean=mean, std=std)
+        case "xavier" | "normalized":
+            return Init("xavier")
+    return Init("he")
+
+
+def _arguments(block: Block, text: str, least: int, most: int) -> list[float]:
+    numbers = _numbers(block, "init_args", text)
+    if not least <= len(numbers) <= most:
+        count = str(least) if least == most else f"{least} or {most}"
+        raise _BlockError(f"init_args needs {count} numbers; found '{text}'", "init_args")
+    return numbers
+
+
+def _edge(block: Block, name: str) -> Edge:
+    word = _word(block, "type", EDGE_KINDS)
+    kind, ends = EDGE_KINDS[word], (_required(block, "input"), _required(block, "output"))
+    if block.values.get("repeat", "1,1,1") != "1,1,1":
+        raise _BlockError("repeat is not supported", "repeat")
+    match kind:
+        case "conv":
+            size, sparsens = _triple(block, "size"), _triple(block, "stride", "1,1,1")
+            sparsity, init = _triple(block, "sparse", "1,1,1"), _init(block, "uniform")
+            return Edge(
+                name, kind, *ends, size=size, sparsity=sparsity, sparsens=sparsens, init=init
+            )
+        case "max_filter":
+            size = _triple(block, "size")
+            return Edge(name, kind, *ends, size=size, sparsens=_triple(block, "stride"))
+        case "max_pool":
+            size = _triple(block, "size")
+            stride = _triple(block, "stride", ",".join(map(str, size)))
+            return Edge(name, kind, *ends, size=size, stride=stride)
+        case "dropout":
+            return Edge(name, kind, *ends, keep=_ratio(block))
+    offset = "0,0,0" if word == "dummy" else None
+    return Edge(name, kind, *ends, offset=_triple(block, "offset", offset, least=0))
+
+
+def _ratio(block: Block) -> float:
+    text = block.values.get("ratio") or "0.5"
+    numbers = _numbers(block, "ratio", text)
+    if len(numbers) != 1 or not 0 < numbers[0] <= 1:
+        raise _BlockError(f"ratio, the probability to keep, is in (0, 1]; found '{text}'", "ratio")
+    return numbers[0]
