@@ -45,3 +45,18 @@ def test_other_threads_leave_handlers_alone():
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGINT)]
+
+
+STUCK = """
+import os, signal, time
+from znnpy.train.signals import StopSignals
+with StopSignals():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        time.sleep(60)
+"""
+
+
+def test_where_nothing_is_saved_a_slow_clean_up_is_cut_short():
+    assert subprocess.run([sys.executable, "-c", STUCK]).returncode == 143

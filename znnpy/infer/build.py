@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from znnpy.config.models import Adam, Config, Sgd
+from znnpy.data.scene import Scene
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
+from znnpy.infer.blocks import BUDGET, choose_block, triple, whole_field
+from znnpy.infer.predict import VolumePrediction
 from znnpy.network.types import Network, Triple
 
 
@@ -54,3 +58,27 @@ def block_model(
 def make_optimizer(section: Sgd | Adam) -> Optimizer:
     """The engine's optimiser from the config's."""
     return Optimizer(**section.model_dump())
+
+
+@contextmanager
+def prediction_of(
+    config: Config,
+    network: Network,
+    plan: Mapping[str, Any] | None,
+    parameters: Mapping[str, Any],
+    scene: Scene,
+    block: Triple | None = None,
+) -> Iterator[VolumePrediction]:
+    """Everything needed to predict a scene with given weights, as the config's data section says.
+
+    `block` is the output block (z, y, x), chosen by memory when not given. The model is closed at
+    the end, the scene is not.
+    """
+    corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
+    field = whole_field(network, scene.images, corners, config.data.border == "mirror")
+    limit = config.run.max_memory or BUDGET
+    chosen = block or choose_block(network, field.shape, min(BUDGET, limit // 2))
+    fitting = triple(min(pair) for pair in zip(chosen, field.shape, strict=True))
+    with block_model(config, network, fitting, plan) as model:
+        model.set_parameters(parameters)
+        yield VolumePrediction(model, scene, field, config.data.normalize)

@@ -54,12 +54,14 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
 
 def open_source(source: Source, data: DataSection, role: Role) -> Volume:
     """Open one file as the config's data section wants it: in memory or not, voxel size."""
-    where = source.path if source.dataset is None else f"{source.path}:{source.dataset}"
-    volume = open_volume(where, role=role, allow_external=data.allow_external_links)
-    volume = load(volume, _KEEP[data.in_memory])
-    if data.resolution is not None:
-        volume.resolution = data.resolution
-    return volume
+    volume = open_volume(
+        source.path if source.dataset is None else f"{source.path}:{source.dataset}",
+        role=role,
+        allow_external=data.allow_external_links,
+        allow_filters=data.allow_filters,
+        resolution=data.resolution,
+    )
+    return load(volume, _KEEP[data.in_memory])
 
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:

@@ -18,6 +18,7 @@ from znnpy.errors import RunError
 from znnpy.train.atomic import sync_directory, write_atomically
 
 Arrays = dict[str, npt.NDArray[Any]]
+DIRECTORY = "checkpoints"
 FORMAT = 1
 _NAME = re.compile(r"iteration-(\d{9})\.npz")
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)

@@ -11,11 +11,21 @@ from typing import IO, Any, Self
 
 from znnpy.errors import RunError
 from znnpy.train.atomic import PARTIAL, sync_directory, write_text
+from znnpy.train.checkpoint import DIRECTORY
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
-CHECKPOINTS, LOCK = "checkpoints", "lock"
-_FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE)  # in the order they are removed
+NETWORK, LOCK = "network.znn", "lock"
+_FILES = (
+    CONFIG,
+    NETWORK,
+    VERSIONS,
+    PLAN,
+    LOG,
+    TIMINGS,
+    RESULT,
+    PICTURE,
+)  # in the order they are removed
 
 
 class RunDirectory:
@@ -44,7 +54,7 @@ class RunDirectory:
         try:
             if overwrite:
                 run._clear()
-            elif not (path / CONFIG).exists() and (path / CHECKPOINTS).exists():
+            elif not (path / CONFIG).exists() and (path / DIRECTORY).exists():
                 raise RunError(
                     f"{path} has checkpoints but no {CONFIG}; choose another directory, "
                     "or start anew with --overwrite"
@@ -66,7 +76,7 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Path:
         """Directory of the checkpoints."""
-        return self.path / CHECKPOINTS
+        return self.path / DIRECTORY
 
     @property
     def started(self) -> bool:
@@ -115,7 +125,7 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    known = {*_FILES, *(name + PARTIAL for name in _FILES), CHECKPOINTS, LOCK}
+    known = {*_FILES, *(name + PARTIAL for name in _FILES), DIRECTORY, LOCK}
     foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in known)
     if foreign and not (path / CONFIG).exists():
         raise RunError(

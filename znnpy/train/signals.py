@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
+GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -25,15 +26,17 @@ class Stopped(BaseException):
 class StopSignals:
     """Context manager that catches SIGINT and SIGTERM; outside the main thread it does nothing.
 
-    Outside `deferred()` the first signal raises Stopped where the main thread stands. Inside, it is
-    only noted in `requested` (the signal's number), and whoever loops there looks at it. A second
-    signal ends the process at once: every file is written beside and renamed, so none is harmed.
+    Outside `deferred()` the first signal raises Stopped where the main thread stands, and ends the
+    process if that has not left the context a second later. Inside, it is only noted in
+    `requested` (the signal's number), and whoever loops there looks at it. A second signal ends the
+    process at once: every file is written beside and renamed, so none is harmed.
     """
 
     def __init__(self) -> None:
         self.requested: int | None = None
         self._deferring = False
         self._before: dict[int, object] = {}
+        self._watch: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -45,6 +48,8 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._before.clear()
+        if self._watch:
+            self._watch.cancel()
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
@@ -60,6 +65,9 @@ class StopSignals:
             leave_at_once(128 + number)
         self.requested = number
         if not self._deferring:
+            self._watch = threading.Timer(GRACE, leave_at_once, (128 + number,))
+            self._watch.daemon = True
+            self._watch.start()
             raise Stopped(number)
 
 

@@ -1,0 +1,189 @@
+"""`train(config)`: one process's share of a run, from where it stands to its end or a signal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from pathlib import Path
+
+from znnpy.config.models import Config, VolumeSection
+from znnpy.data.augment import Augmentation
+from znnpy.data.prefetch import Prefetcher
+from znnpy.data.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.scene import Scene
+from znnpy.engine.model import Model
+from znnpy.errors import ConfigError
+from znnpy.geometry.fit import Geometry, fit
+from znnpy.infer.build import training_model
+from znnpy.infer.losses import LossName, step_weights
+from znnpy.infer.material import make_targets, open_scene
+from znnpy.network import Network
+from znnpy.train.checkpoint import check_fits
+from znnpy.train.log import RunLog
+from znnpy.train.loop import Batch, Loop, Pace
+from znnpy.train.progress import Reporter, choose_reporter
+from znnpy.train.rundir import LOG, TIMINGS, RunDirectory
+from znnpy.train.schedule import learning_rate
+from znnpy.train.signals import StopSignals
+from znnpy.train.start import Standing, run_network, take_up, write_plan
+from znnpy.train.validate import Validation
+
+VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a share of a run ended; `signal` is the number of the signal that stopped it."""
+
+    directory: Path
+    iteration: int
+    iterations: int
+    signal: int | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all iterations are done."""
+        return self.iteration >= self.iterations
+
+
+def train(config: Config, *, overwrite: bool = False, reporter: Reporter | None = None) -> Outcome:
+    """Train until done or stopped by SIGINT or SIGTERM; goes on with a run that is there.
+
+    Call from the main thread to have signals handled. Raises ZnnpyError subclasses for what the
+    user can mend, TrainingError for NaN or Inf, Stopped for a signal before training begins.
+    """
+    reporter = reporter or choose_reporter()
+    with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
+        standing = take_up(run, config, reporter)
+        return _Session(run, config, standing, reporter, stop).run()
+
+
+class _Session:
+    """The parts of one call of `train`."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: Config,
+        standing: Standing,
+        reporter: Reporter,
+        stop: StopSignals,
+    ) -> None:
+        self._run, self._config, self._standing = run, config, standing
+        self._reporter, self._stop = reporter, stop
+        self._network = run_network(run.path, config)
+
+    def run(self) -> Outcome:
+        training = self._config.training
+        done = self._standing.checkpoint.iteration if self._standing.checkpoint else 0
+        if done < training.iterations:
+            with ExitStack() as stack:
+                done = self._train(stack)
+        stopped = self._stop.requested if done < training.iterations else None
+        return Outcome(self._run.path, done, training.iterations, stopped)
+
+    def _train(self, stack: ExitStack) -> int:
+        sampler = self._sampler(stack, self._config.data.train, "data.train")
+        model = stack.enter_context(self._model())
+        return self._loop(stack, model, sampler).run()
+
+    def _model(self) -> Model:
+        standing = self._standing
+        model = training_model(self._config, self._network, standing.plan)
+        if standing.plan is None:
+            write_plan(self._run, model.plan_record)
+        checkpoint = standing.checkpoint
+        if checkpoint:
+            name = f"the checkpoint of iteration {checkpoint.iteration} in {self._run.path}"
+            check_fits(checkpoint.parameters, model.parameters, name)
+            check_fits(checkpoint.optimizer_state, model.optimizer_state, f"{name} (optimizer)")
+            model.set_parameters(checkpoint.parameters)
+            model.set_optimizer_state(checkpoint.optimizer_state)
+            model.iteration = checkpoint.iteration
+        return model
+
+    def _loop(self, stack: ExitStack, model: Model, sampler: Sampler) -> Loop:
+        training, run = self._config.training, self._run
+        batches = stack.enter_context(Prefetcher(sampler, training.batch, model.iteration))
+        checkpoint = self._standing.checkpoint
+        return Loop(
+            model,
+            loop_batches(batches, training.loss),
+            self._pace(model),
+            partial(learning_rate, training),
+            run.checkpoints,
+            (stack.enter_context(RunLog(run / LOG)), stack.enter_context(RunLog(run / TIMINGS))),
+            self._stop,
+            self._reporter,
+            self._validation(stack, model),
+            self._standing.validated,
+            checkpoint.iteration if checkpoint else -1,
+        )
+
+    def _pace(self, model: Model) -> Pace:
+        training, run = self._config.training, self._config.run
+        return Pace(
+            iterations=training.iterations,
+            batch=training.batch,
+            voxels=training.batch * sum(prod(s) for s in model.geometry.output_shapes.values()),
+            seed=training.seed,
+            log_every=run.log_every,
+            validate_every=training.validation.every if self._config.data.validation else 0,
+            save_every=run.checkpoint.every,
+            keep=run.checkpoint.keep,
+        )
+
+    def _validation(self, stack: ExitStack, model: Model) -> Validation | None:
+        training = self._config.training
+        if not self._config.data.validation:
+            return None
+        sampler = self._sampler(stack, self._config.data.validation, "data.validation")
+        return Validation(
+            model, sampler, training.loss, training.batch, training.validation.patches, self._stop
+        )
+
+    def _sampler(self, stack: ExitStack, sections: tuple[VolumeSection, ...], key: str) -> Sampler:
+        if not sections:
+            raise ConfigError(f"{key} names no volume; training needs at least one")
+        scenes = []
+        for section in sections:
+            scene = open_scene(section, self._config.data, self._network)
+            stack.callback(scene.close)
+            scenes.append(scene)
+        return make_sampler(self._config, self._network, scenes, training=key == "data.train")
+
+
+def make_sampler(
+    config: Config, network: Network, scenes: list[Scene], *, training: bool
+) -> Sampler:
+    """Patches as the config wants them; validation patches are not augmented, and drawn apart."""
+    section, augment = config.training, config.augment
+    geometry = fit(network, section.output_shape)
+    varied = training and augment.enabled
+    return Sampler(
+        scenes,
+        {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
+        _outputs(config, network, geometry),
+        augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
+        rebalance=section.rebalance,
+        normalise=config.data.normalize,
+        mirror=config.data.border == "mirror",
+        seed=section.seed if training else section.seed ^ VALIDATION_SEED,
+    )
+
+
+def _outputs(config: Config, network: Network, geometry: Geometry) -> dict[str, OutputPatch]:
+    return {
+        name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.nodes[name].stride)
+        for name, target in make_targets(config, network).items()
+    }
+
+
+def loop_batches(batches: Prefetcher, loss: LossName) -> Iterator[Batch]:
+    """Prefetched batches as the loop takes them."""
+    for batch in batches:
+        weights = step_weights(loss, batch.targets, batch.weights)
+        yield Batch(batch.images, batch.targets, weights)

@@ -1,0 +1,31 @@
+"""What a run was made with, kept beside it: the same versions and CPU repeat it bit by bit."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+_PACKAGES = ("znnpy", "numpy", "numba", "llvmlite", "pyfftw")
+
+
+def versions(seed: int) -> dict[str, Any]:
+    """Versions of what computes, the CPU that numba compiles for, and the run's seed."""
+    from llvmlite import binding
+
+    found: dict[str, Any] = {name: _version(name) for name in _PACKAGES}
+    found |= {"python": platform.python_version(), "machine": platform.machine()}
+    return found | {"cpu": binding.get_host_cpu_name(), "seed": seed}
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Each version that differs, as `name old -> new`."""
+    names = sorted(set(old) | set(new))
+    return [f"{n} {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
