@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from znnpy_kernels.direct_forward import NO_LIMIT, forward_kernel
-from znnpy_kernels.direct_weight_gradient import weight_gradient_kernel
+from znnpy_kernels.direct_gradient import weight_gradient_kernel
 from znnpy_kernels.filters import group_offset, output_groups, packed_size, transpose_filters
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.rows import spread_rows
 
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
+from znnpy.engine.parameters import Piece
 from znnpy.engine.pooling import source_range
 from znnpy.engine.step import Step, combine_flat, counts, plane_parts, rows_of
 from znnpy.engine.tensors import Tensor
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, direct_seconds, parts
-from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.parts import MOST_SUM_PARTS
+from znnpy.plan.cost import DIRECT_RATE, MEMORY_RATE
 
 ORIGIN = (0, 0, 0)
+SLAB_BYTES = 1 << 19  # half of a usual L2 cache
+MOST_SLABS = 16  # partial weight gradients kept side by side
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -100,62 +103,81 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Products of source and gradient summed over positions: a fixed tree over parts and batch."""
-    source, parameter = build.value(edge.source), build.parameters[edge.name]
-    dilation = build.layout.geometry.dilations[edge.name]
-    seconds = _seconds(build, edge)
-    cuts = parts(
-        gradient.extent,
-        seconds / gradient.batch / len(parameter.pieces),
-        max(1, MOST_SUM_PARTS // gradient.batch),
-    )
-    slabs = [(batch, low, high) for batch in range(gradient.batch) for low, high in cuts]
+    parameter = build.parameters[edge.name]
+    slabs = _slabs(build, edge, gradient)
     leaves = [parameter.gradient] + [
         build.scratch(("partial gradient", edge.name, leaf), parameter.floats)
         for leaf in range(1, len(slabs))
     ]
     for index, piece in enumerate(parameter.pieces):
-        vectors = piece.width // LANES
         regions = [parameter.gradient_region(index, index + 1)] + [
             Region(("partial gradient", edge.name, leaf), index, index + 1)
             for leaf in range(1, len(slabs))
         ]
-        source_block, block = piece.first_input // source.lanes, piece.first_output // LANES
-        for leaf, (batch, low, high) in enumerate(slabs):
-            wide = source_range(edge, dilation, gradient.cut, low, high)
-            z0, z1, y0, y1 = gradient.box(low, high)
-            words = _source_words(source, edge.stride, edge.size, dilation, 1)
-            step.add(
-                weight_gradient_kernel(vectors, piece.inputs),
-                {
-                    **words,
-                    "source": source.at(batch, source_block),
-                    "channels": piece.inputs,
-                    "gradient": gradient.at(batch, block),
-                    "gradient_block": gradient.block_stride,
-                    "gradient_z": gradient.z_stride,
-                    "gradient_y": gradient.y_stride,
-                    "target": leaves[leaf] + 4 * piece.start,
-                    "z0": z0,
-                    "z1": z1,
-                    "y0": y0,
-                    "y1": y1,
-                    "width": gradient.shape[2],
-                },  # fmt: skip
-                name=f"{edge.name} weight gradient",
-                kind="direct",
-                cost=seconds / len(parameter.pieces) / len(slabs),
-                reads=[
-                    source.region(batch, source_block, *wide),
-                    *_blocks_written(gradient, batch, block, vectors, low, high),
-                ],
-                writes=[regions[leaf]],
-            )
-        combine_flat(
-            step,
-            [leaf + 4 * piece.start for leaf in leaves],
-            regions,
-            piece.floats,
-            f"{edge.name} gradient sum",
+        places = [leaf + 4 * piece.start for leaf in leaves]
+        for slab, place, region in zip(slabs, places, regions, strict=True):
+            _slab_gradient(step, build, edge, gradient, piece, slab, place, region)
+        combine_flat(step, places, regions, piece.floats, f"{edge.name} gradient sum")
+
+
+def _slabs(build: Build, edge: Edge, gradient: Tensor) -> list[tuple[int, int, int]]:
+    """(batch, low, high): parts of the gradient that, with their source, fit the L2 cache."""
+    planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
+    bytes_ = gradient.extent * planes * 4 * LANES * 2 * prod(edge.stride)
+    wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
+    cuts = [gradient.extent * part // wanted for part in range(wanted + 1)]
+    return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+
+
+def _slab_gradient(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    gradient: Tensor,
+    piece: Piece,
+    slab: tuple[int, int, int],
+    place: int,
+    region: Region,
+) -> None:
+    """One slab's part of one piece, by ranges of tap rows: they write side by side."""
+    source, (batch, low, high) = build.value(edge.source), slab
+    dilation = build.layout.geometry.dilations[edge.name]
+    wide = source_range(edge, dilation, gradient.cut, low, high)
+    vectors = piece.width // LANES
+    source_block, block = piece.first_input // source.lanes, piece.first_output // LANES
+    words = _source_words(source, edge.stride, edge.size, dilation, 1)
+    del words["taps_z"], words["source_block"]
+    z0, z1, y0, y1 = gradient.box(low, high)
+    flops = 2.0 * piece.floats * (high - low) * prod(gradient.shape) / gradient.extent
+    for first, last in parts(edge.size[0] * edge.size[1], flops / DIRECT_RATE):
+        step.add(
+            weight_gradient_kernel(vectors, source.lanes),
+            {
+                **words,
+                "source": source.at(batch, source_block),
+                "channels": piece.inputs,
+                "tap_row0": first,
+                "tap_row1": last,
+                "gradient": gradient.at(batch, block),
+                "gradient_block": gradient.block_stride,
+                "gradient_z": gradient.z_stride,
+                "gradient_y": gradient.y_stride,
+                "z0": z0,
+                "z1": z1,
+                "y0": y0,
+                "y1": y1,
+                "width": gradient.shape[2],
+                "target": place,
+                "accumulate": 0,
+            },
+            name=f"{edge.name} weight gradient",
+            kind="direct",
+            cost=flops / DIRECT_RATE * (last - first) / (edge.size[0] * edge.size[1]),
+            reads=[
+                source.region(batch, source_block, *wide),
+                *_blocks_written(gradient, batch, block, vectors, low, high),
+            ],
+            writes=[region._replace(lane=first)],
         )
 
 

@@ -18,10 +18,11 @@ from znnpy.plan import Plan, cut_axis
 class Images:
     """Tensors by node or edge name, shared by the even and the odd step.
 
-    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged. `contributions`: what an edge brings to its
-    target; the first of converging edges writes into the activation itself. `gradients`: of the
-    loss by a node's value, later by the sum of its edges. `backward`: what an edge brings to its
-    source's gradient. `spread`: zero-spread gradients of strided convolutions.
+    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged.
+    `contributions`: what an edge brings to its target; the first of converging edges writes into the
+    activation itself. `gradients`: of the loss by a node's value, later by the sum of its edges.
+    `backward`: what an edge brings to its source's gradient. `spread`: gradients of strided
+    convolutions with zeros between their voxels.
     """
 
     cut: int

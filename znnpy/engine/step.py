@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from znnpy_kernels.abi import Kernel
@@ -30,7 +30,7 @@ class Step:
     def add(
         self,
         kernel: Kernel,
-        values: dict[str, float],
+        values: Mapping[str, float],
         *,
         name: str,
         kind: str,

@@ -21,6 +21,7 @@ from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.scheduler import Executor, SerialExecutor
 
+Graphs = dict[str, Sequence[Sequence[Declared]]]
 Report = Callable[[int, int], None]
 
 
@@ -61,7 +62,9 @@ class TaskEngine:
         self._arena = Arena.of(self.bytes)
         self.build = Build.new(self._arena, layout, len(settings.optimizer.state_names))
         declared = _declare_all(self.build, layout, settings)
-        kernels: set[Kernel] = {task.kernel for steps in declared.values() for s in steps for task in s}
+        kernels: set[Kernel] = {
+            task.kernel for steps in declared.values() for s in steps for task in s
+        }
         compile_all(kernels, max(1, settings.threads), report)
         self._declared = declared
         self._executors: dict[str, Executor | SerialExecutor] = {}
@@ -217,13 +220,11 @@ def dense(view: Floats, tensor: Tensor) -> Floats:
     return np.ascontiguousarray(planar.reshape(shape)[:, : tensor.images])
 
 
-def _declare_all(
-    build: Build, layout: Layout, settings: Settings
-) -> dict[str, Sequence[Sequence[Declared]]]:
+def _declare_all(build: Build, layout: Layout, settings: Settings) -> Graphs:
     """Every graph of a layout, as steps of declared tasks; also reserves all scratch."""
     derive, forward = Step(), Step()
     emit_derived(derive, build)
-    declared = {"derive": [derive.tasks]}
+    declared: Graphs = {"derive": [derive.tasks]}
     if layout.training:
         declared["update"] = [_declare_update(build, settings, copy) for copy in range(STEPS)]
     build.copy, build.dropping = 0, False

@@ -32,7 +32,7 @@ from znnpy.network.types import Triple
 
 FORWARD, BACKWARD = -1, 1
 MEASURE, WISDOM_ONLY = 0, 1 << 21
-FLOATS_ALIGNED = 16
+LINE = 16  # floats in a cache line
 # What pays of the sizes that have no prime factor above 7, with FFTW 3.3 and pairs of 10 to 40 images:
 # 18 and 30, for example, lose to 20 and 32, which FFTW does without a twiddle pass.
 GOOD_SIZES = (
@@ -46,7 +46,7 @@ class FftPlan:
     """One direction of a real 3-D FFT, in place, for `image` voxels at the origin of a `grid`.
 
     `address`: the `plan` word of `image_spectra` or `spectra_images`. A spectrum takes `floats`
-    float32, a multiple of 16: [z][y][row] with `row` floats a row, the first 2 * (x // 2 + 1) of which
+    float32, an odd multiple of 16: [z][y][row] with `row` floats a row, the first 2 * (x // 2 + 1) of which
     are complex64; buffers are aligned to 64 bytes and belong to the caller. Plans live as long as
     the process and may be executed by any number of threads at once.
     """
@@ -85,8 +85,9 @@ def good_size(n: int) -> int:
 
     Beyond 128: the next multiple of 16 without a prime factor above 7.
     """
-    if n <= GOOD_SIZES[-1]:
-        return next(size for size in GOOD_SIZES if size >= n)
+    for good in GOOD_SIZES:
+        if good >= n:
+            return good
     size = -(-n // 16) * 16
     while _without_small_factors(size) > 1:
         size += 16
@@ -106,8 +107,12 @@ def spectrum_row(grid: Triple) -> int:
 
 
 def spectrum_floats(grid: Triple) -> int:
-    """Floats of a spectrum with its padding, a multiple of 16."""
-    return -(-grid[0] * grid[1] * spectrum_row(grid) // FLOATS_ALIGNED) * FLOATS_ALIGNED
+    """Floats of a spectrum with its padding: an odd multiple of 16.
+
+    Odd, so that the same frequency of many spectra, side by side, does not fall on one set of the caches.
+    """
+    lines = -(-grid[0] * grid[1] * spectrum_row(grid) // LINE)
+    return (lines | 1) * LINE
 
 
 def _plan(direction: int, grid: Triple, image: Triple) -> FftPlan:
@@ -235,7 +240,8 @@ def _fftw() -> Any:
 
 
 def _address(function: str) -> int:
-    return ctypes.cast(getattr(_fftw(), function), ctypes.c_void_p).value or 0
+    address: int | None = ctypes.cast(getattr(_fftw(), function), ctypes.c_void_p).value
+    return address or 0
 
 
 def _dimensions(*sizes: tuple[int, int, int]) -> Any:

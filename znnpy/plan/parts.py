@@ -5,10 +5,11 @@ The cuts never depend on the number of threads: where they split a sum they chan
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from znnpy.network.types import Triple
 
 TARGET_SECONDS = 2e-4
-MOST_SUM_PARTS = 16  # partial weight gradients kept side by side
 
 
 def cut_axis(shape: Triple) -> int:
@@ -16,8 +17,8 @@ def cut_axis(shape: Triple) -> int:
     return 0 if shape[0] >= 8 or shape[0] >= shape[1] else 1
 
 
-def parts(extent: int, seconds: float, most: int | None = None) -> list[tuple[int, int]]:
+def parts(extent: int, seconds: float) -> list[tuple[int, int]]:
     """Ranges low..high that cover 0..extent evenly, each of about TARGET_SECONDS."""
-    wanted = max(1, min(extent, round(seconds / TARGET_SECONDS), most or extent))
+    wanted = max(1, min(extent, round(seconds / TARGET_SECONDS)))
     bounds = [extent * part // wanted for part in range(wanted + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
