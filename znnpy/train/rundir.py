@@ -15,17 +15,9 @@ from znnpy.train.checkpoint import DIRECTORY
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
-NETWORK, LOCK = "network.znn", "lock"
-_FILES = (
-    CONFIG,
-    NETWORK,
-    VERSIONS,
-    PLAN,
-    LOG,
-    TIMINGS,
-    RESULT,
-    PICTURE,
-)  # in the order they are removed
+LOCK = "lock"
+# In the order they are removed: without a config, what is left is no run.
+_FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE)
 
 
 class RunDirectory:
@@ -89,6 +81,12 @@ class RunDirectory:
         write_text(self / CONFIG, config_text)
         self.checkpoints.mkdir(exist_ok=True)
         sync_directory(self.path)
+
+    def refresh(self, config_text: str) -> None:
+        """Replace the config of a run that goes on, where it changed in ways that do not matter."""
+        if (self / CONFIG).read_text(encoding="utf-8") != config_text:
+            write_text(self / CONFIG, config_text)
+        self.checkpoints.mkdir(exist_ok=True)
 
     def close(self) -> None:
         """Give the lock back."""

@@ -18,17 +18,19 @@ from znnpy.engine.model import Model
 from znnpy.errors import ConfigError
 from znnpy.geometry.fit import Geometry, fit
 from znnpy.infer.build import training_model
+from znnpy.infer.evaluate import Evaluation
 from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import make_targets, open_scene
-from znnpy.network import Network
+from znnpy.network import Network, build_network
 from znnpy.train.checkpoint import check_fits
+from znnpy.train.finish import evaluate_run, held_out, write_result
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import LOG, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
-from znnpy.train.start import Standing, run_network, take_up, write_plan
+from znnpy.train.start import Standing, read_run, resolved, take_up, write_plan
 from znnpy.train.validate import Validation
 
 VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
@@ -42,6 +44,7 @@ class Outcome:
     iteration: int
     iterations: int
     signal: int | None
+    evaluations: tuple[Evaluation, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -55,7 +58,7 @@ def train(config: Config, *, overwrite: bool = False, reporter: Reporter | None 
     Call from the main thread to have signals handled. Raises ZnnpyError subclasses for what the
     user can mend, TrainingError for NaN or Inf, Stopped for a signal before training begins.
     """
-    reporter = reporter or choose_reporter()
+    reporter, config = reporter or choose_reporter(), resolved(config)
     with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
         standing = take_up(run, config, reporter)
         return _Session(run, config, standing, reporter, stop).run()
@@ -74,7 +77,7 @@ class _Session:
     ) -> None:
         self._run, self._config, self._standing = run, config, standing
         self._reporter, self._stop = reporter, stop
-        self._network = run_network(run.path, config)
+        self._network = build_network(config.network)
 
     def run(self) -> Outcome:
         training = self._config.training
@@ -82,13 +85,25 @@ class _Session:
         if done < training.iterations:
             with ExitStack() as stack:
                 done = self._train(stack)
-        stopped = self._stop.requested if done < training.iterations else None
-        return Outcome(self._run.path, done, training.iterations, stopped)
+        if done < training.iterations:
+            return Outcome(self._run.path, done, training.iterations, self._stop.requested)
+        return Outcome(self._run.path, done, training.iterations, None, self._finish())
 
     def _train(self, stack: ExitStack) -> int:
         sampler = self._sampler(stack, self._config.data.train, "data.train")
         model = stack.enter_context(self._model())
         return self._loop(stack, model, sampler).run()
+
+    def _finish(self) -> tuple[Evaluation, ...]:
+        sections = held_out(self._config)
+        if not sections:
+            return ()
+        names = ", ".join(str(next(iter(section.image.values()))) for section in sections)
+        self._reporter.note(f"evaluating on {names}")
+        saved = read_run(self._run.path, self._reporter)
+        evaluations = evaluate_run(saved, sections)
+        write_result(self._run.path, saved.checkpoint.iteration, evaluations)
+        return tuple(evaluations)
 
     def _model(self) -> Model:
         standing = self._standing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,14 @@ from typing import Any
 from znnpy.config import changes_that_matter, dump, load_config
 from znnpy.config.models import Config
 from znnpy.errors import RunError
-from znnpy.network import Network, load_network
+from znnpy.network import Network, build_network, network_to_section
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.atomic import write_atomically, write_text
 from znnpy.train.checkpoint import Checkpoint
 from znnpy.train.log import drop_after
 from znnpy.train.progress import Reporter
 from znnpy.train.rundir import (
     CONFIG,
     LOG,
-    NETWORK,
     PLAN,
     VERSIONS,
     RunDirectory,
@@ -69,9 +68,8 @@ def take_up(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
                 f"warning: {', '.join(changed)} since this run began; it may not be bitwise the "
                 "same as an undisturbed one"
             )
-        _write_config(run, config)
+        run.refresh(dump(config))
     else:
-        _write_network(run, config)
         run.begin(dump(config), found)
     checkpoint = checkpoints.newest(run.checkpoints, lambda text: reporter.note(f"warning: {text}"))
     if checkpoint is None and checkpoints.listed(run.checkpoints):
@@ -84,47 +82,34 @@ def take_up(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     return Standing(plan, checkpoint, drop_after(run / LOG, iteration))
 
 
-def read_run(path: Path, warn: Reporter, overrides: list[str] | None = None) -> SavedRun:
+def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
     """Read a run for prediction; RunError when there is none or it has no checkpoint yet."""
     require_run(path)
-    config = load_config(path / CONFIG, overrides or ())
+    config = load_config(path / CONFIG, overrides)
     checkpoint = checkpoints.newest(
-        path / checkpoints.DIRECTORY, lambda text: warn.note(f"warning: {text}")
+        path / checkpoints.DIRECTORY, lambda text: reporter.note(f"warning: {text}")
     )
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
-    return SavedRun(path, config, run_network(path, config), read_json(path / PLAN), checkpoint)
+    network = build_network(config.network)
+    return SavedRun(path, config, network, read_json(path / PLAN), checkpoint)
 
 
-def run_network(path: Path, config: Config) -> Network:
-    """The run's network: the copy of a ZNN file that was made when it began, else the config's."""
-    copy = path / NETWORK
-    return load_network(copy if copy.exists() else config.network)
+def resolved(config: Config) -> Config:
+    """The config with its network written out, so that a run needs no ZNN file afterwards."""
+    if config.network.znn is None:
+        return config
+    section = network_to_section(build_network(config.network))
+    return config.model_copy(update={"network": section})
 
 
 def _refuse_changes(run: RunDirectory, config: Config) -> None:
     changed = changes_that_matter(load_config(run / CONFIG), config)
-    if not changed and config.network.znn is not None:
-        same = (run / NETWORK).read_bytes() == config.network.znn.read_bytes()
-        changed = [] if same else [f"network.znn (the contents of {config.network.znn})"]
     if changed:
         raise RunError(
             f"the run in {run.path} was begun with another config; changed: {', '.join(changed)}. "
             "Undo that, choose another run.directory, or start anew with --overwrite"
         )
-
-
-def _write_config(run: RunDirectory, config: Config) -> None:
-    text = dump(config)
-    if (run / CONFIG).read_text(encoding="utf-8") != text:
-        write_text(run / CONFIG, text)
-    run.checkpoints.mkdir(exist_ok=True)
-
-
-def _write_network(run: RunDirectory, config: Config) -> None:
-    if config.network.znn is not None:
-        content = config.network.znn.read_bytes()
-        write_atomically(run / NETWORK, lambda file: file.write(content))
 
 
 def write_plan(run: RunDirectory, plan: dict[str, Any]) -> None:
