@@ -1,0 +1,132 @@
+"""Lays a task graph out as the control block that the compiled worker loop runs on."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels import shared_state as at
+from znnpy_kernels.native import SEMAPHORE_WORDS
+
+from znnpy.graph import TaskGraph
+
+Ints = NDArray[np.int64]
+
+assert at.SEMAPHORE + 8 * SEMAPHORE_WORDS <= at.EXECUTED
+assert at.DONE_SEMAPHORE + 8 * SEMAPHORE_WORDS <= at.GROUP_BYTES
+
+
+class ControlBlock:
+    """One block of memory with everything that workers share, as offsets from its start.
+
+    `worker.prepare(address)` turns the offsets into addresses, once. The memory belongs to this
+    object; kernel addresses and argument blocks are the graph's.
+    """
+
+    def __init__(
+        self, graph: TaskGraph, workers: int, *, seed: int, record: int, spin_ns: int
+    ) -> None:
+        self._parts: list[tuple[int, NDArray[np.generic]]] = []
+        self._end = at.HEADER_BYTES
+        header = self._header(graph, workers, record, spin_ns)
+        header[at.TASKS // 8] = self._put(self._tasks(graph))
+        header[at.PHASES // 8] = self._phases(graph)
+        header[at.GROUPS // 8] = self._put(group_table(graph))
+        header[at.QUEUES // 8] = self.queues = self._queues(graph, workers, seed, record)
+        self._parts.append((0, header))
+        self.words = self._assemble()
+
+    @property
+    def address(self) -> int:
+        """Address of the block, on a 128-byte line."""
+        return int(self.words.ctypes.data)
+
+    def queue(self, index: int) -> Ints:
+        """The words of a worker's queue (the injector's: index = workers), as a view."""
+        first = (self.queues + index * at.QUEUE_BYTES) // 8
+        return self.words[first : first + at.QUEUE_BYTES // 8]
+
+    def ring(self, index: int, rows: int) -> Ints:
+        """The event ring of a worker, one row an event, as a view."""
+        first = (int(self.queue(index)[at.RING // 8]) - self.address) // 8
+        return self.words[first : first + 4 * rows].reshape(rows, 4)
+
+    def _put(self, content: NDArray[np.generic]) -> int:
+        offset = self._end
+        self._parts.append((offset, content))
+        self._end += -(-content.nbytes // at.LINE) * at.LINE
+        return offset
+
+    def _assemble(self) -> Ints:
+        space = np.zeros((self._end + at.LINE) // 8, np.int64)
+        first = -(space.ctypes.data // 8) % (at.LINE // 8)
+        words = space[first : first + self._end // 8]
+        octets = words.view(np.uint8)
+        for offset, content in self._parts:
+            octets[offset : offset + content.nbytes] = content.reshape(-1).view(np.uint8)
+        return words
+
+    def _header(self, graph: TaskGraph, workers: int, record: int, spin_ns: int) -> Ints:
+        header = np.zeros(at.HEADER_BYTES // 8, np.int64)
+        header[at.WORKERS // 8] = workers
+        header[at.TASK_COUNT // 8] = graph.size
+        header[at.GROUP_COUNT // 8] = graph.groups
+        header[at.PHASE_COUNT // 8] = graph.phases
+        header[at.RING_ROWS // 8] = record
+        header[at.SPIN_NS // 8] = spin_ns
+        return header
+
+    def _tasks(self, graph: TaskGraph) -> Ints:
+        successors = self._put(entries(graph, graph.successors))
+        table = np.zeros((graph.size, at.TASK_BYTES // 8), np.int64)
+        table[:, at.COUNTER // 8] = graph.initial
+        table[:, at.JOINS // 8] = graph.joins
+        table[:, at.KERNEL // 8] = graph.addresses
+        table[:, at.ARGUMENTS // 8] = graph.words.ctypes.data + 8 * graph.offsets
+        table[:, at.FIRST // 8] = successors + 4 * graph.successor_starts[:-1]
+        table[:, at.LAST // 8] = successors + 4 * graph.successor_starts[1:]
+        table[:, at.GROUP // 8] = np.where(counted(graph), graph.group, -1)
+        return table
+
+    def _phases(self, graph: TaskGraph) -> int:
+        sources = [np.flatnonzero(graph.phase == phase) for phase in range(graph.phases)]
+        ends = np.cumsum([0, *map(len, sources)])
+        every = np.concatenate([np.zeros(0, np.int64), *sources])
+        return self._put(self._put(entries(graph, every)) + 4 * ends)
+
+    def _queues(self, graph: TaskGraph, workers: int, seed: int, record: int) -> int:
+        rows = np.zeros((workers + 1, at.QUEUE_BYTES // 8), np.int64)
+        lengths = np.bincount(graph.band, minlength=at.BANDS)
+        capacities = [1 << max(0, int(length) - 1).bit_length() for length in lengths]
+        randoms = np.random.default_rng(seed).integers(1, 1 << 62, workers + 1)
+        for index, row in enumerate(rows):
+            row[at.RANDOM // 8] = randoms[index]
+            row[at.RING // 8] = self._put(np.zeros((record, at.EVENT_BYTES // 8), np.int64))
+            for band, capacity in enumerate(capacities):
+                row[at.SLOTS // 8 + band] = self._put(np.zeros(capacity, np.int32))
+                row[at.MASKS // 8 + band] = capacity - 1
+        return self._put(rows)
+
+
+def entries(graph: TaskGraph, tasks: Ints) -> NDArray[np.int32]:
+    """What deques and successor lists hold: the task's number above its band."""
+    return (tasks << at.BAND_BITS | graph.band[tasks]).astype(np.int32)
+
+
+def counted(graph: TaskGraph) -> NDArray[np.bool_]:
+    """The group members whose completion is counted: those that no other member waits for.
+
+    The others have run when these have; the fewer tasks write a shared counter, the better.
+    """
+    before, after = graph.edges(carried=False)
+    inner = before[graph.group[before] == graph.group[after]]
+    last = graph.group >= 0
+    last[inner] = False
+    return last
+
+
+def group_table(graph: TaskGraph) -> Ints:
+    """One line a group: how many members are still missing, how many there are, completions."""
+    table = np.zeros((graph.groups, at.GROUP_BYTES // 8), np.int64)
+    members = np.bincount(graph.group[counted(graph)], minlength=graph.groups)
+    table[:, at.MISSING // 8] = table[:, at.MEMBERS // 8] = members
+    return table

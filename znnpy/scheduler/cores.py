@@ -1,0 +1,64 @@
+"""How many cores this process may use: affinity, cgroup quota and SLURM respected."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def available_cores() -> int:
+    """The smallest of the CPU affinity, the cgroup's quota (rounded up) and SLURM_CPUS_PER_TASK."""
+    limits = [len(os.sched_getaffinity(0)), quota_cores(), slurm_cores()]
+    return max(1, min(limit for limit in limits if limit is not None))
+
+
+def slurm_cores() -> int | None:
+    """SLURM_CPUS_PER_TASK, if it is a positive number."""
+    text = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def quota_cores(root: Path = CGROUP, membership: Path = Path("/proc/self/cgroup")) -> int | None:
+    """Cores that the quotas of this process's control groups (version 1 or 2) allow, rounded up."""
+    quotas = [
+        quota
+        for folder in _folders(root, membership)
+        for quota in (_version_2(folder / "cpu.max"), _version_1(folder))
+        if quota is not None
+    ]
+    return min(quotas, default=None)
+
+
+def _folders(root: Path, membership: Path) -> list[Path]:
+    """The process's own groups and all above them; inside a container often the root alone."""
+    folders = [root, root / "cpu"]
+    for line in membership.read_text().splitlines() if membership.exists() else []:
+        _, controllers, path = line.split(":", 2)
+        base = root if not controllers else root / "cpu"
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        own = base / path.lstrip("/")
+        folders += [folder for folder in (own, *own.parents) if base in (folder, *folder.parents)]
+    return folders
+
+
+def _version_2(file: Path) -> int | None:
+    words = _words(file)
+    return None if len(words) != 2 or words[0] == "max" else -(-int(words[0]) // int(words[1]))
+
+
+def _version_1(folder: Path) -> int | None:
+    quota = _words(folder / "cpu.cfs_quota_us")
+    period = _words(folder / "cpu.cfs_period_us")
+    if not quota or not period or int(quota[0]) <= 0:
+        return None
+    return -(-int(quota[0]) // int(period[0]))
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,181 @@
+"""The parallel executor: native threads that stay in compiled code, without the GIL."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from types import TracebackType
+
+from znnpy_kernels import shared_state as at
+from znnpy_kernels import worker as native
+
+from znnpy.graph import TaskGraph
+from znnpy.scheduler.control_block import ControlBlock
+from znnpy.scheduler.errors import SchedulerError
+from znnpy.scheduler.recording import WorkerRecording, ring_in_order
+from znnpy.scheduler.serial import check_group, check_phase, token_too_early
+
+SLICE_NS = 50_000_000
+"""Longest stay of `wait` in compiled code, so that Ctrl-C is seen."""
+
+SPIN_NS = 50_000
+"""How long an idle worker looks for work before it parks: about what a wake-up costs."""
+
+
+class Executor:
+    """Runs a task graph on `workers` threads, which start here and are parked when idle.
+
+    seed: chooses the victims of the thieves; results never depend on it. record: events kept per
+    worker. `release` may be called from any thread; `wait` too (two threads that wait for one group
+    may be told up to 50 ms late).
+    """
+
+    def __init__(
+        self,
+        graph: TaskGraph,
+        workers: int = 2,
+        seed: int = 0,
+        record: int = 0,
+        spin_ns: int = SPIN_NS,
+    ) -> None:
+        if workers < 1:
+            raise SchedulerError(f"an executor needs at least 1 worker, not {workers}")
+        self.graph = graph
+        self.workers = workers
+        self._options = {"seed": seed, "record": record, "spin_ns": spin_ns}
+        self._release_lock = threading.Lock()
+        for function in (native.work, native.release, native.wait, native.stop, native.prepare):
+            function.compile()
+        self._start()
+        _open_executors.add(self)
+
+    def release(self, phase: int) -> None:
+        """Give every source of the phase the token that it waits for from outside."""
+        check_phase(self.graph, phase)
+        with self._release_lock:
+            native.release(self._running().address, phase)
+
+    def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
+        """Wait until the group has completed `count` times; False when the time is up first.
+
+        The GIL is free meanwhile, and Ctrl-C is seen within 50 ms.
+        """
+        check_group(self.graph, group)
+        limit = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+        while True:
+            block = self._running()
+            budget = SLICE_NS if limit is None else limit - time.monotonic_ns()
+            outcome = native.wait(block.address, group, count, max(0, min(SLICE_NS, budget)))
+            if outcome == native.REACHED:
+                return True
+            if outcome == native.FAILED:
+                raise token_too_early(self.graph, int(block.words[at.TOO_EARLY // 8]) - 1)
+            if limit is not None and time.monotonic_ns() >= limit:
+                return False
+
+    def completed(self, group: int) -> int:
+        """How many times all tasks of the group have run since the start or the last reset."""
+        check_group(self.graph, group)
+        return int(native.completed(self._running().address, group))
+
+    def reset(self) -> None:
+        """Stop, put every counter back to its first value, drop all entries, start again.
+
+        Tasks that run at the moment are finished first; those that wait in a deque are dropped.
+        """
+        self._running()
+        with self._release_lock:
+            self._stop()
+            self._start()
+
+    def close(self) -> None:
+        """Let running tasks finish, end the threads and wait for them. May be called again."""
+        with self._release_lock:
+            self._stop()
+
+    def recording(self) -> list[WorkerRecording]:
+        """What each worker did since the start or the last reset.
+
+        Complete for tasks whose group was waited for; later ones may be in the writing.
+        """
+        return [self._recording(self._running(), worker) for worker in range(self.workers)]
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _running(self) -> ControlBlock:
+        if self._block is None:
+            raise SchedulerError("this executor is closed")
+        return self._block
+
+    def _recording(self, block: ControlBlock, worker: int) -> WorkerRecording:
+        queue = block.queue(worker)
+        executed = int(queue[at.EXECUTED // 8])
+        return WorkerRecording(
+            ring_in_order(block.ring(worker, self._options["record"]), executed),
+            executed,
+            int(queue[at.STEALS // 8]),
+            int(queue[at.FAILED_STEALS // 8]),
+            int(queue[at.PARKS // 8]),
+            int(queue[at.PARKED_NS // 8]),
+        )
+
+    def _start(self) -> None:
+        self._block: ControlBlock | None = ControlBlock(self.graph, self.workers, **self._options)
+        native.prepare(self._block.address)
+        self._left = [threading.Event() for _ in range(self.workers)]
+        for worker, left in enumerate(self._left):
+            threading.Thread(
+                target=_live,
+                args=(self._block, self.graph, worker, left),
+                name=f"znnpy worker {worker}",
+                daemon=True,
+            ).start()
+
+    def _stop(self) -> None:
+        if self._block is None:
+            return
+        native.stop(self._block.address)
+        _wait_through_interrupts(self._left)
+        self._block = None
+
+
+def _live(block: ControlBlock, graph: TaskGraph, worker: int, left: threading.Event) -> None:
+    """Thread body; its references keep the memory alive for as long as native code runs."""
+    try:
+        native.work(block.address, worker)
+    finally:
+        left.set()
+
+
+def _wait_through_interrupts(events: list[threading.Event]) -> None:
+    """Wait for all events; a Ctrl-C is raised again only when native code runs no more."""
+    interrupt: KeyboardInterrupt | None = None
+    for event in events:
+        while not event.is_set():
+            try:
+                event.wait()
+            except KeyboardInterrupt as error:
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+_open_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Threads are daemons, so an executor left open cannot keep the interpreter from ending."""
+    for executor in list(_open_executors):
+        executor.close()
