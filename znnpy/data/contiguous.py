@@ -82,7 +82,8 @@ def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
         raise VolumeError(f"{path} exists already; name another file, or ask to overwrite it")
     if not path.parent.is_dir():
         raise VolumeError(f"{path} cannot be written: there is no folder {path.parent}")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # One name for all processes: the next try takes over what a killed one left on the disk.
+    beside = path.with_name(f".{path.name}.tmp")
     try:
         yield beside
         beside.replace(path)

@@ -112,7 +112,7 @@ class TiffVolume(Volume):
 
 
 def _check_chain(tiff: Any, path: Path) -> None:
-    """The last page must name no successor: tifffile passes over pages that a truncation cut off."""
+    """The last page must name no successor: tifffile passes over pages that were cut off."""
     form, file = tiff.tiff, tiff.filehandle
     last = tiff.pages[len(tiff.pages) - 1]
     file.seek(last.offset)

@@ -1,0 +1,72 @@
+"""New files appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from znnpy.data import contiguous
+from znnpy.data.contiguous import write_volume, write_volumes
+from znnpy.data.source import open_volume
+from znnpy.errors import VolumeError
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.float32, np.int16, np.float16])
+def test_round_trip(tmp_path: Path, dtype: type) -> None:
+    array = RANDOM.integers(0, 100, (2, 3, 4, 5)).astype(dtype)[:, ::-1]
+    path = tmp_path / "a.h5"
+    write_volume(path, "volumes/raw", array, {"resolution": [40, 4, 4], "offset": (1, 2, 3)})
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.h5"]
+    with open_volume(path) as volume:
+        assert np.array_equal(volume.read_all(), array)
+        assert volume.dtype == dtype
+        assert volume.resolution == (40, 4, 4)
+        assert volume.offset == (1, 2, 3)
+
+
+def test_several_datasets(tmp_path: Path) -> None:
+    raw = RANDOM.integers(0, 255, (3, 4, 5), np.uint8)
+    ids = RANDOM.integers(0, 2**60, (3, 4, 5), np.uint64)
+    datasets = {"volumes/raw": (raw, {}), "volumes/labels/neuron_ids": (ids, {"note": "ids"})}
+    write_volumes(tmp_path / "a.h5", datasets)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert np.array_equal(file["volumes/raw"], raw)
+        assert np.array_equal(file["volumes/labels/neuron_ids"], ids)
+        assert file["volumes/labels/neuron_ids"].attrs["note"] == "ids"
+
+
+def test_existing_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    write_volume(path, "raw", np.zeros((2, 2, 2)))
+    with pytest.raises(VolumeError, match=r"a\.h5 exists already"):
+        write_volume(path, "raw", np.ones((2, 2, 2)))
+    write_volume(path, "raw", np.ones((2, 2, 2)), overwrite=True)
+    with open_volume(path) as volume:
+        assert volume.read_all().all()
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(VolumeError, match="there is no folder"):
+        write_volume(tmp_path / "missing" / "a.h5", "raw", np.zeros((2, 2, 2)))
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "pwrite", "fsync"])
+def test_full_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_volume(tmp_path / "old.h5", "raw", np.zeros((2, 2, 2)))
+    before = (tmp_path / "old.h5").read_bytes()
+    monkeypatch.setattr(contiguous.os, call, fail)
+    with pytest.raises(VolumeError, match=r"No space left|no room on the disk"):
+        write_volume(tmp_path / "old.h5", "raw", np.ones((2, 2, 2)), overwrite=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["old.h5"]
+    assert (tmp_path / "old.h5").read_bytes() == before

@@ -1,0 +1,53 @@
+"""The picture shows the slice asked for, in the order named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from znnpy.errors import ShapeError
+from znnpy.pictures import side_by_side
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("shape", [(5, 20, 30), (5, 20, 60), (1, 40, 10)])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_kinds_of_volumes(tmp_path: Path, shape: tuple[int, ...], channels: int) -> None:
+    raw = RANDOM.integers(0, 255, shape, np.uint8)
+    ids = RANDOM.integers(0, 2**60, (1, *shape), np.uint64)
+    prediction = RANDOM.uniform(size=(channels, *shape)).astype(np.float32)
+    side_by_side(tmp_path / "a.png", raw, ids, prediction)
+    image = imread(tmp_path / "a.png")
+    assert image.ndim == 3
+    assert image.std() > 0.05
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_panels_in_order_and_the_slice_asked_for(tmp_path: Path) -> None:
+    """Slice 2 of the label is all 1, of the prediction all 0.5, anywhere else 0."""
+    raw = RANDOM.uniform(size=(4, 20, 20))
+    label, prediction = np.zeros((4, 20, 20)), np.zeros((4, 20, 20))
+    label[2], prediction[2] = 1, 0.5
+    side_by_side(tmp_path / "a.png", raw, label, prediction, z=2)
+    image = imread(tmp_path / "a.png")[..., :3]
+    middle = image[image.shape[0] // 2]
+    third = len(middle) // 3
+    assert middle[:third].std() > 0.1
+    assert np.allclose(middle[third + third // 2], 1)
+    assert np.allclose(middle[2 * third + third // 2], 0.5, atol=0.01)
+    side_by_side(tmp_path / "a.png", raw, label, prediction, z=1)
+    middle = imread(tmp_path / "a.png")[..., :3][image.shape[0] // 2]
+    assert np.allclose(middle[third + third // 2], 0)
+
+
+def test_refused(tmp_path: Path) -> None:
+    cube = np.zeros((3, 4, 5))
+    with pytest.raises(ShapeError, match=r"\(3, 4, 6\)"):
+        side_by_side(tmp_path / "a.png", cube, np.zeros((3, 4, 6)), cube)
+    with pytest.raises(ShapeError, match="shape"):
+        side_by_side(tmp_path / "a.png", cube[0], cube, cube)
+    assert list(tmp_path.iterdir()) == []
