@@ -18,7 +18,7 @@ from numba import njit
 from znnpy_kernels.abi import kernel
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
-from znnpy_kernels.vectors import below, load, load_masked, splat, sqrt, store, store_masked
+from znnpy_kernels.vectors import below, fma, load, load_masked, splat, sqrt, store, store_masked
 
 HYPERPARAMETERS = ("learning_rate", "weight_decay", "momentum", "nesterov", "beta1", "beta2",
                    "eps", "decoupled", "correction1", "correction2")  # fmt: skip
@@ -59,6 +59,12 @@ def sgd(args: Any, worker: int) -> None:
             store_masked(args[2] + i, tail, m)
 
 
+@njit(forceinline=True, error_model="numpy")
+def quotient(a: float, b: float) -> float:
+    """a / b without the check for zero, which would leave the kernel by an exception."""
+    return a / b
+
+
 @njit(forceinline=True)
 def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) -> Any:
     decoupled = hyper[7] != 0.0
@@ -66,8 +72,8 @@ def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) ->
     p = p * splat(1.0 - hyper[0] * hyper[1] if decoupled else 1.0)
     mean = mean + splat(1.0 - hyper[4]) * (g - mean)
     variance = splat(hyper[5]) * variance + splat(1.0 - hyper[5]) * (g * g)
-    root = sqrt(variance / splat(hyper[9])) + splat(hyper[6])
-    return p - splat(hyper[0]) * (mean / splat(hyper[8])) / root, mean, variance
+    root = fma(sqrt(variance), splat(quotient(1.0, hyper[9] ** 0.5)), splat(hyper[6]))
+    return p - splat(quotient(hyper[0], hyper[8])) * mean / root, mean, variance
 
 
 @kernel("parameters", "gradient", "mean", "variance", "hyper", "scale", "length")

@@ -230,4 +230,7 @@ def copy_channels(args: Any, worker: int) -> None:
                 target = args[4] + 4 * (block * args[5] + z * args[6] + y * args[7])
                 low = source + 4 * (origin // LANES * args[1] + shift)
                 high = source + 4 * ((origin // LANES + 1) * args[1] + shift - LANES)
+                # Masked-off lanes in unmapped memory are legal but cost a microcode assist each.
+                low = low if begin < LANES - shift else high
+                high = high if end > LANES - shift else low
                 _channels_row(low, high, LANES - shift, target, wanted, write, args[14])

@@ -91,7 +91,7 @@ def _comparison(symbol: str) -> dict[Vector, Emit]:
     return found
 
 
-_operator(operator.add, None, _both("fadd") | _integers("add"))
+_operator(operator.add, None, _both("fadd") | _integers("add", (INTS, SHORTS)))
 _operator(operator.sub, None, _both("fsub") | _integers("sub"))
 _operator(operator.mul, None, _both("fmul") | _integers("mul"))
 _operator(operator.truediv, None, _both("fdiv"))

@@ -29,9 +29,10 @@ class Blocked:
         self.z = (ny + gap) * self.y
         self.block = (nz + gap) * self.z
         self.guard = np.asarray(GUARD).astype(np.float32) if dtype == np.float32 else 54321
-        self.memory = np.full(blocks * self.block + gap * lanes, self.guard, dtype)
+        raw = np.full(blocks * self.block + gap * lanes + 64, self.guard, dtype)
+        size = raw.itemsize
+        self.memory = raw[-raw.ctypes.data % 64 // size :]
         self.start = gap * lanes
-        size = self.memory.itemsize
         self.view = as_strided(
             self.memory[self.start :],
             (blocks, nz, ny, nx, lanes),
