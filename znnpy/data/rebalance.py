@@ -26,6 +26,7 @@ class ClassCounts:
     negative: Float64
 
     def __add__(self, other: ClassCounts) -> ClassCounts:
+        """Counts of two pieces together."""
         return ClassCounts(self.positive + other.positive, self.negative + other.negative)
 
 

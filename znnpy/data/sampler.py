@@ -74,8 +74,8 @@ class Sampler:
     """Draws patches uniformly over all valid positions of all scenes.
 
     A position is valid if all output patches lie inside their labels and, unless `mirror`, all
-    input patches inside their images. `rebalance` as in `znnpy.data.rebalance`, over all scenes for
-    "volume". Images are normalised per volume. `sample` reads the scenes; several threads may call
+    input patches inside their images. `rebalance` as in `znnpy.data.rebalance`, within each patch or
+    over the volume it is from. Images are normalised per volume. `sample` reads the scenes; several threads may call
     it at once. Raises VolumeError and ShapeError for what does not fit.
     """
 
@@ -108,7 +108,8 @@ class Sampler:
             for scene in self._scenes
         ]
         self._groups = [self._swappable(scene) for scene in self._scenes]
-        self._counts = self._count() if rebalance == "volume" else {}
+        counting = rebalance == "volume"
+        self._counts = [self._count(scene) if counting else {} for scene in self._scenes]
 
     @property
     def normalisations(self) -> Sequence[Mapping[str, Normalisation]]:
@@ -126,8 +127,7 @@ class Sampler:
         random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, index]))
         for _ in range(ATTEMPTS):
             number, position, turn = self._draw(random)
-            scene = self._scenes[number]
-            targets, weights = self._targets(scene, position, turn)
+            targets, weights = self._targets(number, position, turn)
             if any(weight.any() for weight in weights.values()):
                 return Patch(self._images(number, position, turn), targets, weights)
         raise VolumeError(
@@ -157,13 +157,13 @@ class Sampler:
         return images
 
     def _targets(
-        self, scene: Scene, position: Triple, turn: Turn
+        self, number: int, position: Triple, turn: Turn
     ) -> tuple[dict[str, Float32], dict[str, Float32]]:
         targets, weights = {}, {}
         for node in self._outputs:
-            value, weight = self._target(node, scene, position, turn)
+            value, weight = self._target(node, self._scenes[number], position, turn)
             if self._rebalance != "none":
-                counts = self._counts.get(node) or count_patch(value, weight)
+                counts = self._counts[number].get(node) or count_patch(value, weight)
                 weight = rebalance(value, weight, counts)
             targets[node], weights[node] = value, weight
         return targets, weights
@@ -246,18 +246,13 @@ class Sampler:
         same += [output.stride for output in self._outputs.values()]
         return self._augmentation.groups(scene.resolution, same, scene.reference.name)
 
-    def _count(self) -> dict[str, ClassCounts]:
-        counts: dict[str, ClassCounts] = {}
-        for node, output in self._outputs.items():
-            for scene in self._scenes:
-                one = count_volume(
-                    scene.labels[node],
-                    scene.masks.get(node),
-                    output.target,
-                    _mask_shift(scene, node),
-                )
-                counts[node] = counts[node] + one if node in counts else one
-        return counts
+    def _count(self, scene: Scene) -> dict[str, ClassCounts]:
+        return {
+            node: count_volume(
+                scene.labels[node], scene.masks.get(node), output.target, _mask_shift(scene, node)
+            )
+            for node, output in self._outputs.items()
+        }
 
 
 def _mask_shift(scene: Scene, node: str) -> Triple:
