@@ -1,3 +1,25 @@
 """znnpy: 3-D convolutional networks on many-core CPUs."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from znnpy.engine import Model, Optimizer
+    from znnpy.network import load_network
+
 __version__ = "0.1.0"
+__all__ = ["Model", "Optimizer", "__version__", "load_network"]
+
+_HOMES = {
+    "Model": "znnpy.engine",
+    "Optimizer": "znnpy.engine",
+    "load_network": "znnpy.network",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used: `znnpy --help` need not load the compiler."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'znnpy' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from znnpy.errors import PlanError
+from collections.abc import Callable
+from dataclasses import replace
+
+from znnpy.engine.images import Layout
+from znnpy.errors import NetworkError, PlanError
+from znnpy.geometry import describe, fit
+from znnpy.network.types import Triple
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -15,11 +21,39 @@ def readable(size: float) -> str:
     return f"{size:.4g} {UNITS[unit]}"
 
 
-def refuse_above(limit: int | None, needed: int, output_shape: object, smaller: object) -> None:
-    """PlanError when the plan needs more than the limit, naming an output size that would fit."""
-    if limit is not None and needed > limit:
-        hint = f"output_shape {smaller} would fit" if smaller else "no smaller output shape fits"
-        raise PlanError(
-            f"output_shape {output_shape} needs {readable(needed)}, max_memory is "
-            f"{readable(limit)}; {hint}"
-        )
+def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
+    """PlanError when a layout needs more than `limit` bytes, naming an output shape that would fit."""
+    needed = needs(layout)
+    if needed <= limit:
+        return
+    fitting = _fitting(limit, layout, needs)
+    hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
+    raise PlanError(
+        f"output_shape {_shapes(layout)} needs {readable(needed)}, max_memory is "
+        f"{readable(limit)}; {hint}"
+    )
+
+
+def _fitting(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
+    """The largest of some shapes of the same proportions that fits."""
+    for percent in range(95, 0, -5):
+        shapes = {
+            name: _scaled(shape, percent / 100)
+            for name, shape in layout.geometry.output_shapes.items()
+        }
+        try:
+            smaller = replace(layout, geometry=fit(layout.network, shapes))
+        except NetworkError:
+            continue
+        if needs(smaller) <= limit:
+            return _shapes(smaller)
+    return None
+
+
+def _scaled(shape: Triple, factor: float) -> Triple:
+    z, y, x = (max(1, int(size * factor)) for size in shape)
+    return (z, y, x)
+
+
+def _shapes(layout: Layout) -> str:
+    return ", ".join(describe(shape) for shape in layout.geometry.output_shapes.values())

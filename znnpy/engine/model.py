@@ -69,8 +69,7 @@ class Model:
             loss, optimizer or Optimizer(), clip_norm, self.threads, policy, steal_seed, record
         )
         if max_memory is not None:
-            needed = planned_bytes(self._layout, settings)
-            refuse_above(max_memory, needed, output_shape, self._fitting(max_memory, settings))
+            refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
         self._engine = TaskEngine(self._layout, settings, report)
         self.iteration = 0
         self.set_parameters(initial_parameters(self.network, seed))
@@ -166,8 +165,8 @@ class Model:
     ) -> tuple[float, dict[str, Floats]]:
         """The loss and its gradient by every filter and bias, without an update.
 
-        `target` and `weight` have the outputs' shapes; the loss is the weighted mean over voxels and
-        output images (softmax: over voxels), summed over several outputs.
+        `target` and `weight` have the outputs' shapes; a weight may have one image for all. The loss is
+        the weighted mean over voxels and output images (softmax: over voxels), summed over outputs.
         """
         _refuse_unknown_loss(loss or self.loss)
         inputs, targets, weights = self._batch(x, target, weight)
@@ -241,7 +240,8 @@ class Model:
         targets = by_node(target, outputs, self.batch, shapes, "target")
         if weight is None:
             return inputs, targets, {name: np.ones_like(t) for name, t in targets.items()}
-        return inputs, targets, by_node(weight, outputs, self.batch, shapes, "weight")
+        weights = by_node(weight, outputs, self.batch, shapes, "weight", one_image=True)
+        return inputs, targets, weights
 
     def _packed(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats]:
         known = self._engine.build.parameters
@@ -256,10 +256,6 @@ class Model:
     def _states(self, name: str) -> list[tuple[str, int]]:
         names = self._engine.settings.optimizer.state_names
         return list(zip(names, self._engine.build.parameters[name].states, strict=True))
-
-    def _fitting(self, limit: int, settings: Settings) -> Triple | None:
-        """The largest cube-like output shape that fits the limit, by halving the distance."""
-        return None
 
 
 def probabilities(values: Floats, loss: str) -> Floats:

@@ -50,13 +50,20 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
 
 def cheapest(costs: Costs) -> LayerPlan:
     """The combination of algorithms with the least sum, spectra that passes share counted once."""
-    best = min(product(ALGORITHMS, repeat=len(PASSES)), key=lambda chosen: _total(chosen, costs))
+    forward, gradient, weight = min(
+        product(ALGORITHMS, repeat=len(PASSES)), key=lambda chosen: _total(chosen, costs)
+    )
     words = ", ".join(
         f"{step} {_ms(costs[f'direct {step}'])} against {_ms(costs[f'fft {step}'])}"
         for step in PASSES
     )
     shared = _ms(sum(costs[part] for part in ("images", "filters", "gradients")))
-    return LayerPlan(*best, f"measured direct against fft: {words}, shared spectra {shared}")
+    return LayerPlan(
+        forward,
+        gradient,
+        weight,
+        f"measured direct against fft: {words}, shared spectra {shared}",
+    )
 
 
 def _total(chosen: tuple[Algorithm, ...], costs: Costs) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels import fft_filters as words
+from znnpy_kernels.fft_lines import MOST_TAPS
 
 from znnpy.errors import PlanError
 from znnpy.network.types import Triple
@@ -42,8 +43,8 @@ def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> Fil
     extent = tuple((taps - 1) * step + 1 for taps, step in zip(size, sparsity, strict=True))
     if any(reach > room for reach, room in zip(extent, grid, strict=True)):
         raise PlanError(f"FFT grid {grid} (z, y, x) cannot hold a filter of extent {extent}")
-    if max(size) > words.MOST_TAPS:
-        raise PlanError(f"filters by FFT have at most {words.MOST_TAPS} taps an axis, not {size}")
+    if max(size) > MOST_TAPS:
+        raise PlanError(f"filters by FFT have at most {MOST_TAPS} taps an axis, not {size}")
     tables = _tables(grid, size, sparsity)
     block = np.zeros(words.FILTER_WORDS, np.int64)
     row, count = spectrum_row(grid), spectrum_floats(grid)
@@ -65,11 +66,11 @@ def _tables(grid: Triple, size: Triple, sparsity: Triple) -> list[Table]:
         doubled[-1] = 1.0
     back = x[:, :half] * doubled / (grid[0] * grid[1] * grid[2])
     return [
-        _interleaved(z),
-        _interleaved(y),
+        _interleaved(z[:, : grid[0] // 2 + 1]),
+        _interleaved(y[:, : grid[1] // 2 + 1]),
         _padded(x[:, :half], spectrum_row(grid)),
-        _interleaved(z.conj().T),
-        _interleaved(y.conj().T),
+        _folded(z),
+        _folded(y),
         _padded(back, spectrum_row(grid)),
     ]
 
@@ -79,6 +80,16 @@ def _roots(room: int, taps: int, step: int) -> NDArray[np.complex128]:
     turns = np.outer(np.arange(taps) * step, np.arange(room)) % room
     roots: NDArray[np.complex128] = np.exp(-2j * np.pi * turns / room)
     return roots
+
+
+def _folded(roots: NDArray[np.complex128]) -> Table:
+    """The way back, for sums and differences of voxels z and size - z: [z][tap], own mates halved."""
+    size = roots.shape[1]
+    back = roots[:, : size // 2 + 1].conj().T.copy()
+    back[0] *= 0.5
+    if size % 2 == 0:
+        back[-1] *= 0.5
+    return _interleaved(back)
 
 
 def _interleaved(values: NDArray[np.complex128]) -> Table:

@@ -1,0 +1,187 @@
+"""Whole networks against the float64 reference, by every algorithm."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import random_networks as rn
+
+from znnpy import reference
+from znnpy.engine import Model
+from znnpy.errors import PlanError, ShapeError
+from znnpy.geometry import fit
+from znnpy.network.types import Edge, Network, Node
+
+QUICK = range(8)
+LOSSES = ("square", "binomial_cross_entropy", "softmax")
+
+
+def case(seed, batch=2):
+    """A random network with everything it needs; dropout keeps all, its masks are tested apart."""
+    network, output_shape = rn.random_network(seed)
+    edges = tuple(replace(e, keep=1.0) if e.kind == "dropout" else e for e in network.edges)
+    network = Network(network.nodes, edges)
+    geometry = fit(network, output_shape)
+    data = [
+        make(network, geometry, seed, batch)
+        for make in (rn.random_inputs, rn.random_targets, rn.random_weights)
+    ]
+    return network, output_shape, geometry, rn.random_parameters(network, seed), *data
+
+
+def assert_close(found, wanted, scale=None):
+    scale = np.abs(wanted).max() if scale is None else scale
+    assert np.abs(found - wanted).max() <= 2e-4 * max(scale, 1e-3)
+
+
+def as_dict(values, names):
+    return values if isinstance(values, dict) else {names[0]: values}
+
+
+def check(seed, conv, loss):
+    network, output_shape, geometry, parameters, x, target, weight = case(seed)
+    with Model(network, output_shape, batch=2, threads=2, conv=conv, loss=loss) as model:
+        model.set_parameters(parameters)
+        values = reference.forward(network, geometry, parameters, x)
+        names = [node.name for node in network.outputs]
+        for name, found in as_dict(model.forward(x), names).items():
+            assert_close(found, values[name])
+        wanted, gradients = reference.gradients(
+            network, geometry, parameters, x, target, weight, loss
+        )
+        found, found_gradients = model.loss_and_gradients(x, target, weight=weight)
+        assert found == pytest.approx(wanted, rel=2e-5)
+        assert found_gradients.keys() == gradients.keys()
+        largest = max(np.abs(g).max() for g in gradients.values())
+        for name, gradient in gradients.items():
+            assert_close(found_gradients[name], gradient, max(np.abs(gradient).max(), largest / 50))
+
+
+@pytest.mark.parametrize("conv", ["direct", "fft"])
+@pytest.mark.parametrize("seed", QUICK)
+def test_random_networks_equal_the_reference(seed, conv):
+    check(seed, conv, LOSSES[seed % 3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conv", ["direct", "fft"])
+@pytest.mark.parametrize("seed", range(8, 50))
+def test_more_random_networks(seed, conv):
+    check(seed, conv, LOSSES[seed % 3])
+
+
+def small():
+    nodes = (Node("input", "input", 2), Node("a", "transfer", 18, function="tanh"),
+             Node("b", "transfer", 18, bias=False), Node("out", "transfer", 3))  # fmt: skip
+    edges = (
+        Edge("c1", "conv", "input", "a", size=(2, 3, 3)),
+        Edge("d", "dropout", "a", "b", keep=0.6),
+        Edge("c2", "conv", "b", "out", size=(1, 2, 3)),
+    )
+    return Network(nodes, edges)
+
+
+def data(model, seed=3):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((model.batch, 2, *model.input_shape)).astype(np.float32)
+    target = (rng.random((model.batch, 3, *model.output_shape)) > 0.5).astype(np.float32)
+    return x, target
+
+
+def test_dropout_gradients_by_finite_differences():
+    with Model(small(), (2, 3, 4), threads=1, seed=4) as model:
+        x, target = data(model)
+        _, gradients = model.loss_and_gradients(x, target)
+        start = model.parameters
+        rng = np.random.default_rng(0)
+        for name in ("c1", "c2", "a"):
+            direction = rng.standard_normal(start[name].shape).astype(np.float32)
+            losses = []
+            for sign in (1, -1):
+                model.set_parameters({name: start[name] + sign * 1e-2 * direction})
+                losses.append(model.loss_and_gradients(x, target)[0])
+            model.set_parameters(start)
+            slope = (losses[0] - losses[1]) / 2e-2
+            assert slope == pytest.approx(float((direction * gradients[name]).sum()), rel=2e-2)
+
+
+def test_dropout_is_off_in_forward_and_changes_with_the_iteration():
+    with Model(small(), (2, 3, 4), threads=1, seed=4) as model:
+        x, target = data(model)
+        assert np.array_equal(model.forward(x), model.forward(x))
+        first = model.loss_and_gradients(x, target)[0]
+        assert model.loss_and_gradients(x, target)[0] == first
+        model.iteration += 1
+        assert model.loss_and_gradients(x, target)[0] != first
+
+
+def trained(updates=12, **options):
+    with Model(small(), (6, 7, 8), batch=2, seed=1, **options) as model:
+        for update in range(updates):
+            x, target = data(model, update)
+            model.step(x, target, learning_rate=0.1)
+        return model.parameters
+
+
+@pytest.mark.parametrize("conv", ["direct", "fft"])
+def test_same_bits_for_any_number_of_threads(conv):
+    wanted = trained(threads=0, conv=conv)
+    for threads in (1, 2, 3, 8):
+        found = trained(threads=threads, conv=conv)
+        for name, values in wanted.items():
+            assert np.array_equal(found[name], values), (threads, name)
+
+
+def test_same_bits_for_any_steal_seed_and_policy():
+    wanted = trained(threads=0, conv="direct")
+    for seed in range(6):
+        for policy in ("critical-path", "random"):
+            found = trained(threads=3, conv="direct", steal_seed=seed, policy=policy)
+            assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_pipelined_steps_equal_steps_one_by_one():
+    with Model(small(), (6, 7, 8), seed=1, threads=2, conv="direct") as model:
+        tickets = []
+        for update in range(9):
+            tickets.append(model.submit(*data(model, update), learning_rate=0.1))
+        pipelined = model.parameters
+        assert model.iteration == 9
+    with Model(small(), (6, 7, 8), seed=1, threads=2, conv="direct") as model:
+        for update in range(9):
+            model.step(*data(model, update), learning_rate=0.1)
+            model.drain()
+        one_by_one = model.parameters
+    assert all(np.array_equal(pipelined[name], one_by_one[name]) for name in pipelined)
+
+
+def test_planned_memory_is_what_is_reserved_and_limits_are_obeyed():
+    with Model(small(), (6, 7, 8), threads=1, conv="direct") as model:
+        needed = model.memory
+    with Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed):
+        pass
+    with pytest.raises(PlanError, match=r"output_shape .* would fit"):
+        Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed - 1)
+
+
+def test_wrong_arrays_are_refused_with_what_would_fit():
+    with Model(small(), (2, 3, 4), threads=1, conv="direct") as model:
+        x, target = data(model)
+        with pytest.raises(ShapeError, match=r"input of node 'input'.*takes 1 x 2 x 3 x 6 x 8"):
+            model.forward(x[..., 1:])
+        with pytest.raises(ShapeError, match="target of node 'out'"):
+            model.loss_and_gradients(x, target[:, :2])
+        with pytest.raises(ShapeError, match="no parameter 'c3'"):
+            model.set_parameters({"c3": np.zeros(3)})
+        with pytest.raises(ShapeError, match=r"parameter 'c2': shape .* has 3 x 18 x 1 x 2 x 3"):
+            model.set_parameters({"c2": np.zeros((3, 18, 1, 2, 2))})
+
+
+def test_the_first_bad_layer_is_named():
+    with Model(small(), (2, 3, 4), threads=1, conv="direct") as model:
+        assert model.non_finite_layer() is None
+        broken = model.parameters["c2"]
+        broken[0, 0, 0, 0, 0] = np.nan
+        model.set_parameters({"c2": broken})
+        model.forward(data(model)[0])
+        assert model.non_finite_layer() == "out"
