@@ -1,0 +1,23 @@
+"""Direct weight gradient against float64 references."""
+
+import numpy as np
+import pytest
+from direct_cases import Case, check_weight_gradient, random_case
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_weight_gradient_on_random_layers(seed):
+    rng = np.random.default_rng(seed)
+    check_weight_gradient(random_case(rng), rng)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_weight_gradient_on_planar_sources(seed):
+    rng = np.random.default_rng(seed)
+    check_weight_gradient(random_case(rng, planar=True), rng)
+
+
+@pytest.mark.parametrize("inputs", range(1, 18))
+def test_weight_gradient_for_every_number_of_inputs(inputs):
+    case = Case(inputs, 33, (2, 2, inputs), (1, 2, 2))
+    check_weight_gradient(case, np.random.default_rng(inputs))
