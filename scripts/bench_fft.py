@@ -152,8 +152,8 @@ def report(text: str) -> None:
     back = show("spectrum to image", layer.images_out(), min(4, outputs), fft)
     taps = show("filter to spectrum", layer.filters_in(), 4, fft)
     gradient = show("spectrum to filter", layer.filters_out(), 4, fft)
-    small = min(layer.step, 2**17 // inputs // 16 * 16)
-    show("product, warm, each pair", layer.product(1, small), inputs * small, 4.0)
+    small = 2**15 // inputs // 32 * 32
+    show("product, warm, each 16 floats", layer.product(4, small), inputs * small / 4, 64.0)
     term = show("product, whole, each pair", layer.product(outputs, layer.step), pairs, multiply)
     outer = show("product of pairs, each", layer.pairs(), pairs, multiply)
     direct = 2.0 * pairs * layer.size**3 * layer.out**3

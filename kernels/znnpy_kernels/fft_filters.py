@@ -2,7 +2,7 @@
 
 A filter fills k^3 voxels of a grid of N^3. Axis after axis the transform is a small dense product
 with a table of roots of unity, over vectors of neighbouring frequencies: N k operations instead of
-N log N, but with k this small, and no zeros touched, it is several times faster than FFTW. The way
+N log N, but with k this small, and no zeros touched, it is many times faster than FFTW. The way
 back takes only the voxels where taps stand. Sparsity is a matter of the tables alone.
 
 `plan` is `znnpy.plan.filters.FilterPlan.address`; the `FILTER_*` constants are its words.
@@ -14,26 +14,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.fft_lines import contract, expand
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats, longs
-from znnpy_kernels.simd import (
-    FLOAT,
-    VECTOR,
-    ZERO_VECTOR,
-    Value,
-    counted_loop,
-    float_pointer,
-    load_broadcast,
-    load_vector,
-    moved,
-    multiply_add,
-    store_vector,
-)
 from znnpy_kernels.vectors import below, fma, load_masked, splat, store_masked
 
 FILTER_GRID_Z, FILTER_GRID_Y, FILTER_ROW, FILTER_FLOATS = 0, 1, 2, 3
@@ -41,118 +28,8 @@ FILTER_TAPS_Z, FILTER_TAPS_Y, FILTER_TAPS_X = 4, 5, 6
 FILTER_FORWARD_Z, FILTER_FORWARD_Y, FILTER_FORWARD_X = 7, 8, 9
 FILTER_BACK_Z, FILTER_BACK_Y, FILTER_BACK_X = 10, 11, 12
 FILTER_WORDS = 13
-MOST_TAPS = 64
 
 _I32 = ir.IntType(32)
-_SWAPPED = ir.Constant(ir.VectorType(_I32, LANES), [lane ^ 1 for lane in range(LANES)])
-_TURN = ir.Constant(VECTOR, [-1.0, 1.0] * (LANES // 2))
-
-
-@intrinsic
-def column_store(typingctx: Any) -> Any:
-    """Address of room for MOST_TAPS pairs of vectors on the stack of the calling kernel."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        place = cgutils.alloca_once(builder, ir.ArrayType(VECTOR, 2 * MOST_TAPS))
-        place.align = 64
-        return builder.ptrtoint(place, ir.IntType(64))
-
-    return types.int64(), codegen
-
-
-def _turned(builder: ir.IRBuilder, value: Value) -> Value:
-    """i times a vector of complex64."""
-    swapped = builder.shuffle_vector(value, ir.Constant(VECTOR, ir.Undefined), _SWAPPED)
-    return builder.fmul(swapped, _TURN)
-
-
-def _masked(builder: ir.IRBuilder, kind: str, result: Any, *values: Value) -> Value:
-    name = f"llvm.masked.{kind}.v{LANES}f32.p0"
-    signature = ir.FunctionType(result, [value.type for value in values])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
-    return builder.call(function, values)
-
-
-class _Lines:
-    """Loads and stores `vectors` neighbouring vectors; one alone may be partly outside: masked."""
-
-    def __init__(self, builder: ir.IRBuilder, vectors: int, count: Value) -> None:
-        self.builder, self.vectors = builder, vectors
-        self.mask = _first_lanes(builder, count) if vectors == 1 else None
-        self.align = ir.Constant(_I32, 4)
-
-    def load(self, line: Value) -> list[Value]:
-        if self.mask is None:
-            places = [moved(self.builder, line, v * LANES) for v in range(self.vectors)]
-            return [load_vector(self.builder, place) for place in places]
-        place = self.builder.bitcast(line, VECTOR.as_pointer())
-        values = (place, self.align, self.mask, ZERO_VECTOR)
-        return [_masked(self.builder, "load", VECTOR, *values)]
-
-    def store(self, values: list[Value], line: Value) -> None:
-        if self.mask is None:
-            for v, value in enumerate(values):
-                store_vector(self.builder, value, moved(self.builder, line, v * LANES))
-        else:
-            place = self.builder.bitcast(line, VECTOR.as_pointer())
-            stored = (values[0], place, self.align, self.mask)
-            _masked(self.builder, "store", ir.VoidType(), *stored)
-
-
-def _first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
-    words = ir.VectorType(count.type, LANES)
-    empty = ir.Constant(words, ir.Undefined)
-    first = builder.insert_element(empty, count, ir.Constant(_I32, 0))
-    zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
-    counts = builder.shuffle_vector(first, empty, zeros)
-    return builder.icmp_signed("<", ir.Constant(words, list(range(LANES))), counts)
-
-
-@intrinsic(prefer_literal=True)
-def combine(
-    typingctx: Any, outs: Any, vectors: Any, count: Any, source: Any, source_step: Any, terms: Any,
-    roots: Any, roots_step: Any, target: Any, target_step: Any,
-) -> Any:  # fmt: skip
-    """target[o] = sum over t of roots[t][o] * source[t], for `outs` x `vectors` vectors (literals).
-
-    Complex64 throughout; addresses in bytes, steps in floats; `roots` has its outs side by side.
-    Of a single vector only the first `count` floats are touched.
-    """
-    if not (isinstance(outs, types.IntegerLiteral) and isinstance(vectors, types.IntegerLiteral)):
-        return None
-    wide, high = vectors.literal_value, outs.literal_value
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        lines = _Lines(builder, wide, args[2])
-        sums = _combined(builder, lines, high, args[3:8])
-        place = float_pointer(builder, args[8])
-        for out in range(high):
-            lines.store(sums[out * wide : (out + 1) * wide], place)
-            place = moved(builder, place, args[9])
-        return context.get_dummy_value()
-
-    return types.void(outs, vectors, *[types.int64] * 8), codegen
-
-
-def _combined(builder: ir.IRBuilder, lines: _Lines, outs: int, args: Any) -> list[Value]:
-    source, source_step, terms, roots, roots_step = args
-    first, table = float_pointer(builder, source), float_pointer(builder, roots)
-
-    def body(term: Value, sums: list[Value]) -> list[Value]:
-        root = moved(builder, table, builder.mul(term, roots_step))
-        values = lines.load(moved(builder, first, builder.mul(term, source_step)))
-        turned = [_turned(builder, value) for value in values]
-        following = list(sums)
-        for out in range(outs):
-            real = load_broadcast(builder, moved(builder, root, 2 * out))
-            imaginary = load_broadcast(builder, moved(builder, root, 2 * out + 1))
-            for v in range(lines.vectors):
-                at = out * lines.vectors + v
-                following[at] = multiply_add(builder, real, values[v], following[at])
-                following[at] = multiply_add(builder, imaginary, turned[v], following[at])
-        return following
-
-    return counted_loop(builder, terms, [ZERO_VECTOR] * (outs * lines.vectors), body)
 
 
 @intrinsic
@@ -169,77 +46,6 @@ def sum_of_lanes(typingctx: Any, vector: Any) -> Any:
         return builder.fpext(builder.extract_element(value, ir.Constant(_I32, 0)), ir.DoubleType())
 
     return types.float64(vector), codegen
-
-
-@njit(nogil=True)
-def combine_all(
-    vectors: int, count: int, source: int, source_step: int, terms: int, roots: int,
-    target: int, target_step: int, outs: int,
-) -> None:  # fmt: skip
-    """`combine` for any number of outs, six or fewer at a time, and 1 or 2 vectors."""
-    done = 0
-    while done < outs:
-        few = min(6, outs - done)
-        here, to = roots + 8 * done, target + 4 * done * target_step
-        if vectors == 2:
-            if few == 6:
-                combine(6, 2, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            elif few == 5:
-                combine(5, 2, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            elif few == 4:
-                combine(4, 2, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            elif few == 3:
-                combine(3, 2, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            elif few == 2:
-                combine(2, 2, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            else:
-                combine(1, 2, count, source, source_step, terms, here, 2 * outs, to, target_step)
-        else:
-            if few >= 4:
-                few = 4
-                combine(4, 1, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            elif few >= 2:
-                few = 2
-                combine(2, 1, count, source, source_step, terms, here, 2 * outs, to, target_step)
-            else:
-                combine(1, 1, count, source, source_step, terms, here, 2 * outs, to, target_step)
-        done += few
-
-
-@njit(nogil=True)
-def copy_lines(source: int, source_step: int, target: int, target_step: int, lines: int, count: int) -> None:  # fmt: skip # noqa: E501
-    """Copy `count` <= 2 LANES floats of each of some lines; steps in floats."""
-    for line in range(lines):
-        old, new = source + 4 * line * source_step, target + 4 * line * target_step
-        for start in range(0, 2 * LANES, LANES):
-            mask = below(max(0, count - start))
-            store_masked(new + 4 * start, mask, load_masked(old + 4 * start, mask))
-
-
-@njit(nogil=True)
-def expand(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
-    """In place: the first `terms` lines of `width` floats become all `outs` lines, `step` floats apart."""
-    column = column_store()
-    at = 0
-    while at < width:
-        vectors = 2 if width - at >= 2 * LANES else 1
-        count = min(width - at, vectors * LANES)
-        copy_lines(base + 4 * at, step, column, 2 * LANES, terms, count)
-        combine_all(vectors, count, column, 2 * LANES, terms, roots, base + 4 * at, step, outs)
-        at += count
-
-
-@njit(nogil=True)
-def contract(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
-    """In place: all `terms` lines of `width` floats become the first `outs` lines."""
-    column = column_store()
-    at = 0
-    while at < width:
-        vectors = 2 if width - at >= 2 * LANES else 1
-        count = min(width - at, vectors * LANES)
-        combine_all(vectors, count, base + 4 * at, step, terms, roots, column, 2 * LANES, outs)
-        copy_lines(column, 2 * LANES, base + 4 * at, step, outs, count)
-        at += count
 
 
 @njit(nogil=True)

@@ -48,8 +48,9 @@ def _shuffled(builder: ir.IRBuilder, value: Value, lanes: list[int]) -> Value:
 class _Tile:
     """Emits out[p][q] (+)= sum_t a[t][p] * b[t][q] for `vectors` neighbouring vectors of complex64.
 
-    Two accumulators each: Re(b) * a and Im(b) * swapped(a). The product is their sum with signs
-    -, + in turn; that with conj(b) has the opposite signs. So the loop is the same for both.
+    Two accumulators each, Re(a) * b and Im(a) * b, so that b is never shuffled and all shuffles of a
+    are shared by the columns. At the end neighbours of the second change places; signs then make it
+    a product with b or with conj(b).
     """
 
     def __init__(self, builder: ir.IRBuilder, rows: int, columns: int, vectors: int) -> None:
@@ -85,27 +86,27 @@ class _Tile:
         builder, following = self.builder, []
         waiting = iter(sums)
         for p in range(self.rows):
+            real = [_shuffled(builder, value, _EVEN) for value in left[p]]
+            imaginary = [_shuffled(builder, value, _ODD) for value in left[p]]
             for q in range(self.columns):
                 for v in range(self.vectors):
-                    real = _shuffled(builder, right[q][v], _EVEN)
-                    imaginary = _shuffled(builder, right[q][v], _ODD)
-                    swapped = _shuffled(builder, left[p][v], _SWAPPED)
-                    following.append(multiply_add(builder, real, left[p][v], next(waiting)))
-                    following.append(multiply_add(builder, imaginary, swapped, next(waiting)))
+                    following.append(multiply_add(builder, real[v], right[q][v], next(waiting)))
+                    following.append(multiply_add(builder, imaginary[v], right[q][v], next(waiting)))
         return following
 
     def finish(
-        self, sums: list[Value], signs: Value, out: Value, steps: list[Value], keep: Value
+        self, sums: list[Value], conjugate: Value, out: Value, steps: list[Value], keep: Value
     ) -> None:
         builder, waiting = self.builder, iter(sums)
+        first, second = _signs(builder, conjugate)
         for p in range(self.rows):
             row = moved(builder, out, builder.mul(steps[0], word(p)))
             for q in range(self.columns):
                 for v in range(self.vectors):
-                    place = self._place(row, steps[1], q, v)
-                    product = next(waiting)
-                    product = multiply_add(builder, signs, next(waiting), product)
-                    self._write(place, product, keep)
+                    product = builder.fmul(first, next(waiting))
+                    swapped = _shuffled(builder, next(waiting), _SWAPPED)
+                    product = multiply_add(builder, second, swapped, product)
+                    self._write(self._place(row, steps[1], q, v), product, keep)
 
     def _write(self, place: Value, product: Value, keep: Value) -> None:
         builder = self.builder
@@ -116,10 +117,13 @@ class _Tile:
                 store_vector(builder, product, place)
 
 
-def _signs(builder: ir.IRBuilder, conjugate: Value) -> Value:
+def _signs(builder: ir.IRBuilder, conjugate: Value) -> tuple[Value, Value]:
+    """Signs of both accumulators: a b = (+, +), (-, +); a conj(b) = (+, -), (+, +)."""
+    plain = builder.icmp_signed("==", conjugate, word(0))
+    ones = ir.Constant(VECTOR, [1.0] * LANES)
     minus_plus = ir.Constant(VECTOR, [-1.0, 1.0] * (LANES // 2))
     plus_minus = ir.Constant(VECTOR, [1.0, -1.0] * (LANES // 2))
-    return builder.select(builder.icmp_signed("!=", conjugate, word(0)), plus_minus, minus_plus)
+    return builder.select(plain, ones, plus_minus), builder.select(plain, minus_plus, ones)
 
 
 @intrinsic(prefer_literal=True)
@@ -140,7 +144,7 @@ def product_tile(
         sums = tile.terms(left, right, [a_term, a_row, b_term, b_column], terms)
         keep = builder.icmp_signed("!=", args[14], word(0))
         steps = [out_row, out_column]
-        tile.finish(sums, _signs(builder, args[13]), float_pointer(builder, out), steps, keep)
+        tile.finish(sums, args[13], float_pointer(builder, out), steps, keep)
         return context.get_dummy_value()
 
     return types.void(*sizes, *[types.int64] * 12), codegen
@@ -202,7 +206,7 @@ def spectral_product(args: Any, worker: int) -> None:
         args[9],
         args[10],
         args[11],
-    )  # noqa: E501
+    )
     count, conjugate, add = args[12], args[13], args[14]
     row = 0
     while row < rows:
