@@ -1,1 +1,5 @@
+"""The `znnpy` command."""
 
+from znnpy.cli.app import main
+
+__all__ = ["main"]

@@ -96,6 +96,17 @@ class VolumePrediction:
                 whole[name][:, z, y, x] = values
         return whole
 
+    def place(self) -> dict[str, list[float]]:
+        """Attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
+        first = self._scene.reference
+        voxel = first.resolution
+        steps = zip(voxel, self.field.stride, strict=True)
+        corner = zip(first.offset, voxel, self.field.first, strict=True)
+        return {
+            "resolution": [size * step for size, step in steps],
+            "offset": [start + size * voxels for start, size, voxels in corner],
+        }
+
     def _read(self, name: str, start: Triple) -> Floats:
         region = input_region(self.field, self._model.geometry, name, start)
         raw = mirror_read(self._scene.images[name], region.lower, region.upper)

@@ -1,0 +1,78 @@
+"""Commands and how they end: 0 done, 1 an error, 2 wrong usage, 128 + n stopped by signal n."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import znnpy
+from znnpy.cli import configs, evaluating, predicting, training
+from znnpy.errors import ZnnpyError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train and run 3-D convolutional networks on many-core CPUs.",
+)
+app.command("train")(training.train)
+app.command("predict")(predicting.predict)
+app.command("evaluate")(evaluating.evaluate)
+app.command("check")(configs.check)
+app.command("init")(configs.init)
+app.command("schema")(configs.schema)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"znnpy {znnpy.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error comes from (anywhere in the line).")
+    ] = False,
+) -> None:
+    """Options of all commands; --debug is taken out of the line before it is parsed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process. Errors are one message on stderr."""
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in line
+    words = [word for word in line if word != "--debug"]
+    try:
+        app(words, prog_name="znnpy")
+    except (ZnnpyError, OSError, MemoryError) as error:
+        if debug:
+            raise
+        _complain(_text(error))
+        sys.exit(1)
+    except BaseException as error:
+        number = getattr(error, "signal", None)  # Stopped; its module is not imported for others
+        if number is None or debug:
+            raise
+        _complain(f"{error}; run the same command again to go on")
+        sys.stdout.flush()
+        os._exit(128 + number)  # worker threads and compilers may still be busy
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _complain(text: str) -> None:
+    print(f"znnpy: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,56 @@
+"""`znnpy check`, `znnpy init` and `znnpy schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from znnpy.cli.options import AsJson, ConfigFile, MaxMemory, Overrides, Threads, overrides
+
+
+def check(
+    config: ConfigFile,
+    as_json: AsJson = False,
+    set_: Overrides = None,
+    threads: Threads = None,
+    max_memory: MaxMemory = None,
+) -> None:
+    """Show layers, shapes, algorithms, memory and time per update, without training."""
+    from znnpy.cli.summary import print_summary, summarise
+    from znnpy.config import load_config
+
+    found = summarise(load_config(config, overrides(set_, threads, max_memory)))
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        print_summary(found)
+
+
+def init(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG]", help="File to write (default: stdout).")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Write a commented config to start from."""
+    from znnpy.config import template
+    from znnpy.errors import ConfigError
+
+    text = template()
+    if path is None:
+        typer.echo(text, nl=False)
+        return
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
+    path.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {path}; look at it with: znnpy check {path}", err=True)
+
+
+def schema() -> None:
+    """Print the JSON schema of configs, for editors."""
+    from znnpy.config import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,72 @@
+"""`znnpy evaluate`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from znnpy.cli.options import AsJson, MaxMemory, Overrides, RunPath, Threads, overrides
+
+if TYPE_CHECKING:
+    from znnpy.config.models import Config, VolumeSection
+
+
+def evaluate(
+    run: RunPath,
+    volume: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:DATASET]", help="Image to evaluate on (default: data.test)."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="FILE[:DATASET]", help="Labels of --volume.")
+    ] = None,
+    mask: Annotated[
+        str | None, typer.Option(metavar="FILE[:DATASET]", help="Voxels of --volume that count.")
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Probability that separates objects.")
+    ] = 0.5,
+    as_json: AsJson = False,
+    set_: Overrides = None,
+    threads: Threads = None,
+    max_memory: MaxMemory = None,
+) -> None:
+    """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI."""
+    from znnpy.cli.tables import print_evaluations
+    from znnpy.train.finish import evaluate_run
+    from znnpy.train.progress import Plain
+    from znnpy.train.signals import StopSignals
+    from znnpy.train.start import read_run
+
+    if (volume is None) != (labels is None):
+        raise typer.BadParameter("--volume and --labels go together")
+    saved = read_run(run, Plain(), overrides(set_, threads, max_memory))
+    with StopSignals():
+        found = evaluate_run(saved, _sections(saved.config, volume, labels, mask), threshold)
+    if as_json:
+        records = [evaluation.record() for evaluation in found]
+        result = {"iteration": saved.checkpoint.iteration, "evaluations": records}
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        print_evaluations(found)
+
+
+def _sections(
+    config: Config, volume: str | None, labels: str | None, mask: str | None
+) -> tuple[VolumeSection, ...]:
+    from znnpy.config.models import VolumeSection
+    from znnpy.errors import ConfigError
+    from znnpy.train.finish import held_out
+
+    if volume is not None:
+        given: dict[str, Any] = {"image": volume, "labels": labels}
+        return (VolumeSection.model_validate(given | ({"mask": mask} if mask else {})),)
+    sections = held_out(config)
+    if not sections:
+        raise ConfigError(
+            "the run's config names no labelled data.test or data.validation; give --volume "
+            "and --labels"
+        )
+    return sections

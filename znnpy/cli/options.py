@@ -1,0 +1,34 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file (YAML).")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that train made.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a value, e.g. training.batch=2."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Worker threads (default: all cores).")
+]
+MaxMemory = Annotated[
+    str | None, typer.Option("--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB.")
+]
+
+
+def overrides(
+    given: list[str] | None, threads: int | None = None, max_memory: str | None = None
+) -> list[str]:
+    """All overrides of a line; the short options stand for their `run` keys."""
+    found = list(given or [])
+    if threads is not None:
+        found.append(f"run.threads={threads}")
+    if max_memory is not None:
+        found.append(f"run.max_memory={max_memory}")
+    return found

@@ -1,0 +1,50 @@
+"""`znnpy train`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
+
+
+def train(
+    config: ConfigFile,
+    set_: Overrides = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew; removes the run that is there.")
+    ] = False,
+    threads: Threads = None,
+    max_memory: MaxMemory = None,
+) -> None:
+    """Train a network, or go on with a run that was stopped.
+
+    Ctrl-C finishes the step, saves and stops; the same command goes on, bit by bit as if it had
+    never stopped. Ends with scores on the test volume.
+    """
+    from znnpy.config import load_config
+    from znnpy.train.session import train as run
+
+    loaded = load_config(config, overrides(set_, threads, max_memory))
+    outcome = run(loaded, overwrite=overwrite)
+    if outcome.signal is not None:
+        typer.echo(
+            f"stopped at iteration {outcome.iteration} of {outcome.iterations}, saved in "
+            f"{outcome.directory}; go on with: znnpy train {config}",
+            err=True,
+        )
+        raise typer.Exit(128 + outcome.signal)
+    _report(outcome)
+
+
+def _report(outcome: object) -> None:
+    from znnpy.cli.tables import print_evaluations
+    from znnpy.train.rundir import PICTURE
+    from znnpy.train.session import Outcome
+
+    assert isinstance(outcome, Outcome)
+    print_evaluations(list(outcome.evaluations))
+    if outcome.evaluations:
+        typer.echo(f"picture: {outcome.directory / PICTURE}")
+    typer.echo(f"run directory: {outcome.directory}")
