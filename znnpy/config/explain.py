@@ -43,10 +43,18 @@ def explain(error: ErrorDetails, data: Any, model: type[BaseModel]) -> tuple[Key
     if kind.startswith("union_tag"):
         return (*key, "kind"), _tag(context, key, model, data)
     if kind == "missing":
-        return key, "is missing"
+        return key, _missing(key, error["loc"], data)
     if kind == "extra_forbidden":
         return key, "unknown key" + suggestion(str(key[-1]), allowed_keys(key[:-1], model, data))
     return key, _value(kind, context, error)
+
+
+def _missing(key: Key, loc: Key, data: Any) -> str:
+    if key and key[-1] == loc[-1]:
+        return "is missing"
+    for part in key:
+        data = data[part]
+    return f"{data} needs {loc[-1]}; write it in full, {{kind: {data}, {loc[-1]}: ...}}"
 
 
 def _value(kind: str, context: Mapping[str, Any], error: ErrorDetails) -> str:

@@ -134,7 +134,7 @@ def _bytes(value: Any) -> Any:
 
 
 Bytes = Annotated[
-    Count,
+    Annotated[Int, Field(ge=1, le=2**60)],
     BeforeValidator(_bytes),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
 ]

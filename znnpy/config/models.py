@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
 
 from znnpy.config.data_section import (
     AffinityTarget,
@@ -99,3 +102,13 @@ class Config(Strict):
     run: RunSection = Field(
         default_factory=RunSection, description="Directory, threads, checkpoints, logs."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_sections(cls, data: Any) -> Any:
+        """A section without keys is an empty one; `run` is there to have its directory resolved."""
+        if not isinstance(data, Mapping):
+            return data
+        filled = {"run": None, **data}
+        sections = cls.model_fields
+        return {k: {} if v is None and k in sections else v for k, v in filled.items()}

@@ -60,9 +60,14 @@ def _text(text: str) -> str:
                 return text
         except ValueError:
             pass  # .inf and its like are text only in quotes
-    # YAML has no surrogate pairs, so only characters of the first plane may be escaped.
-    escape = all(ord(letter) < 0x10000 for letter in text)
-    return json.dumps(text, ensure_ascii=escape)
+    return '"' + "".join(map(_letter, text)) + '"'
+
+
+def _letter(letter: str) -> str:
+    """A letter of a double-quoted YAML string; JSON's surrogate pairs mean nothing in YAML."""
+    if letter in '"\\':
+        return "\\" + letter
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
 
 
 def changes_that_matter(old: Config, new: Config) -> list[str]:

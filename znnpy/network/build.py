@@ -61,10 +61,8 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
     if section.znn is not None:
         path = Path(folder, section.znn) if folder is not None else section.znn
         if not path.is_file():
-            where = section.place("znn")
-            raise ConfigError(
-                f"{where + ': ' if where else ''}network.znn: there is no file {path}"
-            )
+            place = section.place("znn") or "network"
+            raise ConfigError(f"{place}: network.znn: there is no file {path}")
         return read_znn(path)
     if section.layers is not None:
         return _chain(section, section.layers)

@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from itertools import chain
 
 from znnpy.errors import NetworkError
 from znnpy.network.types import Edge, Network, Node
@@ -29,8 +30,7 @@ def checked_network(
     Among nodes that could come next, the one given first comes first, so the order depends on the
     file alone. Raises NetworkError that lists every problem, each with its node or edge and place.
     """
-    _refuse(_naming(nodes, edges), where)
-    _refuse(_ends(nodes, edges), where)
+    _refuse(chain(_naming(nodes, edges), _ends(nodes, edges)), where)
     ordered = _topological(nodes, edges, where)
     network = Network(tuple(ordered), tuple(edges))
     _refuse(_meaning(network), where)

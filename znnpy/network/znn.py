@@ -125,12 +125,12 @@ def _blocks(text: str, file: str) -> tuple[list[Block], list[str]]:
             if not value or value.startswith("#"):
                 problems.append(f"{file}:{number}: {key}: a name must follow")
             blocks.append(Block(key, value, number))
-        elif not blocks:
-            problems.append(f"{file}:{number}: '{key[:40]}' stands before any 'nodes' or 'edges'")
-            break
         elif key in ("node", "edge"):
             problems.append(f"{file}:{number}: unknown key '{key}'; did you mean '{key}s'?")
             blocks.append(Block(key + "s", value, number))
+        elif not blocks:
+            problems.append(f"{file}:{number}: '{key[:40]}' stands before any 'nodes' or 'edges'")
+            break
         else:
             blocks[-1].values[key] = value
             blocks[-1].lines[key] = number
@@ -163,7 +163,7 @@ def _word(block: Block, key: str, allowed: Iterable[str]) -> str:
 
 def _required(block: Block, key: str) -> str:
     if not block.values.get(key):
-        near = get_close_matches(key, block.values, n=1)
+        near = get_close_matches(key, block.values.keys() - set(ALL_KEYS), n=1)
         hint = f"; did you mean it by '{near[0]}'?" if near else ""
         raise _BlockError(f"{key} is missing{hint}", near[0] if near else key)
     return block.values[key]

@@ -1,0 +1,90 @@
+"""Names, shapes and start values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from znnpy.network import initial_parameters, load_network, parameter_shapes
+from znnpy.network.parameters import generator
+from znnpy.network.types import Edge, Init, Network, Node
+
+
+def chain(*convs: dict[str, Any]) -> Network:
+    return load_network({"input": 3, "layers": [{"conv": {"size": 3, **c}} for c in convs]})
+
+
+def bank(init: Init, images: tuple[int, int] = (40, 50)) -> NDArray[np.float32]:
+    """Start values of one filter bank (out 50, in 40, 2 x 3 x 4)."""
+    nodes = (Node("a", "input", images[0]), Node("b", "sum", images[1]))
+    edge = Edge("f", "conv", "a", "b", size=(2, 3, 4), init=init)
+    return initial_parameters(Network(nodes, (edge,)), seed=1)["f"]
+
+
+def test_names_and_shapes() -> None:
+    net = chain({"images": 4, "size": [1, 2, 3]}, {"images": 5, "bias": False}, {"images": 2})
+    assert parameter_shapes(net) == {
+        "conv1": (4, 3, 1, 2, 3),
+        "conv2": (5, 4, 3, 3, 3),
+        "conv3": (2, 5, 3, 3, 3),
+        "layer1": (4,),
+        "output": (2,),
+    }
+    values = initial_parameters(net, 0)
+    assert {name: array.shape for name, array in values.items()} == parameter_shapes(net)
+    for array in values.values():
+        assert array.dtype == np.float32
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+
+
+def test_edges_that_learn_nothing_have_no_parameters() -> None:
+    net = load_network({"layers": [{"max_filter": 2}, {"crop": 1}, {"dropout": 0.5}]})
+    assert initial_parameters(net, 0) == {}
+
+
+@pytest.mark.parametrize(
+    ("init", "mean", "std"),
+    [
+        (Init("he"), 0.0, (2 / (40 * 24)) ** 0.5),
+        (Init("xavier"), 0.0, (2 / (90 * 24)) ** 0.5),
+        (Init("uniform", low=-1.0, high=3.0), 1.0, 4 / 12**0.5),
+        (Init("normal", mean=5.0, std=2.0), 5.0, 2.0),
+    ],
+)
+def test_distributions(init: Init, mean: float, std: float) -> None:
+    values = bank(init)
+    assert abs(values.mean() - mean) < 4 * std / values.size**0.5
+    assert values.std() == pytest.approx(std, rel=0.02)
+
+
+def test_bounds_and_constants() -> None:
+    bound = (6 / (90 * 24)) ** 0.5
+    assert 0.99 * bound < np.abs(bank(Init("xavier"))).max() <= np.float32(bound)
+    assert set(np.unique(bank(Init("constant", value=0.25)))) == {0.25}
+
+
+def test_the_seed_decides() -> None:
+    net = chain({"images": 4})
+    first, again, other = (initial_parameters(net, seed)["conv1"] for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_another_layer_leaves_the_others_as_they_were() -> None:
+    short = initial_parameters(chain({"images": 4}, {"images": 4}), 7)
+    long = initial_parameters(chain({"images": 4}, {"images": 4}, {"images": 4}), 7)
+    for name in ("conv1", "conv2"):
+        assert np.array_equal(short[name], long[name])
+    assert not np.array_equal(long["conv2"], long["conv3"])
+
+
+def test_start_values_stay_the_same_over_versions() -> None:
+    draw = generator(0, "conv1").normal(size=3)
+    assert draw == pytest.approx(PINNED, abs=1e-12)
+
+
+PINNED = [2.008660967040023, -0.5752939413368399, -0.44006663630960574]
