@@ -81,7 +81,7 @@ def test_virtual_dataset(tmp_path: Path, secret: Path) -> None:
     layout[:] = h5py.VirtualSource(secret, "raw", CUBE.shape)
     with h5py.File(path, "w") as file:
         file.create_virtual_dataset("raw", layout)
-    refused(path, "a.h5:raw", "virtual")
+    refused(path, "a.h5:raw is a virtual dataset")
     with open_volume(path, allow_external=True) as volume:
         assert np.array_equal(volume.read_all()[0], CUBE)
 

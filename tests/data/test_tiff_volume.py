@@ -115,16 +115,24 @@ def test_truncated(tmp_path: Path, kept: float, compression: str | None) -> None
         volume.read_all()
 
 
-def test_other_files_of_a_set_are_not_read(tmp_path: Path) -> None:
-    first, second = tmp_path / "a.ome.tif", tmp_path / "b.ome.tif"
-    tifffile.imwrite(second, STACK, ome=True, metadata={"axes": "ZYX"})
-    text = tifffile.TiffFile(second).ome_metadata
-    assert text is not None
-    named = text.replace("<TiffData", '<TiffData FirstZ="0"', 1)
-    named = named.replace("/>", f'><UUID FileName="{second.name}">urn:uuid:1</UUID></TiffData>', 1)
-    tifffile.imwrite(first, STACK * 0, description=named.encode(), metadata=None)
-    with open_volume(first) as volume:
-        assert not volume.read_all().any()
+SET = """<?xml version="1.0" encoding="UTF-8"?>
+<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:a">
+<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint16" SizeX="12"
+SizeY="10" SizeC="1" SizeZ="2" SizeT="1"><Channel ID="Channel:0:0" SamplesPerPixel="1"/>
+<TiffData IFD="0" FirstZ="0" PlaneCount="1"><UUID FileName="a.ome.tif">urn:uuid:a</UUID></TiffData>
+<TiffData IFD="0" FirstZ="1" PlaneCount="1"><UUID FileName="b.ome.tif">urn:uuid:b</UUID></TiffData>
+</Pixels></Image></OME>"""
+
+
+def test_other_files_of_a_set_are_read_only_when_allowed(tmp_path: Path) -> None:
+    for index, name in enumerate("ab"):
+        text = SET.replace('UUID="urn:uuid:a"', f'UUID="urn:uuid:{name}"', 1)
+        path = tmp_path / f"{name}.ome.tif"
+        tifffile.imwrite(path, STACK[index], description=text, metadata=None)
+    with pytest.raises(VolumeError, match="other files"):
+        open_volume(tmp_path / "a.ome.tif")
+    with open_volume(tmp_path / "a.ome.tif", allow_external=True) as volume:
+        assert np.array_equal(volume.read_all()[0], STACK[:2])
 
 
 def test_pages_lost_at_the_end(tmp_path: Path) -> None:

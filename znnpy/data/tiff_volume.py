@@ -46,6 +46,11 @@ class TiffVolume(Volume):
     def _open(self, path: Path, max_bytes: int | None) -> None:
         _check_chain(self._tiff, path)
         series = self._tiff.series[0]
+        if self._tiff.is_ome and any(page is None for page in series.pages):
+            raise VolumeError(
+                f"{path}: pages of this OME-TIFF lie in other files, or are missing; name a file that "
+                "holds the whole stack, or set allow_external if you trust the file"
+            )
         self._series = series
         dtype = np.dtype(series.dtype)
         if dtype.kind not in "uifb" or dtype.itemsize > 8:
@@ -100,10 +105,7 @@ class TiffVolume(Volume):
         return page[tuple(inner)]
 
     def _page(self, index: int, shape: tuple[int, ...]) -> Array:
-        page = self._series.pages[index]
-        if page is None:
-            return np.zeros(shape, self.dtype)
-        return np.asarray(page.asarray()).reshape(shape)
+        return np.asarray(self._series.pages[index].asarray()).reshape(shape)
 
     def close(self) -> None:
         """Close the file and give up the mapping."""
