@@ -17,6 +17,7 @@ import numpy as np
 import pyfftw
 from numpy.typing import NDArray
 from znnpy_kernels.fft_filters import filter_spectra, spectra_filters
+from znnpy_kernels.fft_fused import filter_gradients, filtered_sum
 from znnpy_kernels.fft_images import image_spectra, spectra_images
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_product import spectral_product
@@ -124,6 +125,28 @@ class Layer:
             conjugate=1, add=0,
         )  # fmt: skip
 
+    def fused_sum(self, group: int) -> Callable[[], None]:
+        """One output image from all inputs, its filters transformed on the way."""
+        step, k = self.step, self.size
+        return runner(
+            filtered_sum, images=self.x.ctypes.data, images_term=step, images_row=0,
+            source=self.taps.ctypes.data, source_z=k * k * LANES, source_y=k * LANES,
+            source_x=LANES, source_term=0, out=self.y.ctypes.data, out_row=0, terms=self.inputs,
+            rows=1, conjugate=1, add=0, group=group, scratch=self.w.ctypes.data,
+            scratch_worker=0, plan=self.filters.address,
+        )  # fmt: skip
+
+    def fused_gradient(self) -> Callable[[], None]:
+        """Filter gradients of one input image with up to LANES outputs."""
+        step, k = self.step, self.size
+        return runner(
+            filter_gradients, a=self.x.ctypes.data, a_term=0, a_filter=0, b=self.y.ctypes.data,
+            b_term=0, b_filter=step, terms=1, target=self.taps.ctypes.data,
+            target_z=k * k * LANES, target_y=k * LANES, target_x=LANES, target_filter=1,
+            filters=min(LANES, self.outputs), scratch=self.w.ctypes.data, scratch_worker=0,
+            plan=self.filters.address,
+        )  # fmt: skip
+
     def pairs(self) -> Callable[[], None]:
         """The weight gradient's products: one per pair."""
         step = self.step
@@ -156,11 +179,20 @@ def report(text: str) -> None:
     show("product, warm, each 16 floats", layer.product(4, small), inputs * small / 4, 64.0)
     term = show("product, whole, each pair", layer.product(outputs, layer.step), pairs, multiply)
     outer = show("product of pairs, each", layer.pairs(), pairs, multiply)
+    fused = min(
+        show(f"filters transformed on the way, {g}", layer.fused_sum(g), inputs, multiply + fft)
+        for g in (1, 2, 4)
+    )
+    taken = min(LANES, outputs)
+    fused_taps = show("gradients on the way", layer.fused_gradient(), taken, multiply + fft)
     direct = 2.0 * pairs * layer.size**3 * layer.out**3
     for name, seconds in (
         ("forward", inputs * image + pairs * (taps + term) + outputs * back),
         ("data gradient (W known)", outputs * image + pairs * term + inputs * back),
         ("weight gradient (X, DY known)", pairs * (outer + gradient)),
+        ("forward, W not kept", inputs * image + pairs * fused + outputs * back),
+        ("data gradient, W not kept", outputs * image + pairs * fused + inputs * back),
+        ("weight gradient, DW not kept", pairs * fused_taps),
     ):
         print(f"  {name:32s} {seconds * 1e3:9.2f} ms  {direct / seconds / 1e9:6.1f} GFLOP/s direct")
 

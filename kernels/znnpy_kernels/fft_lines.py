@@ -91,7 +91,9 @@ class _Elements:
         if not self.masks:
             return [load_vector(self.builder, place) for place in places]
         return [
-            _masked(self.builder, "load", VECTOR, self._vector(place), self.align, mask, ZERO_VECTOR)
+            _masked(
+                self.builder, "load", VECTOR, self._vector(place), self.align, mask, ZERO_VECTOR
+            )
             for place, mask in zip(places, self.masks, strict=True)
         ]
 

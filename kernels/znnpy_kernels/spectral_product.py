@@ -91,7 +91,9 @@ class _Tile:
             for q in range(self.columns):
                 for v in range(self.vectors):
                     following.append(multiply_add(builder, real[v], right[q][v], next(waiting)))
-                    following.append(multiply_add(builder, imaginary[v], right[q][v], next(waiting)))
+                    following.append(
+                        multiply_add(builder, imaginary[v], right[q][v], next(waiting))
+                    )
         return following
 
     def finish(
@@ -152,29 +154,51 @@ def product_tile(
 
 @njit(nogil=True)
 def product_row(
-    rows: int, a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int,
+    rows: int, vectors: int, a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int,
     out: int, out_row: int, out_column: int, terms: int, columns: int, conjugate: int, add: int,
-    vectors: int,
 ) -> None:  # fmt: skip
-    """All columns of 1 or 2 rows, for 1 or 2 neighbouring vectors."""
+    """All columns of 1 or 2 rows, for one of the shapes that `multiply` chooses."""
     column = 0
     while column < columns:
         here_b = b + 4 * column * b_column
         here = out + 4 * column * out_column
-        wide = columns - column >= 4
-        if rows == 1 and vectors == 2 and wide:
-            product_tile(1, 4, 2, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
-        elif rows == 1 and vectors == 2:
-            product_tile(1, 1, 2, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
-        elif rows == 1 and wide:
-            product_tile(1, 4, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
-        elif rows == 1:
-            product_tile(1, 1, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
-        elif wide:
+        wide = columns - column >= 4 and vectors < 8
+        if rows == 2 and wide:
             product_tile(2, 4, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
-        else:
+        elif rows == 2:
             product_tile(2, 1, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif vectors == 8:
+            product_tile(1, 1, 8, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif vectors == 2 and wide:
+            product_tile(1, 4, 2, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif vectors == 2:
+            product_tile(1, 1, 2, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        elif wide:
+            product_tile(1, 4, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
+        else:
+            product_tile(1, 1, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
         column += 4 if wide else 1
+
+
+@njit(nogil=True)
+def multiply(
+    a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int, out: int, out_row: int,
+    out_column: int, terms: int, rows: int, columns: int, count: int, conjugate: int, add: int,
+) -> None:  # fmt: skip
+    """What `spectral_product` does, for kernels that do more."""
+    row = 0
+    while row < rows:
+        pair = 2 if rows - row >= 2 else 1
+        at = 0
+        while at < count:
+            left = (count - at) // LANES
+            vectors = 1 if pair == 2 or left < 2 else (8 if columns < 4 and left >= 8 else 2)
+            product_row(
+                pair, vectors, a + 4 * (row * a_row + at), a_term, a_row, b + 4 * at, b_term, b_column,
+                out + 4 * (row * out_row + at), out_row, out_column, terms, columns, conjugate, add,
+            )  # fmt: skip
+            at += vectors * LANES
+        row += pair
 
 
 @kernel(
@@ -198,26 +222,7 @@ def spectral_product(args: Any, worker: int) -> None:
 
     Terms are added in ascending order, whatever the range; with `add` the sum is added at last.
     """
-    a, a_term, a_row, b, b_term, b_column = args[0], args[1], args[2], args[3], args[4], args[5]
-    out, out_row, out_column, terms, rows, columns = (
-        args[6],
-        args[7],
-        args[8],
-        args[9],
-        args[10],
-        args[11],
-    )
-    count, conjugate, add = args[12], args[13], args[14]
-    row = 0
-    while row < rows:
-        pair = 2 if rows - row >= 2 else 1
-        at = 0
-        while at < count:
-            vectors = 2 if pair == 1 and count - at >= 2 * LANES else 1
-            product_row(
-                pair, a + 4 * (row * a_row + at), a_term, a_row, b + 4 * at, b_term, b_column,
-                out + 4 * (row * out_row + at), out_row, out_column, terms, columns, conjugate, add,
-                vectors,
-            )  # fmt: skip
-            at += vectors * LANES
-        row += pair
+    multiply(
+        args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], args[8], args[9],
+        args[10], args[11], args[12], args[13], args[14],
+    )  # fmt: skip
