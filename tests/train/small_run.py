@@ -1,0 +1,65 @@
+"""A tiny volume and config, and znnpy started as its users start it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+CONFIG = """
+network:
+  layers:
+    - conv: {{images: 4, size: [1, 3, 3], function: relu}}
+    - dropout: 0.8
+    - max_filter: [1, 2, 2]
+    - conv: {{images: 1, size: [3, 2, 2]}}
+data:
+  train: [{{image: data.h5:raw, labels: data.h5:labels}}]
+  validation: [{{image: data.h5:raw, labels: data.h5:labels}}]
+training:
+  iterations: {iterations}
+  batch: 2
+  output_shape: [4, 6, 6]
+  rebalance: patch
+  optimizer: adam
+  learning_rate: 0.002
+  schedule: {{kind: exponential, every: 50, factor: 0.5}}
+  conv: direct
+  validation: {{every: 30, patches: 3}}
+run: {{directory: run, threads: 2, checkpoint: {{every: 20, keep: 2}}, log_every: 1}}
+"""
+
+
+def write_config(folder: Path, iterations: int = 100) -> Path:
+    """Data and config in a folder; returns the config's path."""
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(1, 20, (4, 5, 5)).astype(np.uint32)
+    labels = blocks.repeat(5, 0).repeat(5, 1).repeat(5, 2)
+    labels[:, ::5] = 0
+    raw = (labels == 0) * 100 + rng.integers(0, 100, labels.shape)
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["raw"], file["labels"] = raw.astype(np.uint8), labels
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.format(iterations=iterations))
+    return path
+
+
+def command(*words: object) -> list[str]:
+    """A znnpy command line."""
+    return [sys.executable, "-c", "from znnpy.cli import main; main()", *map(str, words)]
+
+
+def znnpy(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and check its exit status."""
+    done = subprocess.run(command(*words), capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def state(run: Path) -> tuple[str, bytes, str]:
+    """What must be bitwise the same: newest checkpoint and its name, log."""
+    newest = max((run / "checkpoints").glob("*.npz"))
+    return newest.name, newest.read_bytes(), (run / "log.jsonl").read_text()

@@ -1,0 +1,130 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from small_run import command, state, write_config, znnpy
+
+ITERATIONS = 150
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    znnpy("train", write_config(folder, ITERATIONS))
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write_config(tmp_path, ITERATIONS)
+
+
+def copy_run(undisturbed, tmp_path):
+    write_config(tmp_path, ITERATIONS)
+    text = (undisturbed / "run/config.yaml").read_text()
+    subprocess.run(["cp", "-r", undisturbed / "run", tmp_path / "run"], check=True)
+    (tmp_path / "run/config.yaml").write_text(text.replace(str(undisturbed), str(tmp_path)))
+
+
+def lines(path):
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def train_until(config, count, number):
+    """Train until the log has `count` lines, then send a signal; returns the process's end."""
+    log = config.parent / "run/log.jsonl"
+    with subprocess.Popen(command("train", config), stderr=subprocess.PIPE, text=True) as process:
+        while lines(log) < count and process.poll() is None:
+            time.sleep(0.001)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_run_directory_says_what_was_run(undisturbed):
+    run = undisturbed / "run"
+    versions = json.loads((run / "versions.json").read_text())
+    assert {"znnpy", "numpy", "numba", "python", "cpu", "seed"} <= set(versions)
+    assert set(json.loads((run / "plan.json").read_text())) == {"conv1", "conv2"}
+    names = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert names == ["iteration-000000140.npz", "iteration-000000150.npz"]
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert sum("validation" in record for record in records) == ITERATIONS // 30
+    steps = [record for record in records if "loss" in record]
+    assert [step["iteration"] for step in steps] == list(range(1, ITERATIONS + 1))
+    first, last = (sum(step["loss"] for step in part) for part in (steps[:20], steps[-20:]))
+    assert last < 0.95 * first
+    assert (run / "prediction.png").stat().st_size > 1000
+    scores = json.loads((run / "result.json").read_text())["evaluations"][0]["scores"]
+    assert set(scores) == {"network", "predicting the mean", "thresholding raw"}
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_random_times_it_ends_bitwise_the_same(undisturbed, config, seed):
+    rng = random.Random(seed)
+    at, killed = 0, 0
+    for _ in range(2 if seed == 0 else 6):
+        at += rng.randrange(1, 50)
+        code, _ = train_until(config, at, signal.SIGKILL)
+        killed += code == -signal.SIGKILL
+    znnpy("train", config)
+    assert killed
+    assert state(config.parent / "run") == state(undisturbed / "run")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_by_a_signal_it_saves_says_so_and_goes_on(undisturbed, config, number, code):
+    ended, errors = train_until(config, 33, number)
+    assert ended == code
+    assert f"go on with: znnpy train {config}" in errors
+    name = max(os.listdir(config.parent / "run/checkpoints"))
+    assert f"stopped at iteration {int(name[10:19])} of {ITERATIONS}" in errors
+    znnpy("train", config)
+    assert state(config.parent / "run") == state(undisturbed / "run")
+
+
+def test_threads_do_not_change_the_bits(undisturbed, config):
+    znnpy("train", config, "--threads", 3, "--set", "run.steal_seed=7")
+    assert state(config.parent / "run") == state(undisturbed / "run")
+
+
+def test_more_iterations_go_on_and_a_finished_run_only_evaluates(undisturbed, config):
+    znnpy("train", config, "--set", "training.iterations=90")
+    assert "loss" in znnpy("train", config, "--set", "training.iterations=90").stdout
+    znnpy("train", config)
+    assert state(config.parent / "run")[2] == state(undisturbed / "run")[2]
+
+
+def test_changed_config_is_refused_by_key_and_overwrite_starts_anew(undisturbed, tmp_path):
+    copy_run(undisturbed, tmp_path)
+    config = tmp_path / "config.yaml"
+    other = ["--set", "training.batch=1", "--set", "augment.flips=[x]"]
+    before = state(tmp_path / "run")
+    done = znnpy("train", config, *other, code=1)
+    assert "changed: " in done.stderr
+    assert "training.batch" in done.stderr
+    assert "augment.flips" in done.stderr
+    assert state(tmp_path / "run") == before
+    znnpy("train", config, *other, "--set", "training.iterations=3", "--overwrite")
+    assert state(tmp_path / "run")[0] == "iteration-000000003.npz"
+
+
+def test_damaged_newest_checkpoint_falls_back_and_ends_the_same(undisturbed, tmp_path):
+    copy_run(undisturbed, tmp_path)
+    newest = max((tmp_path / "run/checkpoints").glob("*.npz"))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    done = znnpy("train", tmp_path / "config.yaml")
+    assert f"{newest.name} is damaged" in done.stderr
+    assert state(tmp_path / "run") == state(undisturbed / "run")
+
+
+def test_nan_stops_names_the_layer_and_keeps_the_last_good_checkpoint(config):
+    done = znnpy("train", config, "--set", "training.learning_rate=1e30", code=1)
+    assert "is the first layer with a value that is not finite" in done.stderr
+    assert "Traceback" not in done.stderr
+    names = os.listdir(config.parent / "run/checkpoints")
+    assert names == ["iteration-000000000.npz"]
