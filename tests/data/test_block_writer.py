@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +98,29 @@ def test_other_settings_and_finished_files_are_refused(tmp_path: Path) -> None:
 def test_block_outside(tmp_path: Path, corner: tuple[int, int, int]) -> None:
     with writer(tmp_path / "out.h5") as out, pytest.raises(ShapeError, match="does not fit"):
         out.write(corner, DATA[:, :3, :, :4])
+
+
+def noting(call: str, names: dict[int, str], calls: list[tuple[str, str]]) -> Callable[..., object]:
+    real = getattr(os, call)
+
+    def noted(file: int, *rest: object) -> object:
+        calls.append((call, names[file]))
+        return real(file, *rest)
+
+    return noted
+
+
+def test_data_is_synced_before_the_journal_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, str]] = []
+    with writer(tmp_path / "out.h5") as out:
+        names = {out._file: "data", out._log: "journal"}
+        for call in ("pwrite", "write", "fdatasync"):
+            monkeypatch.setattr(os, call, noting(call, names, calls))
+        out.write(CORNERS[0], block(CORNERS[0]))
+    assert set(calls[:-3]) == {("pwrite", "data")}
+    assert calls[-3:] == [("fdatasync", "data"), ("write", "journal"), ("fdatasync", "journal")]
 
 
 KILLED = """

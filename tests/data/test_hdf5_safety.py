@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import h5py
@@ -217,7 +218,9 @@ def test_other_file_types(tmp_path: Path) -> None:
     empty.write_bytes(b"")
     refused(text, "neither", "not a vo")
     refused(empty, "is empty")
-    refused(tmp_path, "cannot be read")
+    refused(tmp_path, "is not a file")
+    os.mkfifo(tmp_path / "pipe.h5")
+    refused(tmp_path / "pipe.h5", "is not a file")
     refused(tmp_path / "a.h4", "does not exist", "did you mean", "a.h5")
     refused(tmp_path / "folder" / "a.h5", "there is no folder")
 

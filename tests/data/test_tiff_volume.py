@@ -129,10 +129,20 @@ def test_other_files_of_a_set_are_read_only_when_allowed(tmp_path: Path) -> None
         text = SET.replace('UUID="urn:uuid:a"', f'UUID="urn:uuid:{name}"', 1)
         path = tmp_path / f"{name}.ome.tif"
         tifffile.imwrite(path, STACK[index], description=text, metadata=None)
-    with pytest.raises(VolumeError, match="other files"):
+    with pytest.raises(VolumeError, match="spread over 2 files"):
         open_volume(tmp_path / "a.ome.tif")
     with open_volume(tmp_path / "a.ome.tif", allow_external=True) as volume:
         assert np.array_equal(volume.read_all()[0], STACK[:2])
+    (tmp_path / "b.ome.tif").unlink()
+    with pytest.raises(VolumeError, match=r"a\.ome\.tif"):
+        open_volume(tmp_path / "a.ome.tif", allow_external=True)
+
+
+def test_renamed_file(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.ome.tif", STACK, ome=True, metadata={"axes": "ZYX"})
+    renamed = (tmp_path / "a.ome.tif").rename(tmp_path / "b.tif")
+    with open_volume(renamed) as volume:
+        assert np.array_equal(volume.read_all()[0], STACK)
 
 
 def test_pages_lost_at_the_end(tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ def _load(volume: Volume) -> ArrayVolume:
 
 
 def _kind(path: Path) -> Literal["hdf5", "tiff"]:
+    if path.exists() and not path.is_file():
+        raise VolumeError(f"{path} is not a file")
     try:
         with path.open("rb") as file:
             head = file.read(8)

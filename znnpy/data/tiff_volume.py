@@ -35,7 +35,7 @@ class TiffVolume(Volume):
         except Exception as error:  # tifffile raises nearly anything on damaged files
             raise VolumeError(f"{path}: the TIFF file cannot be opened ({error})") from error
         try:
-            self._open(path, max_bytes)
+            self._open(path, allow_external, max_bytes)
         except VolumeError:
             self._tiff.close()
             raise
@@ -43,14 +43,11 @@ class TiffVolume(Volume):
             self._tiff.close()
             raise VolumeError(f"{path}: the TIFF file is damaged ({error})") from error
 
-    def _open(self, path: Path, max_bytes: int | None) -> None:
+    def _open(self, path: Path, allow_external: bool, max_bytes: int | None) -> None:
         _check_chain(self._tiff, path)
+        if self._tiff.is_ome:
+            _check_set(self._tiff, path, allow_external)
         series = self._tiff.series[0]
-        if self._tiff.is_ome and any(page is None for page in series.pages):
-            raise VolumeError(
-                f"{path}: pages of this OME-TIFF lie in other files, or are missing; name a file that "
-                "holds the whole stack, or set allow_external if you trust the file"
-            )
         self._series = series
         dtype = np.dtype(series.dtype)
         if dtype.kind not in "uifb" or dtype.itemsize > 8:
@@ -123,6 +120,18 @@ def _check_chain(tiff: Any, path: Path) -> None:
     rest = file.read(form.offsetsize)
     if len(rest) < form.offsetsize or struct.unpack(form.offsetformat, rest)[0] != 0:
         raise VolumeError(f"{path}: the TIFF file is truncated after {len(tiff.pages)} pages")
+
+
+def _check_set(tiff: Any, path: Path, allow_external: bool) -> None:
+    """An OME-TIFF may be spread over files, named in its XML; a renamed single file names one."""
+    names = set(re.findall(r'FileName="([^"]*)"', tiff.ome_metadata))
+    if len(names) > 1 and not allow_external:
+        raise VolumeError(
+            f"{path}: this OME-TIFF is spread over {len(names)} files; name one that holds the whole "
+            "stack, or set allow_external if you trust the file"
+        )
+    if any(page is None for page in tiff.series[0].pages):
+        raise VolumeError(f"{path}: pages of this OME-TIFF are missing")
 
 
 def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
