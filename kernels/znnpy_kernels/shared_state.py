@@ -1,0 +1,61 @@
+"""Where the scheduler's shared words lie: byte offsets inside one block of memory, the *control block*.
+
+Words that different workers write lie 128 bytes apart: x86 fetches lines in pairs. A task record is
+one line: whoever takes the last token off its counter usually runs it next and needs the rest.
+"""
+
+from __future__ import annotations
+
+LINE = 128
+BANDS = 4
+BAND_BITS = 2
+"""An entry of a deque, and of a successor list, is an int32: task << BAND_BITS | band."""
+
+# The header; offsets in it become addresses when `worker.prepare` runs.
+WORKERS = 0
+TASKS = 8
+TASK_COUNT = 16
+QUEUES = 24
+GROUPS = 32
+GROUP_COUNT = 40
+PHASES = 48
+"""Table of phase_count + 1 addresses: the sources of phase p are the int32 from [p] to [p + 1]."""
+PHASE_COUNT = 56
+RING_ROWS = 64
+"""Events kept per worker; 0: nothing is recorded."""
+SPIN_NS = 72
+STOP = LINE
+SLEEPERS = 2 * LINE
+TOO_EARLY = 3 * LINE
+"""Task (plus one) that got a token before it had started with the earlier ones."""
+HEADER_BYTES = 4 * LINE
+
+# A task record, 64 bytes.
+COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(0, 56, 8)
+"""FIRST and LAST: from where to where the int32 successor entries lie."""
+TASK_BYTES = 64
+TASK_SHIFT = 6
+
+# A queue: one per worker, and the injector after them.
+BOTTOM = 0
+"""One word a band; written by the owner."""
+TOP = LINE
+"""One word a band; written by thieves (and the owner at the last entry)."""
+STATE = 2 * LINE
+SEMAPHORE = STATE + 8
+EXECUTED, STEALS, FAILED_STEALS, PARKS, PARKED_NS, RANDOM = range(3 * LINE, 3 * LINE + 48, 8)
+"""Written by the owner only."""
+SLOTS = 4 * LINE
+"""One address a band: the fixed array of int32 entries."""
+MASKS = SLOTS + 8 * BANDS
+RING = MASKS + 8 * BANDS
+QUEUE_BYTES = 5 * LINE
+
+AWAKE, PARKED = range(2)
+
+# A group.
+MISSING, MEMBERS, COMPLETED, DONE_SEMAPHORE = range(0, 32, 8)
+GROUP_BYTES = LINE
+
+EVENT_BYTES = 32
+"""task, start_ns, end_ns, where it came from (0 own deque, 1 another worker, 2 the injector)."""

@@ -1,0 +1,57 @@
+"""ZNN's convergent sum: contributions meet in one slot by exchanging pointers, whoever meets adds.
+
+Source: Zlateski, Lee, Seung, *ZNN* (arXiv 1510.06706), section on wait-free summation. The order of
+the additions, hence the last bits, depends on the schedule; the fixed combining tree does not have
+that fault. This one is here to compare with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.atomics import add_acq_rel, exchange_acq_rel, store_relaxed, swap_acq_rel
+from znnpy_kernels.memory import floats, longs
+from znnpy_kernels.native import part
+
+
+@part
+def add_into(target: int, source: int, count: int) -> None:
+    """target += source, element by element."""
+    for index in range(count):
+        floats(target)[index] += floats(source)[index]
+
+
+@part
+def deposit(slot: int, buffer: int, count: int) -> None:
+    """Leave the buffer in the slot, having added to it whatever was found there.
+
+    A failed swap means that another task has deposited in between; each deposits once, so a task
+    retries at most as often as there are other contributions.
+    """
+    while True:
+        other = exchange_acq_rel(slot, 0)
+        if other != 0:
+            add_into(buffer, other, count)
+        if swap_acq_rel(slot, 0, buffer):
+            return
+
+
+@kernel("slot", "buffer", "count", "remaining", "target")
+def exchange_deposit(args: Any, worker: int) -> None:
+    """Add one contribution to a sum; the last one leaves the sum in the target.
+
+    slot: address of one int64 word on a line of its own, 0 at first and 0 again after the last
+    deposit. buffer: this task's own `count` float32; overwritten with partial sums, and other tasks
+    read it until the sum is complete. remaining: address of two int64 words, the contributions
+    still to come and how many there are; the last one sets the first back to the second. target:
+    `count` float32, not one of the buffers, written by the last task only. Any number of these tasks
+    may run at the same time on one slot.
+    """
+    deposit(args[0], args[1], args[2])
+    if add_acq_rel(args[3], -1) != 1:
+        return
+    store_relaxed(args[3], longs(args[3] + 8)[0])
+    total = exchange_acq_rel(args[0], 0)
+    for index in range(args[2]):
+        floats(args[4])[index] = floats(total)[index]

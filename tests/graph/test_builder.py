@@ -1,0 +1,127 @@
+"""Building task graphs: counters, edges, argument blocks, and the graphs that are refused."""
+
+import numpy as np
+import pytest
+
+from znnpy.graph import BANDS, GraphBuilder, GraphError
+
+
+def add(builder: GraphBuilder, name: str, **options: float) -> int:
+    cost = options.pop("cost", 1.0)
+    numbers = {key: int(value) for key, value in options.items()}
+    return builder.task(0, [], name=name, kind="test", cost=cost, **numbers)
+
+
+def diamond() -> tuple[GraphBuilder, list[int]]:
+    builder = GraphBuilder()
+    tasks = [add(builder, "a", phase=0), add(builder, "b"), add(builder, "c"), add(builder, "d")]
+    for before, after in ((0, 1), (0, 2), (1, 3), (2, 3)):
+        builder.precede(tasks[before], tasks[after])
+    return builder, tasks
+
+
+def test_joins_count_predecessors_and_the_phase() -> None:
+    graph = diamond()[0].build()
+    assert graph.joins.tolist() == [1, 1, 1, 2]
+    assert graph.initial.tolist() == [1, 1, 1, 2]
+    assert sorted(graph.successors[: graph.successor_starts[1]]) == [1, 2]
+
+
+def test_carried_edges_are_present_at_first() -> None:
+    builder, (first, *_, last) = diamond()
+    builder.precede(last, first, carried=True)
+    graph = builder.build()
+    assert graph.joins.tolist() == [2, 1, 1, 2]
+    assert graph.initial.tolist() == [1, 1, 1, 2]
+    before, after = graph.edges(carried=True)
+    assert (before.tolist(), after.tolist()) == ([last], [first])
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False), (False, False)])
+def test_double_edges_are_merged_and_the_stricter_stays(order: tuple[bool, bool]) -> None:
+    builder = GraphBuilder()
+    a, b = add(builder, "a", phase=0), add(builder, "b")
+    for carried in order:
+        builder.precede(a, b, carried=carried)
+    graph = builder.build()
+    assert graph.joins.tolist() == graph.initial.tolist() == [1, 1]
+    assert not graph.carried.any()
+
+
+def test_a_cycle_is_refused_by_name() -> None:
+    builder, (a, b, _, d) = diamond()
+    builder.precede(d, a)
+    with pytest.raises(GraphError, match=r"cycle: .*d.*carried") as refusal:
+        builder.build()
+    text = str(refusal.value)
+    assert "a -> " in text
+    assert "-> d" in text
+    assert ("b" in text.split("cycle:")[1].split(".")[0]) != (
+        "c" in text.split("cycle:")[1].split(".")[0]
+    )
+    assert (a, b) == (0, 1)
+
+
+def test_a_self_edge_is_a_cycle_unless_carried() -> None:
+    builder = GraphBuilder()
+    a = add(builder, "alone", phase=0)
+    builder.precede(a, a, carried=True)
+    assert builder.build().initial.tolist() == [1]
+    builder.precede(a, a)
+    with pytest.raises(GraphError, match="alone -> alone"):
+        builder.build()
+
+
+def test_a_task_that_nothing_starts_is_refused() -> None:
+    builder = GraphBuilder()
+    a, b = add(builder, "first", phase=0), add(builder, "orphan")
+    builder.precede(a, b, carried=True)
+    with pytest.raises(GraphError, match="orphan.*phase"):
+        builder.build()
+
+
+def test_edges_between_unknown_tasks_are_refused() -> None:
+    builder = GraphBuilder()
+    add(builder, "a", phase=0)
+    with pytest.raises(GraphError, match="no task 1"):
+        builder.precede(0, 1)
+
+
+def test_unknown_policy_lists_the_known_ones() -> None:
+    with pytest.raises(GraphError, match="critical-path"):
+        diamond()[0].build(policy="fastest")
+
+
+def test_argument_blocks_are_aligned_and_writable() -> None:
+    builder = GraphBuilder()
+    lengths = [0, 1, 8, 9, 30]
+    for length in lengths:
+        builder.task(0, list(range(length)), name="t", kind="k", cost=1.0, phase=0)
+    graph = builder.build()
+    for task, length in enumerate(lengths):
+        assert graph.argument_address(task) % 64 == 0
+        assert graph.arguments(task).tolist() == list(range(length))
+    graph.arguments(3)[8] = -1
+    assert graph.arguments(3)[8] == -1
+    assert graph.arguments(4).tolist() == list(range(30))
+    assert graph.words.flags.c_contiguous
+
+
+def test_an_empty_graph_builds() -> None:
+    graph = GraphBuilder().build()
+    assert (graph.size, graph.groups, graph.phases, graph.span) == (0, 0, 0, 0.0)
+    assert graph.critical_path() == []
+
+
+def test_the_newest_told_successor_is_the_most_urgent() -> None:
+    builder = GraphBuilder()
+    root = add(builder, "root", phase=0)
+    leaves = [add(builder, str(cost), cost=cost) for cost in (3.0, 9.0, 1.0, 5.0)]
+    for leaf in leaves:
+        builder.precede(root, leaf)
+    graph = builder.build()
+    told = graph.successors[graph.successor_starts[root] : graph.successor_starts[root + 1]]
+    assert graph.cost[told].tolist() == [1.0, 3.0, 5.0, 9.0]
+    assert graph.band.min() == 0
+    assert graph.band.max() == BANDS - 1
+    assert np.array_equal(np.argsort(graph.priority)[::-1][:2], [root, leaves[1]])

@@ -1,0 +1,61 @@
+"""Policies order the same graph differently; bands cut the order into four."""
+
+import numpy as np
+import pytest
+
+from znnpy.graph import BANDS, POLICIES, GraphBuilder, TaskGraph
+from znnpy.graph.policies import bands
+
+
+def fork(policy: str) -> TaskGraph:
+    """A root; a branch of one costly task (1); a branch of two cheap ones (2, 3)."""
+    builder = GraphBuilder()
+    for task, cost in enumerate([1.0, 10.0, 2.0, 2.0]):
+        builder.task(0, [], name=str(task), kind="k", cost=cost, phase=0 if task == 0 else -1)
+    for edge in ((0, 1), (0, 2), (2, 3)):
+        builder.precede(*edge)
+    return builder.build(policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("critical-path", [11.0, 10.0, 4.0, 2.0]),
+        ("distance", [3.0, 1.0, 2.0, 1.0]),
+        ("fifo", [0.0, -1.0, -2.0, -3.0]),
+        ("lifo", [0.0, 1.0, 2.0, 3.0]),
+    ],
+)
+def test_priorities(policy: str, expected: list[float]) -> None:
+    assert fork(policy).priority.tolist() == expected
+
+
+def test_random_is_a_fixed_order() -> None:
+    first, second = fork("random"), fork("random")
+    assert first.priority.tolist() == second.priority.tolist()
+    assert sorted(first.priority) == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_bands_follow_the_priority(policy: str) -> None:
+    graph = fork(policy)
+    order = np.argsort(-graph.priority, kind="stable")
+    assert (np.diff(graph.band[order]) >= 0).all()
+
+
+def test_bands_use_the_whole_range() -> None:
+    assert bands(np.linspace(0, 1, 8)).tolist() == [3, 3, 2, 2, 1, 1, 0, 0]
+    assert bands(np.ones(3)).tolist() == [0, 0, 0]
+    assert set(bands(np.arange(100.0))) == set(range(BANDS))
+
+
+def test_copies_of_a_step_get_the_same_priorities() -> None:
+    builder = GraphBuilder()
+    for step in (0, 1):
+        for _ in range(2):
+            builder.task(0, [], name="t", kind="k", cost=1.0, phase=step, step=step)
+    builder.precede(0, 1)
+    builder.precede(2, 3)
+    builder.precede(1, 2)
+    builder.precede(3, 0, carried=True)
+    assert builder.build().priority.tolist() == [2.0, 1.0, 2.0, 1.0]

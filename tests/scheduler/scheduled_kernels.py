@@ -1,0 +1,119 @@
+"""Kernels and random graphs for the scheduler's tests, and the judge of what ran when."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.atomics import add_acq_rel, load_acquire, pause, store_release
+from znnpy_kernels.memory import floats, longs
+from znnpy_kernels.native import sched_yield
+from znnpy_kernels.parking import nanoseconds
+
+from znnpy.graph import GraphBuilder, TaskGraph
+
+
+@kernel("clock", "log", "task", "spins", "yields")
+def stamp(args: Any, worker: int) -> None:
+    """Write task + 1 into the log, dawdle, write -(task + 1); the clock counts log entries."""
+    longs(args[1])[add_acq_rel(args[0], 1)] = args[2] + 1
+    for _ in range(args[3]):
+        pause()
+    for _ in range(args[4]):
+        sched_yield()
+    longs(args[1])[add_acq_rel(args[0], 1)] = -(args[2] + 1)
+
+
+@kernel("word")
+def count(args: Any, worker: int) -> None:
+    """Add one to a word."""
+    add_acq_rel(args[0], 1)
+
+
+@kernel("word", "wanted", "met")
+def wait_for(args: Any, worker: int) -> None:
+    """Wait, 20 s at most, until a word has reached a value; met becomes 1 if it has."""
+    end = nanoseconds() + 20_000_000_000
+    while load_acquire(args[0]) < args[1] and nanoseconds() < end:
+        sched_yield()
+    store_release(args[2], 1 if load_acquire(args[0]) >= args[1] else -1)
+
+
+@kernel("values", "count")
+def halve(args: Any, worker: int) -> None:
+    """Halve float32 numbers."""
+    for index in range(args[1]):
+        floats(args[0])[index] *= np.float32(0.5)
+
+
+@dataclass
+class Logged:
+    """A graph of stamps, and where they write."""
+
+    graph: TaskGraph
+    clock: NDArray[np.int64]
+    log: NDArray[np.int64]
+
+
+def two_copies(seed: int, size: int = 30, steps: int = 6) -> Logged:
+    """A random graph twice, as even and odd step, phase and group 0 and 1, with edges across.
+
+    Every edge across has its counterpart the other way, as weights (written by one step, read by
+    the next, and free to be overwritten after) have it.
+    """
+    rng = np.random.default_rng(seed)
+    clock, log = np.zeros(1, np.int64), np.zeros(2 * size * steps, np.int64)
+    builder = GraphBuilder()
+    delays = rng.integers(0, 60, size) * (rng.random(size) < 0.5)
+    yields = (rng.random(size) < 0.15).astype(int)
+    inner = [(a, b) for b in range(1, size) for a in set(rng.integers(0, b, rng.integers(0, 4)))]
+    sources = set(range(size)) - {after for _, after in inner}
+    for step in (0, 1):
+        for task in range(size):
+            words = stamp.arguments(
+                clock=clock.ctypes.data,
+                log=log.ctypes.data,
+                task=step * size + task,
+                spins=delays[task],
+                yields=yields[task],
+            )
+            builder.task(
+                stamp.address,
+                words,
+                name=f"{['even', 'odd'][step]} {task}",
+                kind="stamp",
+                cost=1e-6 * (1 + delays[task]),
+                phase=step if task in sources else -1,
+                group=step,
+                step=step,
+            )
+        for before, after in inner:
+            builder.precede(step * size + before, step * size + after)
+    for before, after in rng.integers(0, size, (int(rng.integers(0, size)), 2)).tolist():
+        builder.precede(before, size + after)
+        builder.precede(size + after, before, carried=True)
+    policy = ["critical-path", "distance", "fifo", "lifo", "random"][seed % 5]
+    return Logged(builder.build(policy), clock, log)
+
+
+def judge(logged: Logged, runs: int) -> None:
+    """Play the token game over the log: nothing starts early, everything ran `runs` times."""
+    graph = logged.graph
+    before = np.repeat(np.arange(graph.size), np.diff(graph.successor_starts))
+    tokens = graph.carried.astype(np.int64)
+    incoming = [np.flatnonzero(graph.successors == task) for task in range(graph.size)]
+    outgoing = [np.flatnonzero(before == task) for task in range(graph.size)]
+    started, ended = np.zeros(graph.size, int), np.zeros(graph.size, int)
+    for entry in logged.log[: logged.clock[0]].tolist():
+        task = abs(entry) - 1
+        if entry > 0:
+            assert (tokens[incoming[task]] == 1).all(), f"{graph.names[task]} started too early"
+            tokens[incoming[task]] = 0
+            started[task] += 1
+        else:
+            tokens[outgoing[task]] += 1
+            ended[task] += 1
+            assert (tokens[outgoing[task]] == 1).all(), f"{graph.names[task]} ran twice"
+    assert (started == runs).all()
+    assert (ended == runs).all()

@@ -1,0 +1,48 @@
+"""Counting cores: the tightest of affinity, cgroup quota and SLURM."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from znnpy.scheduler import available_cores
+from znnpy.scheduler.cores import quota_cores
+
+
+def test_affinity_is_respected() -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert available_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert 1 <= available_cores() <= len(allowed)
+
+
+def test_slurm_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    assert available_cores() == 1
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "many")
+    assert available_cores() >= 1
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_version_2_quota_of_an_outer_group(tmp_path: Path) -> None:
+    write(tmp_path / "self", "0::/job/step\n")
+    write(tmp_path / "root/job/step/cpu.max", "max 100000\n")
+    assert quota_cores(tmp_path / "root", tmp_path / "self") is None
+    write(tmp_path / "root/job/cpu.max", "250000 100000\n")
+    assert quota_cores(tmp_path / "root", tmp_path / "self") == 3
+
+
+def test_version_1_quota(tmp_path: Path) -> None:
+    write(tmp_path / "self", "5:cpu,cpuacct:/job\n3:memory:/other\n")
+    write(tmp_path / "root/cpu/job/cpu.cfs_quota_us", "400000\n")
+    write(tmp_path / "root/cpu/job/cpu.cfs_period_us", "100000\n")
+    assert quota_cores(tmp_path / "root", tmp_path / "self") == 4
+    write(tmp_path / "root/cpu/job/cpu.cfs_quota_us", "-1\n")
+    assert quota_cores(tmp_path / "root", tmp_path / "self") is None

@@ -1,0 +1,323 @@
+"""The parallel executor: every task exactly once, no dependency broken, no deadlock, no GIL."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduled_kernels import count, halve, judge, two_copies, wait_for
+
+from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
+
+PATIENCE = 60.0
+
+
+def pipelined(executor: Executor | SerialExecutor, steps: int) -> None:
+    """Two steps in flight: a phase is released again when its own copy has completed."""
+    for step in range(steps):
+        if step >= 2:
+            assert executor.wait(step % 2, step // 2, timeout=PATIENCE)
+        executor.release(step % 2)
+    for group in (0, 1):
+        assert executor.wait(group, steps // 2, timeout=PATIENCE)
+
+
+def counters(size: int, word: np.ndarray, *, band_spread: bool = False) -> TaskGraph:
+    """`size` independent tasks that add one to a word."""
+    builder = GraphBuilder()
+    words = count.arguments(word=word.ctypes.data)
+    for task in range(size):
+        cost = 1e-6 * (1 + task % 7 if band_spread else 1)
+        builder.task(count.address, words, name=str(task), kind="k", cost=cost, phase=0, group=0)
+    return builder.build()
+
+
+def test_smoke() -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(3, word), workers=2) as executor:
+        assert executor.completed(0) == 0
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        assert executor.completed(0) == 1
+    assert word[0] == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_stampede_on_the_injector(workers: int) -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(5000, word, band_spread=True), workers=workers) as executor:
+        for repetition in range(1, 6):
+            executor.release(0)
+            assert executor.wait(0, repetition, timeout=PATIENCE)
+            assert word[0] == 5000 * repetition
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 10_000), st.integers(1, 8), st.integers(0, 1000), st.sampled_from([0, 50_000])
+)
+def test_random_graphs_pipelined(graph: int, workers: int, steals: int, spin_ns: int) -> None:
+    logged = two_copies(graph)
+    with Executor(logged.graph, workers=workers, seed=steals, spin_ns=spin_ns) as executor:
+        pipelined(executor, 6)
+    judge(logged, runs=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", range(1, 9))
+def test_stress_random_graphs(workers: int) -> None:
+    for seed in range(125):
+        logged = two_copies(seed * 8 + workers, size=60, steps=8)
+        with Executor(logged.graph, workers=workers, seed=seed, spin_ns=seed % 3) as executor:
+            pipelined(executor, 8)
+        judge(logged, runs=4)
+
+
+def test_serial_executor_agrees_with_the_judge() -> None:
+    for seed in range(20):
+        logged = two_copies(seed)
+        with SerialExecutor(logged.graph) as executor:
+            pipelined(executor, 6)
+        judge(logged, runs=3)
+
+
+def test_the_judge_notices_a_broken_dependency() -> None:
+    logged = two_copies(3)
+    with SerialExecutor(logged.graph) as executor:
+        pipelined(executor, 6)
+    logged.log[: logged.clock[0]] = logged.log[: logged.clock[0]][::-1]
+    with pytest.raises(AssertionError):
+        judge(logged, runs=3)
+
+
+def no_starvation_graph(word: np.ndarray, met: np.ndarray) -> TaskGraph:
+    """A root, then one task that ends only when 200 others have run, all told by one worker."""
+    builder = GraphBuilder()
+    add = count.arguments(word=word.ctypes.data)
+    root = builder.task(count.address, add, name="root", kind="k", cost=1e-6, phase=0, group=0)
+    blocker = wait_for.arguments(word=word.ctypes.data, wanted=201, met=met.ctypes.data)
+    tasks = [builder.task(wait_for.address, blocker, name="b", kind="k", cost=1e-3, group=0)]
+    for _ in range(200):
+        tasks.append(builder.task(count.address, add, name="c", kind="k", cost=1e-6, group=0))
+    for task in tasks:
+        builder.precede(root, task)
+    return builder.build()
+
+
+def test_no_starvation_behind_a_blocked_worker() -> None:
+    word, met = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    with Executor(no_starvation_graph(word, met), workers=2) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+    assert (word[0], met[0]) == (201, 1)
+
+
+def test_python_runs_while_a_task_runs_and_while_wait_waits() -> None:
+    word, met = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    builder = GraphBuilder()
+    words = wait_for.arguments(word=word.ctypes.data, wanted=50_000, met=met.ctypes.data)
+    builder.task(wait_for.address, words, name="w", kind="k", cost=1.0, phase=0, group=0)
+
+    def count_in_python() -> None:
+        for number in range(50_001):
+            word[0] = number
+
+    with Executor(builder.build(), workers=1) as executor:
+        executor.release(0)
+        counting = threading.Thread(target=count_in_python)
+        counting.start()
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        counting.join()
+    assert met[0] == 1, "the counting thread did not run while compiled code ran"
+
+
+def test_idle_workers_park_and_are_woken() -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(1, word), workers=3, spin_ns=0) as executor:
+        for repetition in range(1, 201):
+            executor.release(0)
+            assert executor.wait(0, repetition, timeout=PATIENCE)
+        recordings = executor.recording()
+    assert word[0] == 200
+    assert sum(recording.parks for recording in recordings) > 0
+    assert all(recording.parked_ns > 0 for recording in recordings if recording.parks)
+
+
+def test_idle_workers_use_no_processor_time() -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(1, word), workers=4) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        time.sleep(0.1)
+        before = time.process_time()
+        time.sleep(0.3)
+        assert time.process_time() - before < 0.15
+
+
+def test_wait_gives_up_in_time() -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(1, word), workers=1) as executor:
+        assert not executor.wait(0, 1, timeout=0.01)
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        assert not executor.wait(0, 2, timeout=0)
+
+
+def test_recording_holds_every_task_once_and_slices_never_overlap() -> None:
+    logged = two_copies(5)
+    with Executor(logged.graph, workers=3, record=1000) as executor:
+        pipelined(executor, 6)
+        recordings = executor.recording()
+    ran = np.concatenate([recording.events["task"] for recording in recordings])
+    assert np.bincount(ran, minlength=logged.graph.size).tolist() == [3] * logged.graph.size
+    for recording in recordings:
+        events = recording.events
+        assert len(events) == recording.executed
+        assert (events["end_ns"] >= events["start_ns"]).all()
+        assert (events["start_ns"][1:] >= events["end_ns"][:-1]).all()
+        assert set(events["stolen"]) <= {0, 1, 2}
+        assert (events["stolen"] == 1).sum() == recording.steals
+    judge(logged, runs=3)
+
+
+def test_the_ring_keeps_the_last_events() -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(10, word), workers=1, record=4) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        (recording,) = executor.recording()
+    assert recording.executed == 10
+    assert len(recording.events) == 4
+    assert (np.diff(recording.events["start_ns"]) > 0).all()
+
+
+def test_reset_drops_what_is_left_and_starts_again() -> None:
+    logged = two_copies(7)
+    with Executor(logged.graph, workers=2) as executor:
+        executor.release(0)
+        executor.reset()
+        assert executor.completed(0) == 0
+        logged.clock[0] = 0
+        pipelined(executor, 6)
+    judge(logged, runs=3)
+
+
+def test_a_token_that_comes_too_early_is_an_error_by_name() -> None:
+    word, met = np.zeros(1, np.int64), np.zeros(2, np.int64)
+    builder = GraphBuilder()
+    add = count.arguments(word=met.ctypes.data + 8)
+    blocked = wait_for.arguments(word=word.ctypes.data, wanted=1, met=met.ctypes.data)
+    builder.task(wait_for.address, blocked, name="slow", kind="k", cost=2.0, phase=1)
+    builder.task(count.address, add, name="eager", kind="k", cost=1.0, phase=0, group=0)
+    graph = builder.build()
+    with Executor(graph, workers=1) as executor:
+        executor.release(1)
+        executor.release(0)
+        executor.release(0)
+        with pytest.raises(SchedulerError, match="eager"):
+            executor.wait(0, 2, timeout=PATIENCE)
+        word[0] = 1
+    word[0] = 1
+    with SerialExecutor(graph) as serial:
+        serial.release(0)
+        serial.release(0)
+        with pytest.raises(SchedulerError, match="eager"):
+            serial.wait(0, 1)
+        serial.reset()
+        serial.release(0)
+        assert serial.wait(0, 1)
+
+
+def test_wrong_use_is_refused() -> None:
+    graph = counters(1, np.zeros(1, np.int64))
+    with pytest.raises(SchedulerError, match="at least 1 worker"):
+        Executor(graph, workers=0)
+    executor = Executor(graph, workers=1)
+    with pytest.raises(SchedulerError, match="1 phases"):
+        executor.release(1)
+    with pytest.raises(SchedulerError, match="1 groups"):
+        executor.wait(-1, 1)
+    executor.close()
+    executor.close()
+    with pytest.raises(SchedulerError, match="closed"):
+        executor.release(0)
+
+
+@pytest.mark.parametrize("kind", [Executor, SerialExecutor])
+def test_denormals_are_flushed_in_tasks_and_kept_outside(
+    kind: type[Executor] | type[SerialExecutor],
+) -> None:
+    inside, outside = np.full((2, 4), 1.5e-38, np.float32)
+    words = halve.arguments(values=inside.ctypes.data, count=4)
+    builder = GraphBuilder()
+    builder.task(halve.address, words, name="h", kind="k", cost=1.0, phase=0, group=0)
+    with kind(builder.build()) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+    halve.run(values=outside.ctypes.data, count=4)
+    assert (inside == 0).all()
+    assert (outside > 0).all()
+
+
+UNCLOSED = """
+import numpy as np
+from scheduled_kernels import count
+from znnpy.graph import GraphBuilder
+from znnpy.scheduler import Executor
+word = np.zeros(1, np.int64)
+builder = GraphBuilder()
+builder.task(count.address, [word.ctypes.data], name="c", kind="k", cost=1.0, phase=0, group=0)
+executor = Executor(builder.build(), workers=2)
+executor.release(0)
+print("waiting", flush=True)
+executor.wait(0, {count})
+"""
+
+
+def start_python(program: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_an_executor_left_open_does_not_keep_the_process() -> None:
+    child = start_python(UNCLOSED.format(count=1))
+    _, errors = child.communicate(timeout=PATIENCE)
+    assert (child.returncode, errors) == (0, b"")
+
+
+def test_ctrl_c_ends_a_wait() -> None:
+    child = start_python(UNCLOSED.format(count=2))
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"waiting\n"
+    time.sleep(0.2)
+    os.kill(child.pid, signal.SIGINT)
+    _, errors = child.communicate(timeout=PATIENCE)
+    assert b"KeyboardInterrupt" in errors
+    assert child.returncode in (-signal.SIGINT, 1, 130)
+
+
+def test_argument_blocks_stay_at_their_address() -> None:
+    word = np.zeros(1, np.int64)
+    graph = counters(1, word)
+    other = np.zeros(1, np.int64)
+    with Executor(graph, workers=1) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        graph.arguments(0)[0] = other.ctypes.data
+        executor.release(0)
+        assert executor.wait(0, 2, timeout=PATIENCE)
+    assert (word[0], other[0]) == (1, 1)
+    assert ctypes.c_int64.from_address(graph.argument_address(0)).value == other.ctypes.data
