@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument, longs
 from znnpy_kernels.vectors import lane_numbers, load, select, splat, splat_int, store
@@ -26,7 +26,7 @@ MIX_2 = np.uint64(0x94D049BB133111EB)
 CHANNEL_STEP = 0x9E3779B1
 
 
-@njit(forceinline=True)
+@inlined
 def mix64(state: Any, word: Any) -> Any:
     """Hash one more word into a 64-bit state."""
     h = (state ^ np.uint64(word)) + GOLDEN
@@ -35,7 +35,7 @@ def mix64(state: Any, word: Any) -> Any:
     return h ^ (h >> np.uint64(31))
 
 
-@njit(forceinline=True)
+@inlined
 def _random24(voxel: Any, channels: Any) -> Any:
     """24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
     h = channels * splat_int(CHANNEL_STEP) + splat_int(np.int64(voxel))

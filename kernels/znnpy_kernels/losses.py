@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
 from znnpy_kernels.softmax import blocks_of, zero_pad
@@ -47,14 +46,14 @@ LOSS_FIELDS = ("output", "output_block", "output_z", "output_y",
                "normaliser", "partial", "channels", "planes", "rows", "width")  # fmt: skip
 
 
-@njit(forceinline=True)
+@inlined
 def _square(x: Any, t: Any) -> Any:
     difference = x - t
     wrong = (x > splat(0.5)) ^ (t > splat(0.5))
     return difference * difference, difference + difference, wrong
 
 
-@njit(forceinline=True)
+@inlined
 def _binomial(x: Any, t: Any) -> Any:
     e = exp(-absolute(x))
     loss = larger(x, splat(0.0)) - x * t + log1p(e)
@@ -62,14 +61,14 @@ def _binomial(x: Any, t: Any) -> Any:
     return loss, probability - t, (x > splat(0.0)) ^ (t > splat(0.5))
 
 
-@njit(forceinline=True)
+@inlined
 def _weights(address: int, inside: Any) -> Any:
     if address:
         return load_masked(address, inside)
     return select(inside, splat(1.0), splat(0.0))
 
 
-@njit(forceinline=True)
+@inlined
 def _elementwise_chunk(
     args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any
 ) -> Any:
@@ -86,7 +85,7 @@ def _elementwise_chunk(
     return losses, wrongs
 
 
-@njit(forceinline=True)
+@inlined
 def _elementwise(args: Any, tile: int, loss: Any) -> None:
     sums = zero_doubles(), zero_doubles()
     for block in range(blocks_of(args[18])):
@@ -125,7 +124,7 @@ def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
     _elementwise(args, scratch_tile(), _binomial)
 
 
-@njit(forceinline=True)
+@inlined
 def _class_sums(
     output: int, step: int, target: int, image: int, channels: int, inside: Any, width: int,
     tile: int,
@@ -147,7 +146,7 @@ def _class_sums(
     return largest, mass, product, best != true
 
 
-@njit(forceinline=True)
+@inlined
 def _exp_sum(output: int, step: int, channels: int, largest: Any, width: int, tile: int) -> Any:
     sums = splat(0.0)
     for block in range(blocks_of(channels)):
@@ -157,7 +156,7 @@ def _exp_sum(output: int, step: int, channels: int, largest: Any, width: int, ti
     return sums
 
 
-@njit(forceinline=True)
+@inlined
 def _softmax_gradient(
     output: int, gradient: int, args: Any, target: int, largest: Any, scale: Any, weight: Any,
     inside: Any, width: int, tile: int,
@@ -174,7 +173,7 @@ def _softmax_gradient(
         to_voxels(tile, gradient + 4 * args[5] * block, width)
 
 
-@njit(forceinline=True)
+@inlined
 def _softmax_chunk(
     args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int,
     sums: Any,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, float_argument, floats, longs
 from znnpy_kernels.vectors import (
@@ -21,7 +20,7 @@ from znnpy_kernels.vectors import (
 )
 
 
-@njit(forceinline=True)
+@inlined
 def _square(value: Any) -> Any:
     wide = to_doubles(value)
     return wide * wide

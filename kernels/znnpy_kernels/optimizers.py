@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
 from znnpy_kernels.vectors import below, fma, load, load_masked, splat, sqrt, store, store_masked
@@ -24,7 +23,7 @@ HYPERPARAMETERS = ("learning_rate", "weight_decay", "momentum", "nesterov", "bet
                    "eps", "decoupled", "correction1", "correction2")  # fmt: skip
 
 
-@njit(forceinline=True)
+@inlined
 def _sgd(parameter: Any, gradient: Any, momentum: Any, hyper: Any, scale: float) -> Any:
     g = gradient * splat(scale) + splat(hyper[1]) * parameter
     momentum = splat(hyper[2]) * momentum + g
@@ -59,13 +58,13 @@ def sgd(args: Any, worker: int) -> None:
             store_masked(args[2] + i, tail, m)
 
 
-@njit(forceinline=True, error_model="numpy")
+@inlined
 def quotient(a: float, b: float) -> float:
     """a / b without the check for zero, which would leave the kernel by an exception."""
     return a / b
 
 
-@njit(forceinline=True)
+@inlined
 def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) -> Any:
     decoupled = hyper[7] != 0.0
     g = g * splat(scale) + splat(0.0 if decoupled else hyper[1]) * p

@@ -2,8 +2,8 @@
 
 With stride 1 on x the maximum of each column of the window (over z and y) is made once and kept on
 a scratch line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w
-loads instead of w^3. This only looks for NaNs; a piece of a row that has one is done again
-window by window, as are other strides.
+loads instead of w^3. This only looks for NaNs; a row that has one is done again window
+by window, as are other strides.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.vectors import (
     FLOATS,
@@ -46,7 +47,7 @@ def scratch_line(typingctx: Any) -> Any:
     return types.int64(), codegen
 
 
-@njit(forceinline=True)
+@inlined
 def _best(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> Any:
     """Maximum and winning tap over one window; steps are bytes from tap to tap."""
     best, tap = load(source), splat_short(0)
@@ -62,12 +63,12 @@ def _best(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> An
     return best, tap
 
 
-@njit(forceinline=True)
+@inlined
 def _larger(value: Any, best: Any) -> Any:
     return select((value > best) | (value != value), value, best)
 
 
-@njit(forceinline=True)
+@inlined
 def _largest(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> Any:
     best = load(source)
     for dz in range(wz):
@@ -77,7 +78,7 @@ def _largest(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) ->
     return best
 
 
-@njit(forceinline=True)
+@inlined
 def _column(source: int, wz: int, wy: int, steps: Any, factor: int, bad: Any) -> Any:
     """As `_best` for a window of one column; collects NaNs in `bad` and does not care otherwise."""
     best, tap = load(source), splat_short(0)
@@ -94,7 +95,7 @@ def _column(source: int, wz: int, wy: int, steps: Any, factor: int, bad: Any) ->
     return best, tap, bad
 
 
-@njit(forceinline=True)
+@inlined
 def _joined(line: int, x: int, wx: int, dilation: int, last: Any, last_tap: Any) -> Any:
     """Maximum of `wx` columns on the line, the last of which comes in registers."""
     taps = line + BYTES * LINE
@@ -111,33 +112,51 @@ def _joined(line: int, x: int, wx: int, dilation: int, last: Any, last_tap: Any)
     return best, tap
 
 
-@njit(forceinline=True)
+@inlined
 def _pool_piece(
     source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
-    dilation: int, line: int,
+    dilation: int, line: int, bad: Any,
 ) -> Any:  # fmt: skip
-    """One piece of a row, stride 1; returns whether there was a NaN (then the result is void)."""
-    bad, span = below(0), (wx - 1) * dilation
+    span, taps = (wx - 1) * dilation, line + BYTES * LINE
     for x in range(span):
         best, tap, bad = _column(source + BYTES * x, wz, wy, steps, wx, bad)
         store(line + BYTES * x, best)
-        store_shorts(line + BYTES * LINE + INDEX_BYTES * x, tap)
+        store_shorts(taps + INDEX_BYTES * x, tap)
     for x in range(count):
         at = x + span
         best, tap, bad = _column(source + BYTES * at, wz, wy, steps, wx, bad)
         store(line + BYTES * at, best)
-        store_shorts(line + BYTES * LINE + INDEX_BYTES * at, tap)
+        store_shorts(taps + INDEX_BYTES * at, tap)
         best, tap = _joined(line, x, wx, dilation, best, tap)
         store(target + BYTES * x, best)
         store_shorts(index + INDEX_BYTES * x, tap)
+    return bad
+
+
+@inlined
+def pool_columns(
+    source: int, target: int, index: int, width: int, wz: int, wy: int, wx: int, steps: Any,
+    dilation: int, line: int,
+) -> Any:  # fmt: skip
+    """One row with stride 1; returns whether it holds a NaN (then the result is void).
+
+    `steps`: bytes from tap to tap on z and y; `line`: a scratch line.
+    """
+    bad, piece = below(0), LINE - (wx - 1) * dilation
+    for x in range(0, width, piece):
+        bad = _pool_piece(
+            source + BYTES * x, target + BYTES * x, index + INDEX_BYTES * x, min(piece, width - x),
+            wz, wy, wx, steps, dilation, line, bad,
+        )  # fmt: skip
     return any_lane(bad)
 
 
-@njit(forceinline=True)
-def _pool_windows(
+@inlined
+def pool_windows(
     source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
     stride: int, dilation: int,
 ) -> None:  # fmt: skip
+    """One row for any stride."""
     for x in range(count):
         at = source + BYTES * x * stride
         best, tap = _best(at, wz, wy, wx, steps, BYTES * dilation)
@@ -145,25 +164,7 @@ def _pool_windows(
         store_shorts(index + INDEX_BYTES * x, tap)
 
 
-@njit(forceinline=True)
-def pool_row(
-    source: int, target: int, index: int, width: int, wz: int, wy: int, wx: int, steps: Any,
-    stride: int, dilation: int, line: int,
-) -> None:  # fmt: skip
-    """Maxima and winning taps of one row; `steps`: bytes from tap to tap on z and y."""
-    span = (wx - 1) * dilation
-    by_columns = stride == 1 and 0 < 2 * span < LINE
-    piece = LINE - span if by_columns else width
-    for x in range(0, width, piece):
-        count, at = min(piece, width - x), source + BYTES * x * stride
-        to, number = target + BYTES * x, index + INDEX_BYTES * x
-        if not by_columns or _pool_piece(
-            at, to, number, count, wz, wy, wx, steps, dilation, line
-        ):
-            _pool_windows(at, to, number, count, wz, wy, wx, steps, stride, dilation)
-
-
-@njit(forceinline=True)
+@inlined
 def _column_value(source: int, wz: int, wy: int, steps: Any, bad: Any) -> Any:
     best = load(source)
     bad = bad | (best != best)
@@ -176,13 +177,12 @@ def _column_value(source: int, wz: int, wy: int, steps: Any, bad: Any) -> Any:
     return best, bad
 
 
-@njit(forceinline=True)
+@inlined
 def _pool_piece_values(
     source: int, target: int, count: int, wz: int, wy: int, wx: int, steps: Any,
-    dilation: int, line: int,
+    dilation: int, line: int, bad: Any,
 ) -> Any:  # fmt: skip
-    """As `_pool_piece` without taps."""
-    bad, span = below(0), (wx - 1) * dilation
+    span = (wx - 1) * dilation
     for x in range(span):
         best, bad = _column_value(source + BYTES * x, wz, wy, steps, bad)
         store(line + BYTES * x, best)
@@ -193,36 +193,43 @@ def _pool_piece_values(
             value = load(line + BYTES * (x + dx * dilation))
             best = select(value > best, value, best)
         store(target + BYTES * x, best)
+    return bad
+
+
+@inlined
+def pool_columns_values(
+    source: int, target: int, width: int, wz: int, wy: int, wx: int, steps: Any, dilation: int,
+    line: int,
+) -> Any:  # fmt: skip
+    """As `pool_columns` without taps."""
+    bad, piece = below(0), LINE - (wx - 1) * dilation
+    for x in range(0, width, piece):
+        bad = _pool_piece_values(
+            source + BYTES * x, target + BYTES * x, min(piece, width - x),
+            wz, wy, wx, steps, dilation, line, bad,
+        )  # fmt: skip
     return any_lane(bad)
 
 
-@njit(forceinline=True)
-def pool_row_values(
-    source: int, target: int, width: int, wz: int, wy: int, wx: int, steps: Any, stride: int,
-    dilation: int, line: int,
+@inlined
+def pool_windows_values(
+    source: int, target: int, count: int, wz: int, wy: int, wx: int, steps: Any, stride: int,
+    dilation: int,
 ) -> None:  # fmt: skip
-    """Maxima of one row; `steps`: bytes from tap to tap on z and y."""
-    span = (wx - 1) * dilation
-    by_columns = stride == 1 and 0 < 2 * span < LINE
-    piece = LINE - span if by_columns else width
-    for x in range(0, width, piece):
-        count, at, to = min(piece, width - x), source + BYTES * x * stride, target + BYTES * x
-        if not by_columns or _pool_piece_values(
-            at, to, count, wz, wy, wx, steps, dilation, line
-        ):
-            for i in range(count):
-                start = at + BYTES * i * stride
-                store(to + BYTES * i, _largest(start, wz, wy, wx, steps, BYTES * dilation))
+    """As `pool_windows` without taps."""
+    for x in range(count):
+        at = source + BYTES * x * stride
+        store(target + BYTES * x, _largest(at, wz, wy, wx, steps, BYTES * dilation))
 
 
-@njit(forceinline=True)
+@inlined
 def _added(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
     """total + the output's gradient in the lanes where this tap won."""
     won = load_shorts(index + INDEX_BYTES * output) == splat_short(number)
     return select(won, total + load(gradient + BYTES * output), total)
 
 
-@njit(forceinline=True)
+@inlined
 def _gather_at_edge(
     gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, x: int, wx: int,
     dilation: int,
@@ -236,7 +243,7 @@ def _gather_at_edge(
     store(target + BYTES * x, total)
 
 
-@njit(forceinline=True)
+@inlined
 def gather_dense_rows(
     gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, width: int, wx: int,
     dilation: int,
@@ -261,7 +268,7 @@ def gather_dense_rows(
         _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
 
 
-@njit(forceinline=True)
+@inlined
 def gather_strided_row(
     gradient: int, index: int, number: int, target: int, outputs: int, wx: int, stride: int,
     dilation: int,

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.tiles import load_tile, scratch_tile, store_tile, transpose_tile
 from znnpy_kernels.vectors import below, load, load_masked, select, splat, store, store_masked
@@ -21,7 +20,7 @@ from znnpy_kernels.vectors import below, load, load_masked, select, splat, store
 BYTES = 4 * LANES
 
 
-@njit(forceinline=True)
+@inlined
 def copy_row(source: int, target: int, length: int) -> None:
     """target[i] = source[i]."""
     full = length - length % LANES
@@ -32,7 +31,7 @@ def copy_row(source: int, target: int, length: int) -> None:
         store_masked(target + 4 * full, tail, load_masked(source + 4 * full, tail))
 
 
-@njit(forceinline=True)
+@inlined
 def add_row(first: int, second: int, target: int, length: int) -> None:
     """target[i] = first[i] + second[i]."""
     full = length - length % LANES
@@ -45,7 +44,7 @@ def add_row(first: int, second: int, target: int, length: int) -> None:
         store_masked(target + 4 * full, tail, a + b)
 
 
-@njit(forceinline=True)
+@inlined
 def zero_row(target: int, length: int) -> None:
     """target[i] = 0."""
     nothing = splat(0.0)
@@ -190,7 +189,7 @@ def unpack_images(args: Any, worker: int) -> None:
                 store_tile(tile, target + 4 * x, 4 * args[4], args[7], width)
 
 
-@njit(forceinline=True)
+@inlined
 def _channels_row(
     low: int, high: int, cut: int, target: int, wanted: Any, write: Any, width: int
 ) -> None:

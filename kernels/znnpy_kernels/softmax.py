@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
 from znnpy_kernels.tiles import scratch_tile, to_rows, to_voxels
@@ -21,20 +20,20 @@ from znnpy_kernels.vectors import below, load, select, splat, store
 BYTES = 4 * LANES
 
 
-@njit(forceinline=True)
+@inlined
 def blocks_of(channels: int) -> int:
     """How many blocks hold this many channels."""
     return (channels + LANES - 1) // LANES
 
 
-@njit(forceinline=True)
+@inlined
 def zero_pad(tile: int, real: int) -> None:
     """Zero the tile rows behind the real channels."""
     for c in range(real, LANES):
         store(tile + BYTES * c, splat(0.0))
 
 
-@njit(forceinline=True)
+@inlined
 def add_bias(tile: int, bias: int, real: int) -> None:
     """Add bias[c] to tile row c; address 0 means none."""
     if bias:
@@ -42,7 +41,7 @@ def add_bias(tile: int, bias: int, real: int) -> None:
             store(tile + BYTES * c, load(tile + BYTES * c) + splat(floats(bias)[c]))
 
 
-@njit(forceinline=True)
+@inlined
 def _load_block(
     source: int, step: int, bias: int, block: int, channels: int, width: int, tile: int
 ) -> int:
@@ -52,7 +51,7 @@ def _load_block(
     return real
 
 
-@njit(forceinline=True)
+@inlined
 def _forward_chunk(
     source: int, source_step: int, target: int, target_step: int,
     bias: int, channels: int, width: int, tile: int,
@@ -92,7 +91,7 @@ def softmax_forward(args: Any, worker: int) -> None:
                                args[8], args[9], min(args[12] - x, LANES), tile)  # fmt: skip
 
 
-@njit(forceinline=True)
+@inlined
 def _inner_products(
     output: int, output_step: int, gradient: int, gradient_step: int,
     channels: int, width: int, first: int, second: int,
@@ -107,7 +106,7 @@ def _inner_products(
     return sums
 
 
-@njit(forceinline=True)
+@inlined
 def _backward_chunk(
     output: int, gradient: int, target: int, inner: Any, real: int, width: int,
     first: int, second: int, sums: Any,

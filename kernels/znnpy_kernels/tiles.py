@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.vectors import FLOATS, below, load_masked, store, store_masked
 
@@ -66,7 +67,7 @@ def transpose_tile(
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
 
-@njit(forceinline=True, error_model="numpy")
+@inlined
 def load_tile(source: int, step: int, rows: int, columns: int, tile: int) -> None:
     """Copy rows x columns floats into a dense tile and fill the rest with zeros."""
     inside = below(columns)
@@ -77,7 +78,7 @@ def load_tile(source: int, step: int, rows: int, columns: int, tile: int) -> Non
         store(tile + 4 * LANES * i, load_masked(address, mask))
 
 
-@njit(forceinline=True, error_model="numpy")
+@inlined
 def store_tile(tile: int, target: int, step: int, rows: int, columns: int) -> None:
     """Copy the first rows x columns floats of a dense tile out."""
     inside = below(columns)
@@ -85,7 +86,7 @@ def store_tile(tile: int, target: int, step: int, rows: int, columns: int) -> No
         store_masked(target + i * step, inside, load_masked(tile + 4 * LANES * i, inside))
 
 
-@njit(forceinline=True, error_model="numpy")
+@inlined
 def to_rows(source: int, width: int, tile: int) -> None:
     """Tile row c = channel c of `width` <= LANES blocked voxels; the rest is 0."""
     if width >= LANES:
@@ -95,7 +96,7 @@ def to_rows(source: int, width: int, tile: int) -> None:
         transpose_tile(tile, 4 * LANES, tile, 4 * LANES)
 
 
-@njit(forceinline=True, error_model="numpy")
+@inlined
 def to_voxels(tile: int, target: int, width: int) -> None:
     """Blocked voxels from tile rows (row c = channel c); writes `width` <= LANES voxels."""
     if width >= LANES:

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.vector_math import expm1, logistic, tanh
@@ -33,67 +32,67 @@ BACKWARD_FIELDS = ("output", "output_z", "output_y", "gradient", "gradient_z", "
                    "planes", "rows", "length", "slope:float")  # fmt: skip
 
 
-@njit(forceinline=True)
+@inlined
 def _linear(x: Any, slope: float) -> Any:
     return x
 
 
-@njit(forceinline=True)
+@inlined
 def _relu(x: Any, slope: float) -> Any:
     return select(x <= splat(0.0), splat(0.0), x)
 
 
-@njit(forceinline=True)
+@inlined
 def _leaky_relu(x: Any, slope: float) -> Any:
     return select(x > splat(0.0), x, x * splat(slope))
 
 
-@njit(forceinline=True)
+@inlined
 def _elu(x: Any, slope: float) -> Any:
     return select(x > splat(0.0), x, splat(slope) * expm1(x))
 
 
-@njit(forceinline=True)
+@inlined
 def _tanh(x: Any, slope: float) -> Any:
     return tanh(x)
 
 
-@njit(forceinline=True)
+@inlined
 def _logistic(x: Any, slope: float) -> Any:
     return logistic(x)
 
 
-@njit(forceinline=True)
+@inlined
 def _linear_back(y: Any, g: Any, slope: float) -> Any:
     return g
 
 
-@njit(forceinline=True)
+@inlined
 def _relu_back(y: Any, g: Any, slope: float) -> Any:
     return select(y <= splat(0.0), splat(0.0), g)
 
 
-@njit(forceinline=True)
+@inlined
 def _leaky_relu_back(y: Any, g: Any, slope: float) -> Any:
     return select(y > splat(0.0), g, g * splat(slope))
 
 
-@njit(forceinline=True)
+@inlined
 def _elu_back(y: Any, g: Any, slope: float) -> Any:
     return select(y > splat(0.0), g, g * (y + splat(slope)))
 
 
-@njit(forceinline=True)
+@inlined
 def _tanh_back(y: Any, g: Any, slope: float) -> Any:
     return g * fma(-y, y, splat(1.0))
 
 
-@njit(forceinline=True)
+@inlined
 def _logistic_back(y: Any, g: Any, slope: float) -> Any:
     return g * (y * (splat(1.0) - y))
 
 
-@njit(forceinline=True)
+@inlined
 def _forward(args: Any, function: Any) -> None:
     slope = float_argument(args[11])
     real = below(args[7])
@@ -107,7 +106,7 @@ def _forward(args: Any, function: Any) -> None:
                 store(target + x, value)
 
 
-@njit(forceinline=True)
+@inlined
 def _forward_masked(args: Any, function: Any) -> None:
     """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
     slope = float_argument(args[11])
@@ -122,7 +121,7 @@ def _forward_masked(args: Any, function: Any) -> None:
                 store(target + x, select(real, value, splat(0.0)))
 
 
-@njit(forceinline=True)
+@inlined
 def _backward_row(
     output: int, gradient: int, target: int, length: int, slope: float, derivative: Any
 ) -> Any:
@@ -149,7 +148,7 @@ def _backward_row(
     return (a + b) + (c + d)
 
 
-@njit(forceinline=True)
+@inlined
 def _backward(args: Any, derivative: Any) -> None:
     slope = float_argument(args[14])
     sums = splat(0.0)

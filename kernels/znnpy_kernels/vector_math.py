@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.vectors import (
     absolute,
     bits,
@@ -32,18 +31,18 @@ ROUND = 12582912.0
 ROUND_BITS = 0x4B400000
 
 
-@njit(forceinline=True)
+@inlined
 def larger(a: Any, b: Any) -> Any:
     """Lanewise maximum; NaN in `b` wins, NaN in `a` is lost."""
     return select(a > b, a, b)
 
 
-@njit(forceinline=True)
+@inlined
 def _two_to(n: Any) -> Any:
     return from_bits((n + splat_int(127)) << splat_int(23))
 
 
-@njit(forceinline=True)
+@inlined
 def _reduced(x: Any) -> Any:
     """n and expm1(r) with x = n ln 2 + r."""
     rounded = fma(x, splat(LOG2_E), splat(ROUND))
@@ -56,7 +55,7 @@ def _reduced(x: Any) -> Any:
     return bits(rounded) - splat_int(ROUND_BITS), fma(r * r, q, r)
 
 
-@njit(forceinline=True)
+@inlined
 def exp(x: Any) -> Any:
     """e^x; results below 1.2e-38 may flush to 0, above 3.4e38 become Inf."""
     x = select(x < splat(-110.0), splat(-110.0), x)
@@ -69,7 +68,7 @@ def exp(x: Any) -> Any:
     return (small + splat(1.0)) * half * rest
 
 
-@njit(forceinline=True)
+@inlined
 def expm1(x: Any) -> Any:
     """e^x - 1 for x <= 0 (relative accuracy also near 0)."""
     x = select(x < splat(-80.0), splat(-80.0), x)
@@ -78,7 +77,7 @@ def expm1(x: Any) -> Any:
     return fma(scale, small, scale - splat(1.0))
 
 
-@njit(forceinline=True)
+@inlined
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
     t = expm1(splat(-2.0) * absolute(x))
@@ -86,13 +85,13 @@ def tanh(x: Any) -> Any:
     return select(x > splat(0.0), -y, y)
 
 
-@njit(forceinline=True)
+@inlined
 def logistic(x: Any) -> Any:
     """1 / (1 + e^-x)."""
     return splat(1.0) / (splat(1.0) + exp(-x))
 
 
-@njit(forceinline=True)
+@inlined
 def log1p(x: Any) -> Any:
     """log(1 + x) for x in [0, 1]."""
     s = x / (x + splat(2.0))
@@ -105,7 +104,7 @@ def log1p(x: Any) -> Any:
     return fma(twice * u, q, twice)
 
 
-@njit(forceinline=True)
+@inlined
 def log(x: Any) -> Any:
     """Natural logarithm for normal x > 0; Inf and NaN give NaN."""
     # sqrt(1/2) as bits: mantissas m run over [sqrt(1/2), sqrt(2)).

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import address
-from numba import njit
 from znnpy_kernels import vector_math
 from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.vectors import load, store
 
 
-@njit(forceinline=True)
+@inlined
 def _map(args: Any, function: Any) -> None:
     for i in range(0, 4 * args[2], 4 * LANES):
         store(args[1] + i, function(load(args[0] + i)))

@@ -1,0 +1,11 @@
+"""How helpers of kernels are compiled."""
+
+from __future__ import annotations
+
+from numba import njit
+
+# Always merged into the kernel, so without the wrappers for calls from Python and C, which would
+# take most of the compile time. Division by zero gives what the CPU gives: a kernel cannot raise.
+inlined = njit(
+    forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy"
+)
