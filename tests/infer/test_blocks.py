@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import fit
-from znnpy.infer.blocks import choose_block, input_region, starts, whole_field
+from znnpy.infer.blocks import choose_block, input_region, middle, starts, whole_field
 from znnpy.network.types import Edge, Network, Node
 
 NETWORK = Network(
@@ -68,3 +68,12 @@ def test_chosen_block_shares_evenly_and_keeps_the_budget():
     nodes = fit(NETWORK, block).nodes
     assert sum(4 * n.images * math.prod(nodes[n.name].shape) for n in NETWORK.nodes) <= 100_000
     assert choose_block(NETWORK, (10, 101, 50)) == (10, 101, 50)
+
+
+def test_middle_is_small_enough_and_centred():
+    volume = ArrayVolume(np.zeros((20, 100, 90)))
+    field = whole_field(NETWORK, {"in": volume}, CORNER, mirror=True)
+    part = middle(field, 10_000)
+    assert 8_000 < math.prod(part.shape) <= 10_000
+    for first, size, whole in zip(part.first, part.shape, field.shape, strict=True):
+        assert abs((first + size / 2) - whole / 2) <= 0.5

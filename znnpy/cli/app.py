@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import znnpy
-from znnpy.cli import configs, evaluating, predicting, training
+from znnpy.cli import configs, evaluating, predicting, profiling, training
 from znnpy.errors import ZnnpyError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("train")(training.train)
 app.command("predict")(predicting.predict)
 app.command("evaluate")(evaluating.evaluate)
+app.command("profile")(profiling.profile)
 app.command("check")(configs.check)
 app.command("init")(configs.init)
 app.command("schema")(configs.schema)

@@ -26,8 +26,11 @@ def evaluate(
         str | None, typer.Option(metavar="FILE[:DATASET]", help="Voxels of --volume that count.")
     ] = None,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Probability that separates objects.")
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Probability that separates objects (default: best in training)."
+        ),
+    ] = None,
     as_json: AsJson = False,
     set_: Overrides = None,
     threads: Threads = None,

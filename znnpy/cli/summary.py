@@ -10,14 +10,10 @@ from rich.table import Table
 from znnpy.cli.tables import console
 from znnpy.config.models import Config
 from znnpy.data.memory import readable
-from znnpy.engine.arena import Arena
 from znnpy.engine.autotune import planned
-from znnpy.engine.build import STEPS, Build
-from znnpy.engine.emit import emit_update
+from znnpy.engine.graphs import Settings, estimated_work, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above
-from znnpy.engine.step import Step
-from znnpy.engine.tasks import Settings, planned_bytes
 from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer
 from znnpy.infer.material import make_targets
@@ -43,8 +39,9 @@ def summarise(config: Config) -> dict[str, Any]:
         training.loss, make_optimizer(training.optimizer), training.clip_norm, threads, run.policy
     )
     memory = planned_bytes(layout, settings)
-    refuse_above(run.max_memory, memory, training.output_shape, None)
-    work = _work(layout, settings)
+    if run.max_memory is not None:
+        refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
+    work = estimated_work(layout, settings)
     shapes = parameter_shapes(network)
     return {
         "inputs": geometry.input_shapes,
@@ -74,15 +71,6 @@ def print_summary(found: dict[str, Any]) -> None:
         f"threads (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
         highlight=False,
     )
-
-
-def _work(layout: Layout, settings: Settings) -> float:
-    """T1: estimated seconds of all tasks of one update on one core."""
-    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    step = Step()
-    build.copy, build.dropping = STEPS - 1, True
-    emit_update(step, build, settings.loss, settings.optimizer, settings.clip_norm)
-    return float(sum(task.cost for task in step.tasks))
 
 
 def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ _TITLES = {
     "voi": "VOI",
     "voi_split": "VOI split",
     "voi_merge": "VOI merge",
+    "threshold": "threshold for objects",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
@@ -72,6 +72,17 @@ def whole_field(
             f"of view {single.fields_of_view[name]}; use border mirror, or a larger volume"
         )
     return Field(first, shape, stride, corners)
+
+
+def middle(field: Field, most: int) -> Field:
+    """A field of at most `most` voxels around the middle of another, cut from its longest axes."""
+    shape = list(field.shape)
+    while math.prod(shape) > most:
+        axis = shape.index(max(shape))
+        shape[axis] = shape[axis] * 15 // 16
+    steps = zip(field.first, field.shape, shape, field.stride, strict=True)
+    first = triple(a + (whole - part) // 2 * step for a, whole, part, step in steps)
+    return replace(field, first=first, shape=triple(shape))
 
 
 def starts(shape: Triple, block: Triple) -> Iterator[Triple]:

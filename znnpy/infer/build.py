@@ -10,7 +10,7 @@ from znnpy.config.models import Adam, Config, Sgd
 from znnpy.data.scene import Scene
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
-from znnpy.infer.blocks import BUDGET, choose_block, triple, whole_field
+from znnpy.infer.blocks import BUDGET, choose_block, middle, triple, whole_field
 from znnpy.infer.predict import VolumePrediction
 from znnpy.network.types import Network, Triple
 
@@ -32,6 +32,7 @@ def training_model(
         clip_norm=training.clip_norm,
         max_memory=run.max_memory,
         plan=plan,
+        precision=training.precision,
         policy=run.policy,
         steal_seed=run.steal_seed,
         record=record,
@@ -51,6 +52,7 @@ def block_model(
         loss=config.training.loss,
         max_memory=config.run.max_memory,
         plan=plan,
+        precision=config.training.precision,
         training=False,
     )
 
@@ -68,14 +70,16 @@ def prediction_of(
     parameters: Mapping[str, Any],
     scene: Scene,
     block: Triple | None = None,
+    most: int | None = None,
 ) -> Iterator[VolumePrediction]:
     """Everything needed to predict a scene with given weights, as the config's data section says.
 
-    `block` is the output block (z, y, x), chosen by memory when not given. The model is closed at
-    the end, the scene is not.
+    `block` is the output block (z, y, x), chosen by memory when not given; `most` limits the voxels
+    to those in the middle. The model is closed at the end, the scene is not.
     """
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
     field = whole_field(network, scene.images, corners, config.data.border == "mirror")
+    field = field if most is None else middle(field, most)
     limit = config.run.max_memory or BUDGET
     chosen = block or choose_block(network, field.shape, min(BUDGET, limit // 2))
     fitting = triple(min(pair) for pair in zip(chosen, field.shape, strict=True))

@@ -12,15 +12,35 @@ from znnpy.config.models import Config
 from znnpy.data.labelled import read_labelled
 from znnpy.data.scene import Scene
 from znnpy.data.targets import Target
-from znnpy.data.volume import mirror_read
+from znnpy.data.volume import Triple, mirror_read
 from znnpy.errors import VolumeError
-from znnpy.infer.blocks import Field, triple, whole_field
+from znnpy.infer.blocks import Field, triple
 from znnpy.infer.build import prediction_of
 from znnpy.infer.losses import Tally, probabilities
 from znnpy.infer.material import make_targets
-from znnpy.infer.predict import Floats, Progress
-from znnpy.infer.scores import Labelled, Scores, baselines, score, segmenter
+from znnpy.infer.predict import Floats
+from znnpy.infer.scores import (
+    Labelled,
+    Predicted,
+    Scores,
+    baselines,
+    best_threshold,
+    score,
+    segmenter,
+)
 from znnpy.network.types import Network
+
+CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A trained network: its config, plan and parameters by name."""
+
+    config: Config
+    network: Network
+    plan: Mapping[str, Any] | None
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,81 +63,95 @@ class Evaluation:
         return {"volume": self.volume, "output": self.output, "loss": self.loss, "scores": rows}
 
 
+@dataclass(frozen=True)
+class Observed:
+    """A region with output values as predicted and what is known of it, by output node."""
+
+    values: Mapping[str, Floats]
+    known: Mapping[str, Labelled]
+
+
 def evaluate(
-    config: Config,
-    network: Network,
-    plan: Mapping[str, Any] | None,
-    parameters: Mapping[str, Any],
-    scene: Scene,
-    train: Scene | None = None,
-    threshold: float = 0.5,
-    progress: Progress | None = None,
+    weights: Weights, scene: Scene, train: Scene | None = None, threshold: float | None = None
 ) -> list[Evaluation]:
     """Evaluate every output on a labelled scene, which stays open and the caller's.
 
-    Baselines take their mean and threshold from `train` and are left out without it. `threshold`
-    separates objects. Raises VolumeError when labels are missing.
+    Baselines, and the thresholds that separate objects unless `threshold` is given, come from the
+    middle of `train`; without it there are no baselines, and the threshold is 0.5. The whole
+    prediction is kept in memory. Raises VolumeError when labels are missing.
     """
-    targets = make_targets(config, network)
+    test = observe(weights, scene)
+    calibration = observe(weights, train, CALIBRATED) if train is not None else None
+    return [
+        _evaluation(weights.config, name, scene.reference.name, test, calibration, threshold)
+        for name in test.values
+    ]
+
+
+def observe(weights: Weights, scene: Scene, most: int | None = None) -> Observed:
+    """Predict a scene, or about `most` voxels in its middle, and read its labels there."""
+    targets = make_targets(weights.config, weights.network)
     missing = [name for name in targets if name not in scene.labels]
     if missing:
         raise VolumeError(
-            f"{scene.reference.name}: no labels for output {missing[0]}, nothing to evaluate against"
+            f"{scene.reference.name}: no labels for output {missing[0]}, nothing to score against"
         )
-    with prediction_of(config, network, plan, parameters, scene) as prediction:
-        field, values = prediction.field, prediction.whole(progress)
-    return [
-        _evaluation(config, name, values[name], target, (scene, field), train, threshold, network)
-        for name, target in targets.items()
-    ]
+    parts = (weights.config, weights.network, weights.plan, weights.parameters)
+    with prediction_of(*parts, scene, most=most) as prediction:
+        field, values = prediction.field, prediction.whole()
+    known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
+    return Observed(values, known)
 
 
 def _evaluation(
     config: Config,
     name: str,
-    values: Floats,
-    target: Target,
-    where: tuple[Scene, Field],
-    train: Scene | None,
-    threshold: float,
-    network: Network,
+    volume: str,
+    test: Observed,
+    train: Observed | None,
+    threshold: float | None,
 ) -> Evaluation:
-    scene, field = where
-    known = read_known(scene, name, target, field)
-    loss, segment = config.training.loss, segmenter(config.data.target, threshold)
+    loss, segment = config.training.loss, segmenter(config.data.target)
+    values, known = test.values[name], test.known[name]
     tally = Tally()
     tally.add(loss, values, known.target, known.weight)
     found = probabilities(loss, values).astype(np.float32)
-    scores = {"network": score(found, values, known, segment)}
-    if train is not None:
-        corners = {key: train.corner(volume) for key, volume in train.images.items()}
-        whole = whole_field(network, train.images, corners, mirror=True)
-        scores |= baselines(read_known(train, name, target, whole), known, segment)
-    return Evaluation(scene.reference.name, name, tally.loss, scores, known, found)
+    network = Predicted(found, found)
+    if train is None:
+        scores = {"network": score(network, known, segment, threshold or 0.5)}
+        return Evaluation(volume, name, tally.loss, scores, known, found)
+    seen = probabilities(loss, train.values[name]).astype(np.float32)
+    pairs = {"network": (Predicted(seen, seen), network)} | baselines(train.known[name], known)
+    scores = {}
+    for predictor, (before, now) in pairs.items():
+        given = threshold if predictor == "network" else None
+        level = given or best_threshold(before.ranking, train.known[name], segment)
+        scores[predictor] = score(now, known, segment, level)
+    return Evaluation(volume, name, tally.loss, scores, known, found)
 
 
 def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelled:
     """Targets, weights, objects and raw image at the voxels of a field."""
     labels, mask, margin = scene.labels[name], scene.masks.get(name), target.margin
-    extent = triple((n - 1) * step + 1 for n, step in zip(field.shape, field.stride, strict=True))
     corner = scene.corner(labels)
     shift = (0, 0, 0) if mask is None else _minus(corner, scene.corner(mask))
-    lower = _minus(field.first, corner)
-    upper = triple(a + n for a, n in zip(lower, extent, strict=True))
+    extent = triple((n - 1) * step + 1 for n, step in zip(field.shape, field.stride, strict=True))
+    lower, upper = _minus(field.first, corner), _minus(_plus(field.first, extent), corner)
     wide = (margin, margin, margin)
-    ids, inside = read_labelled(
-        labels, mask, _minus(lower, wide), triple(a + margin for a in upper), shift
-    )
+    ids, inside = read_labelled(labels, mask, _minus(lower, wide), _plus(upper, wide), shift)
     value, weight = target.compute(ids, inside)
     z, y, x = (
         slice(margin, margin + n, step) for n, step in zip(extent, field.stride, strict=True)
     )
-    end = triple(a + n for a, n in zip(field.first, extent, strict=True))
-    raw = mirror_read(scene.reference, field.first, end)
-    steps = tuple(slice(None, None, step) for step in field.stride)
+    raw = mirror_read(scene.reference, field.first, _plus(field.first, extent))[0]
+    down, across, along = (slice(None, None, step) for step in field.stride)
     objects = ids[0, z, y, x] * inside[z, y, x]
-    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[0][steps])
+    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along])
 
 
-def _minus(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+def _minus(a: Triple, b: Triple) -> Triple:
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _plus(a: Triple, b: Triple) -> Triple:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

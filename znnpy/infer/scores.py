@@ -22,8 +22,12 @@ from znnpy.metrics import (
 )
 
 Array = npt.NDArray[Any]
-Segment = Callable[[Array], Array] | None
-"""Objects (z, y, x) from probabilities (K, z, y, x); None where a target shows no objects."""
+Segment = Callable[[Array, float], Array] | None
+"""Objects (z, y, x) from a ranking (K, z, y, x) and a threshold; None: the target shows none."""
+
+SMALLEST = 100  # voxels; smaller objects are noise
+GROW = 10.0  # voxels; labels reach into the boundaries that predictions leave between objects
+SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)  # of voxels below the thresholds that are tried
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,22 @@ class Labelled:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """A predictor on one region: `decision` above 0.5 is positive, `ranking` orders voxels.
+
+    Both (K, z, y, x). Objects come from the ranking.
+    """
+
+    decision: Array
+    ranking: Array
+
+
+@dataclass(frozen=True)
 class Scores:
     """Scores of one predictor; errors and VOI (bits) are better small, average precision large.
 
-    `average_precision` is the mean over target images. The last four are of objects after connected
-    components, and None where the target shows none.
+    `average_precision` is the mean over target images. The rest is of objects: connected components
+    at `threshold` of the ranking, grown into what is left; None where the target shows none.
     """
 
     voxel_error: float
@@ -53,23 +68,19 @@ class Scores:
     voi: float | None = None
     voi_split: float | None = None
     voi_merge: float | None = None
+    threshold: float | None = None
 
 
-def score(
-    found: Array, ranking: Array, known: Labelled, segment: Segment, threshold: float = 0.5
-) -> Scores:
-    """Scores of probabilities `found` (K, z, y, x); `ranking` orders voxels for the precision."""
-    precisions = [
-        average_precision(*images)
-        for images in zip(ranking, known.target, known.weight, strict=True)
-    ]
+def score(found: Predicted, known: Labelled, segment: Segment, threshold: float | None) -> Scores:
+    """Scores of one predictor; without a threshold, none of objects."""
+    images = zip(found.ranking, known.target, known.weight, strict=True)
     voxels = {
-        "voxel_error": voxel_error(found, known.target, known.weight, threshold),
-        "average_precision": float(np.nanmean(precisions)),
+        "voxel_error": voxel_error(found.decision, known.target, known.weight),
+        "average_precision": float(np.nanmean([average_precision(*image) for image in images])),
     }
-    if segment is None or not known.objects.any():
+    if segment is None or threshold is None or not known.objects.any():
         return Scores(**voxels)
-    objects = segment(found)
+    objects = segment(found.ranking, threshold)
     information = variation(known.objects, objects)
     return Scores(
         **voxels,
@@ -77,20 +88,40 @@ def score(
         voi=information.total,
         voi_split=information.split,
         voi_merge=information.merge,
+        threshold=threshold,
     )
 
 
-def baselines(train: Labelled, test: Labelled, segment: Segment) -> dict[str, Scores]:
-    """Scores on `test` of the mean of each image and of the raw image's threshold, from `train`."""
-    mean = np.broadcast_to(mean_prediction(train.target, train.weight), test.target.shape)
-    hard, soft = [], []
-    for target, weight in zip(train.target, train.weight, strict=True):
-        rule = fit_threshold(train.raw, target, balanced(target, weight))
-        hard.append(rule.predict(test.raw))
-        soft.append(rule.score(test.raw))
+def best_threshold(ranking: Array, known: Labelled, segment: Segment) -> float | None:
+    """The threshold of least adapted Rand error, among a few quantiles of a ranking.
+
+    Choose it where the network was trained, never where it is scored.
+    """
+    if segment is None or not known.objects.any():
+        return None
+    candidates = [float(level) for level in np.quantile(ranking, SHARES)]
+    errors = [adapted_rand(known.objects, segment(ranking, level)).error for level in candidates]
+    return candidates[int(np.argmin(errors))]
+
+
+def baselines(train: Labelled, test: Labelled) -> dict[str, tuple[Predicted, Predicted]]:
+    """The mean of each image, and the raw image's threshold: each found on `train`, on both."""
+    mean = mean_prediction(train.target, train.weight)
+    flat = [np.broadcast_to(mean, known.target.shape) for known in (train, test)]
+    rules = [
+        fit_threshold(train.raw, target, balanced(target, weight))
+        for target, weight in zip(train.target, train.weight, strict=True)
+    ]
+    raw = [
+        Predicted(
+            np.stack([rule.predict(known.raw) for rule in rules]),
+            np.stack([rule.score(known.raw) for rule in rules]),
+        )
+        for known in (train, test)
+    ]
     return {
-        "predicting the mean": score(mean, mean, test, segment),
-        "thresholding raw": score(np.stack(hard), np.stack(soft), test, segment),
+        "predicting the mean": (Predicted(flat[0], flat[0]), Predicted(flat[1], flat[1])),
+        "thresholding raw": (raw[0], raw[1]),
     }
 
 
@@ -103,11 +134,13 @@ def balanced(target: Array, weight: Array) -> Array:
     return np.where(positive, weight / ones, weight / zeros)
 
 
-def segmenter(target: object, threshold: float = 0.5) -> Segment:
+def segmenter(target: object) -> Segment:
     """How objects come from predictions of a config's target."""
     if isinstance(target, BoundaryTarget):
-        return lambda found: from_boundary(found, threshold)
+        return lambda found, level: from_boundary(found, level, min_size=SMALLEST, grow=GROW)
     if isinstance(target, AffinityTarget):
         offsets = target.offsets
-        return lambda found: from_affinity(found, threshold, offsets=offsets)
+        return lambda found, level: from_affinity(
+            found, level, offsets=offsets, min_size=SMALLEST, grow=GROW
+        )
     return None

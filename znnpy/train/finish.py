@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
-from znnpy.infer.evaluate import Evaluation, evaluate
+from znnpy.infer.evaluate import Evaluation, Weights, evaluate
 from znnpy.infer.material import open_scene
 from znnpy.pictures import side_by_side
 from znnpy.train.rundir import PICTURE, RESULT, write_json
@@ -20,7 +20,7 @@ def held_out(config: Config) -> tuple[VolumeSection, ...]:
 
 
 def evaluate_run(
-    saved: SavedRun, sections: tuple[VolumeSection, ...], threshold: float = 0.5
+    saved: SavedRun, sections: tuple[VolumeSection, ...], threshold: float | None = None
 ) -> list[Evaluation]:
     """Evaluate a run's newest weights on volumes, with baselines from its first train volume."""
     found = []
@@ -33,8 +33,8 @@ def evaluate_run(
         for section in sections:
             scene = open_scene(section, config.data, network)
             stack.callback(scene.close)
-            parameters = saved.checkpoint.parameters
-            found += evaluate(config, network, saved.plan, parameters, scene, train, threshold)
+            weights = Weights(config, network, saved.plan, saved.checkpoint.parameters)
+            found += evaluate(weights, scene, train, threshold)
     return found
 
 
