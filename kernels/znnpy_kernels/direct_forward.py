@@ -61,6 +61,8 @@ from znnpy_kernels.simd import (
 # Register blocks: sums, filter vectors and one broadcast value fit the registers.
 POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
 NO_LIMIT = 1 << 40
+# Sums under way that hide the latency of multiply-add (4 cycles).
+INDEPENDENT = 4
 
 FIELDS = (
     "source",
@@ -288,9 +290,25 @@ def _end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int)
     return end
 
 
+@njit
+def _next_cut(x: int, width: int, outputs: int, shift: int, limit: int, taps: int) -> int:
+    """Where a data gradient's row is to be cut next, so that all voxels between need the same taps.
+
+    Blocks too small to hide the latency of multiply-add cost more than taps on zeros: then no cut.
+    """
+    cut = width
+    if shift * outputs > -INDEPENDENT:
+        return cut
+    for tap in range(taps):
+        for edge in (-tap * shift, limit - tap * shift):
+            if x < edge < cut:
+                cut = edge
+    return cut
+
+
 @njit(inline="always")
 def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
-    """One output row, in register blocks of nearly equal size; z0..z1 are the taps to take along z."""
+    """One output row, in register blocks; z0..z1 are the taps to take along z."""
     source = args[_SOURCE] + 4 * (z * args[_SOURCE_Z] + y * args[_SOURCE_Y])
     target = args[_TARGET] + 4 * (z * args[_TARGET_Z] + y * args[_TARGET_Y])
     channels, width, shift_x = args[_CHANNELS], args[_WIDTH], args[_SHIFT_X]
@@ -303,12 +321,15 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
     taps_x = 1 if planar else args[_TAPS_X]
     y0 = _first_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], args[_TAPS_Y])
     y1 = _end_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], y0, args[_TAPS_Y])
-    parts = (width + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
-    x = 0
-    for part in range(parts):
+    x, cut, parts = 0, 0, 0
+    while x < width:
+        if x == cut:
+            cut = _next_cut(x, width, outputs, shift_x, args[_LIMIT_X], taps_x)
+            parts = (cut - x + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
         positions = 1
-        while positions * (parts - part) < width - x:
+        while positions * parts < cut - x:
             positions += 1
+        parts -= 1
         last = x + positions - 1
         x0 = _first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
         x1 = _end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
