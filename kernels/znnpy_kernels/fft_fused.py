@@ -1,8 +1,10 @@
 """Products of spectra made where filters are transformed: no filter's spectrum is ever stored.
 
-A layer has a spectrum for every pair of images; stored, they are the largest thing in memory and are read
-back at its speed. Made anew in a worker's scratch, which stays in its L2 cache, they cost a few
-microseconds each, less than reading them, once a layer is wider than the caches.
+A layer has a spectrum for every pair of images; stored, they are the largest thing in memory and are
+read back at its speed. Made anew in a worker's scratch, which stays in its L2 cache, they cost a few
+microseconds each: 2 to 3 times less than stored ones once a layer exceeds the caches (40 -> 40, 5^3,
+24^3, one core: 12.3 against 35 ms forward, 9.2 against 40 ms for the weight gradient), and no more
+than those in a narrow layer.
 """
 
 from __future__ import annotations
@@ -65,11 +67,11 @@ def filtered_sum(args: Any, worker: int) -> None:
 def filter_gradients(args: Any, worker: int) -> None:
     """Taps of filter f's gradient: inverse of the sum over t < terms of a[t, f] * conj(b[t, f]).
 
-    `spectral_product` and `spectra_filters` in one: a = X, b = DY, terms = batch, and
-    filters that differ in the output image (a_filter = 0) or in the input image (b_filter = 0). `a`,
-    `b`: addresses of spectra, which are kept; `_term`, `_filter`: floats between them. `target`: address of tap 0, 0, 0 of filter 0; strides kz, ky, kx and
-    from filter to filter in floats; overwritten. `scratch`: 64-byte aligned; worker w owns
-    plan.floats floats from w * `scratch_worker`. `plan`: `znnpy.plan.filters.plan_filter(...)`.
+    `spectral_product` and `spectra_filters` in one: a = X, b = DY, terms = batch, and filters that
+    differ in the output image (a_filter = 0) or in the input image (b_filter = 0). `a`, `b`: addresses of
+    spectra, which are kept; `_term`, `_filter`: floats between them. `target`: address of tap 0, 0, 0 of
+    filter 0; strides kz, ky, kx and from filter to filter in floats; overwritten. `scratch`: 64-byte
+    aligned; worker w owns plan.floats floats from w * `scratch_worker`. `plan`: from `plan_filter`.
     """
     a, a_term, a_filter, b, b_term, b_filter = args[0], args[1], args[2], args[3], args[4], args[5]
     terms, target, target_z, target_y, target_x = args[6], args[7], args[8], args[9], args[10]
