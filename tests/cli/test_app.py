@@ -1,0 +1,103 @@
+import json
+
+import pytest
+from ruamel.yaml import YAML
+
+import znnpy
+from znnpy.cli import main
+from znnpy.config import load_config
+from znnpy.errors import ZnnpyError
+
+
+def run(capsys, *words):
+    """Exit status, stdout and stderr of a command line."""
+    try:
+        main([str(word) for word in words])
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"znnpy {znnpy.__version__}\n", "")
+
+
+def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path):
+    path = tmp_path / "config.yaml"
+    assert run(capsys, "init", path)[0] == 0
+    load_config(path)
+    before = path.read_text()
+    code, _, errors = run(capsys, "init", path)
+    assert (code, path.read_text()) == (1, before)
+    assert errors.startswith("znnpy: ")
+    assert "--overwrite" in errors
+    assert run(capsys, "init")[1] == before
+
+
+def test_schema_is_json(capsys):
+    assert "network" in json.loads(run(capsys, "schema")[1])["properties"]
+
+
+def test_check_without_volumes(capsys, tmp_path):
+    path = tmp_path / "config.yaml"
+    run(capsys, "init", path)
+    conv = ["--set", "training.conv=direct"]
+    code, out, _ = run(capsys, "check", path, "--json", *conv)
+    found = json.loads(out)
+    assert code == 0
+    assert found["edges"][0]["algorithms"] == dict.fromkeys(
+        ("forward", "gradient", "weight"), "direct"
+    )
+    assert found["memory_bytes"] > 1000
+    output = YAML(typ="safe").load(path)["training"]["output_shape"]
+    assert set(map(tuple, found["outputs"].values())) == {tuple(output)}
+    code, out, _ = run(capsys, "check", path, *conv)
+    assert code == 0
+    for word in ("field of view", "peak memory", "time per update", "sparsity", "conv1"):
+        assert word in out
+
+
+def test_memory_limit_is_refused_with_sizes(capsys, tmp_path):
+    path = tmp_path / "config.yaml"
+    run(capsys, "init", path)
+    code, out, errors = run(
+        capsys, "check", path, "--max-memory", "1kB", "--set", "training.conv=direct"
+    )
+    assert (code, out) == (1, "")
+    assert "needs" in errors
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "missing.yaml"],
+        ["train", "missing.yaml"],
+        ["evaluate", "missing"],
+        ["predict", "missing", "--input", "a.h5", "--output", "b.h5"],
+        ["init", "missing/folder/config.yaml"],
+    ],
+)
+def test_errors_are_one_line_and_no_traceback(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, errors = run(capsys, *words)
+    assert (code, out) == (1, "")
+    assert errors.startswith("znnpy: ")
+    assert "missing" in errors
+    assert errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_where_an_error_comes_from(tmp_path):
+    with pytest.raises(ZnnpyError):
+        main(["evaluate", str(tmp_path), "--debug"])
+
+
+@pytest.mark.parametrize(
+    "words", [["trian"], ["train"], ["train", "--no-such-option"], ["check", "a", "--threads", "0"]]
+)
+def test_wrong_usage_is_status_2(capsys, words):
+    code, out, errors = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "Usage" in errors
