@@ -7,7 +7,7 @@ import pytest
 import random_networks as rn
 
 from znnpy import reference
-from znnpy.engine import Model
+from znnpy.engine import Model, Optimizer
 from znnpy.errors import PlanError, ShapeError
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
@@ -185,3 +185,36 @@ def test_the_first_bad_layer_is_named():
         model.set_parameters({"c2": broken})
         model.forward(data(model)[0])
         assert model.non_finite_layer() == "out"
+
+
+def test_float64_updates_agree_with_float32():
+    options = {"optimizer": Optimizer("adam", weight_decay=0.01), "clip_norm": 0.5}
+    results = []
+    for precision in ("float32", "float64"):
+        with Model(
+            small(), (2, 3, 4), seed=2, threads=1, conv="direct", precision=precision, **options
+        ) as model:
+            losses = [model.step(*data(model, k), learning_rate=1e-2) for k in range(5)]
+            results.append((losses, model.parameters))
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-4)
+    for name, wanted in results[1][1].items():
+        assert wanted.dtype == np.float64
+        assert_close(results[0][1][name], wanted)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_state_and_parameters_carry_a_run_over(kind):
+    options = {"optimizer": Optimizer(kind, weight_decay=0.1), "threads": 2, "conv": "direct"}
+    with Model(small(), (2, 3, 4), seed=2, **options) as model:
+        for update in range(6):
+            model.step(*data(model, update), learning_rate=0.02)
+            if update == 2:
+                kept = model.parameters, model.optimizer_state, model.iteration
+        wanted = model.parameters
+    with Model(small(), (2, 3, 4), seed=2, **options) as model:
+        model.set_parameters(kept[0])
+        model.set_optimizer_state(kept[1])
+        model.iteration = kept[2]
+        for update in range(3, 6):
+            model.step(*data(model, update), learning_rate=0.02)
+        assert all(np.array_equal(model.parameters[name], wanted[name]) for name in wanted)

@@ -2,6 +2,6 @@
 
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
-from znnpy.engine.tasks import StepResult
+from znnpy.engine.result import StepResult
 
 __all__ = ["Model", "Optimizer", "StepResult"]

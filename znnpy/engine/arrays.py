@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,8 @@ from znnpy.errors import ShapeError
 from znnpy.geometry import describe
 from znnpy.network.types import Node, Triple
 
-Floats = NDArray[np.float32]
+Floats = NDArray[Any]  # float32, or float64 at that precision
+ByName = Mapping[str, Floats]
 Arrays = ArrayLike | Mapping[str, ArrayLike]
 
 
@@ -21,10 +23,11 @@ def by_node(
     batch: int,
     shapes: Mapping[str, Triple],
     what: str,
+    dtype: type[np.floating[Any]],
     *,
     one_image: bool = False,
 ) -> dict[str, Floats]:
-    """Arrays by node name as float32 (batch, image, z, y, x); ShapeError says which one is wrong.
+    """Arrays by node name as `dtype` (batch, image, z, y, x); ShapeError says which one is wrong.
 
     With `one_image`, arrays of one image stand for all images of their node.
     """
@@ -37,23 +40,19 @@ def by_node(
         given = {names[0]: given}
     if set(given) != set(names):
         raise ShapeError(f"{what}: arrays for {sorted(given)}, but the network has {names}")
-    return {
-        node.name: _checked(
-            given[node.name], (batch, node.images, *shapes[node.name]), what, node, one_image
-        )
-        for node in nodes
-    }
+    found = {name: np.asarray(array, dtype) for name, array in given.items()}
+    wanted = {node.name: (batch, node.images, *shapes[node.name]) for node in nodes}
+    return {name: _checked(found[name], wanted[name], what, name, one_image) for name in names}
 
 
 def _checked(
-    array: ArrayLike, shape: tuple[int, ...], what: str, node: Node, one_image: bool
+    found: Floats, shape: tuple[int, ...], what: str, node: str, one_image: bool
 ) -> Floats:
-    found = np.asarray(array, np.float32)
     if one_image and found.shape == (shape[0], 1, *shape[2:]):
         return np.broadcast_to(found, shape)
     if found.shape != shape:
         raise ShapeError(
-            f"{what} of node {node.name!r}: shape {describe(found.shape)}, but this model takes "
+            f"{what} of node {node!r}: shape {describe(found.shape)}, but this model takes "
             f"{describe(shape)} (batch, image, z, y, x)"
         )
     return found

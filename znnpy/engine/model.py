@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from znnpy.engine.arrays import Arrays, Floats, alone, by_node
 from znnpy.engine.autotune import planned
-from znnpy.engine.finite import first_non_finite
+from znnpy.engine.double import DoubleEngine
+from znnpy.engine.graphs import Report, Settings, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above
 from znnpy.engine.optimizer import Optimizer
-from znnpy.engine.parameters import pack_parameter, unpack_parameter
-from znnpy.engine.tasks import Report, Settings, StepResult, TaskEngine, planned_bytes
+from znnpy.engine.result import StepResult
+from znnpy.engine.single import SingleEngine
 from znnpy.errors import ShapeError
-from znnpy.geometry import Geometry, fit
-from znnpy.network import Network, initial_parameters, load_network
+from znnpy.geometry import Geometry, describe, fit
+from znnpy.graph import TaskGraph
+from znnpy.network import Network, initial_parameters, load_network, parameter_shapes
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
 from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.recording import WorkerRecording
 
+Precision = Literal["float32", "float64"]
 LOSSES = ("square", "binomial_cross_entropy", "softmax")
 
 
@@ -34,6 +38,7 @@ class Model:
     (z, y, x), or a dict by output node. `threads`: workers (default: all cores this process may use; 0:
     the serial executor). `conv`: auto, direct or fft. `max_memory`: bytes; PlanError when the plan
     needs more. `plan`: a `plan_record` to repeat. `training=False` reserves no gradients.
+    `precision`: float32, or float64 by plain NumPy, slow and for checks.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
     float32; copied in and out. One caller at a time.
@@ -53,6 +58,7 @@ class Model:
         max_memory: int | None = None,
         plan: Mapping[str, Mapping[str, Any]] | None = None,
         training: bool = True,
+        precision: Precision = "float32",
         policy: str = "critical-path",
         steal_seed: int = 0,
         record: int = 0,
@@ -70,7 +76,12 @@ class Model:
         )
         if max_memory is not None:
             refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
-        self._engine = TaskEngine(self._layout, settings, report)
+        self._engine: SingleEngine | DoubleEngine = (
+            SingleEngine(self._layout, settings, report)
+            if precision == "float32"
+            else DoubleEngine(self._layout, settings)
+        )
+        self._shapes = parameter_shapes(self.network)
         self.iteration = 0
         self.set_parameters(initial_parameters(self.network, seed))
 
@@ -102,56 +113,36 @@ class Model:
     @property
     def parameters(self) -> dict[str, Floats]:
         """Copies of all filters (out, in, z, y, x) by conv edge and biases (out,) by node."""
-        self._engine.drain()
-        return {
-            name: unpack_parameter(parameter, self._engine.flat(parameter.values, parameter.floats))
-            for name, parameter in self._engine.build.parameters.items()
-        }
+        return self._engine.parameters()
 
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
         """Set some or all filters and biases; ShapeError for unknown names and wrong shapes."""
-        self._engine.drain()
-        for name, packed in self._packed(values).items():
-            parameter = self._engine.build.parameters[name]
-            self._engine.flat(parameter.values, parameter.floats)[...] = packed
-        self._engine.derive()
+        unknown = sorted(set(values) - set(self._shapes))
+        if unknown:
+            raise ShapeError(
+                f"no parameter {unknown[0]!r}; this network has {sorted(self._shapes)}"
+            )
+        self._engine.set_parameters({name: self._shaped(name, a) for name, a in values.items()})
 
     @property
     def optimizer_state(self) -> dict[str, Floats]:
         """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter."""
-        self._engine.drain()
-        return {
-            f"{name}/{state}": unpack_parameter(
-                parameter, self._engine.flat(address, parameter.floats)
-            )
-            for name, parameter in self._engine.build.parameters.items()
-            for state, address in self._states(name)
-        }
+        return self._engine.states()
 
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:
         """Set the optimiser's buffers as `optimizer_state` gave them; all must be there."""
-        expected = {
-            f"{name}/{state}": (name, address)
-            for name in self._engine.build.parameters
-            for state, address in self._states(name)
-        }
-        if set(values) != set(expected):
+        expected = set(self._engine.states())
+        if set(values) != expected:
             raise ShapeError(
                 f"optimizer state: found {sorted(values)}, this model needs {sorted(expected)}"
             )
-        self._engine.drain()
-        for key, (name, address) in expected.items():
-            parameter = self._engine.build.parameters[name]
-            packed = self._packed({name: values[key]})[name]
-            self._engine.flat(address, parameter.floats)[...] = packed
+        self._engine.set_states(
+            {key: self._shaped(key.rpartition("/")[0], array) for key, array in values.items()}
+        )
 
     def forward(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Values of the output nodes for one batch of inputs; dropout is off."""
-        inputs = by_node(x, self.network.inputs, self.batch, self.geometry.input_shapes, "input")
-        self._engine.drain()
-        self._engine.stage(0, inputs, self.iteration)
-        self._engine.run_forward()
-        return alone({node.name: self._engine.images(node.name) for node in self.network.outputs})
+        return alone(self._engine.forward(self._inputs(x), self.iteration))
 
     def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Probabilities: the logistic or softmax that the loss implies, applied to `forward`."""
@@ -169,15 +160,9 @@ class Model:
         the weighted mean over voxels and output images (softmax: over voxels), summed over outputs.
         """
         _refuse_unknown_loss(loss or self.loss)
-        inputs, targets, weights = self._batch(x, target, weight)
-        self._engine.drain()
-        self._engine.stage(0, inputs, self.iteration)
-        self._engine.stage_targets(0, targets, weights)
-        result = self._engine.run_gradients(loss or self.loss)
-        return result.loss, {
-            name: unpack_parameter(p, self._engine.flat(p.gradient, p.floats))
-            for name, p in self._engine.build.parameters.items()
-        }
+        batch = self._batch(x, target, weight)
+        result, gradients = self._engine.gradients(*batch, loss or self.loss, self.iteration)
+        return result.loss, gradients
 
     def step(
         self,
@@ -197,8 +182,8 @@ class Model:
         learning_rate: float = 0.01,
     ) -> int:
         """Start one update on copies of the arrays and return its ticket; at most two are in flight."""
-        inputs, targets, weights = self._batch(x, target, weight)
-        ticket = self._engine.submit(inputs, targets, weights, learning_rate, self.iteration)
+        batch = self._batch(x, target, weight)
+        ticket = self._engine.submit(*batch, learning_rate, self.iteration)
         self.iteration += 1
         return ticket
 
@@ -212,8 +197,16 @@ class Model:
 
     def non_finite_layer(self) -> str | None:
         """The first node or parameter, in the order of the data, that holds NaN or Inf."""
-        self._engine.drain()
-        return first_non_finite(self._engine)
+        return self._engine.first_non_finite()
+
+    @property
+    def task_graph(self) -> TaskGraph:
+        """The task graph of an even and an odd update."""
+        return self._engine.task_graph()
+
+    def recording(self) -> list[WorkerRecording]:
+        """What each worker did in updates since the start; events if the model records them."""
+        return self._engine.recording()
 
     def close(self) -> None:
         """Stop the worker threads."""
@@ -235,36 +228,36 @@ class Model:
     ) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
         if not self._layout.training:
             raise ShapeError("this model was made with training=False: it has no gradients")
-        inputs = by_node(x, self.network.inputs, self.batch, self.geometry.input_shapes, "input")
         shapes, outputs = self.geometry.output_shapes, self.network.outputs
-        targets = by_node(target, outputs, self.batch, shapes, "target")
+        kind = self._engine.dtype
+        targets = by_node(target, outputs, self.batch, shapes, "target", kind)
         if weight is None:
-            return inputs, targets, {name: np.ones_like(t) for name, t in targets.items()}
-        weights = by_node(weight, outputs, self.batch, shapes, "weight", one_image=True)
-        return inputs, targets, weights
+            ones = {name: np.ones_like(array) for name, array in targets.items()}
+            return self._inputs(x), targets, ones
+        weights = by_node(weight, outputs, self.batch, shapes, "weight", kind, one_image=True)
+        return self._inputs(x), targets, weights
 
-    def _packed(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats]:
-        known = self._engine.build.parameters
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ShapeError(f"no parameter {unknown[0]!r}; this network has {sorted(known)}")
-        return {
-            name: pack_parameter(known[name], np.asarray(array, np.float32))
-            for name, array in values.items()
-        }
+    def _inputs(self, x: Arrays) -> dict[str, Floats]:
+        shapes = self.geometry.input_shapes
+        return by_node(x, self.network.inputs, self.batch, shapes, "input", self._engine.dtype)
 
-    def _states(self, name: str) -> list[tuple[str, int]]:
-        names = self._engine.settings.optimizer.state_names
-        return list(zip(names, self._engine.build.parameters[name].states, strict=True))
+    def _shaped(self, name: str, array: ArrayLike) -> Floats:
+        found: Floats = np.asarray(array, self._engine.dtype)
+        if found.shape != self._shapes[name]:
+            raise ShapeError(
+                f"parameter {name!r}: shape {describe(found.shape)}, but this network has "
+                f"{describe(self._shapes[name])}"
+            )
+        return found
 
 
 def probabilities(values: Floats, loss: str) -> Floats:
     """Turn output values (batch, image, z, y, x) into what the loss takes them for."""
     if loss == "binomial_cross_entropy":
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * values)), np.float32)
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * values)), values.dtype)
     if loss == "softmax":
         raised = np.exp(values - values.max(axis=1, keepdims=True))
-        return np.asarray(raised / raised.sum(axis=1, keepdims=True), np.float32)
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True), values.dtype)
     return values
 
 

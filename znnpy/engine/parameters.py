@@ -13,8 +13,6 @@ from znnpy.engine.arena import Arena
 from znnpy.engine.arrays import Floats
 from znnpy.engine.dependencies import Region
 from znnpy.engine.images import Layout
-from znnpy.errors import ShapeError
-from znnpy.geometry import describe
 from znnpy.network.parameters import parameter_shapes
 
 
@@ -99,12 +97,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
 
 
 def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
-    """A dense filter bank or bias vector in packed order; ShapeError when the shape is wrong."""
-    if array.shape != parameter.shape:
-        raise ShapeError(
-            f"parameter {parameter.name!r}: shape {describe(array.shape)}, but this network has "
-            f"{describe(parameter.shape)}"
-        )
+    """A dense filter bank or bias vector of the parameter's shape in packed order."""
     if parameter.is_filters:
         return pack_filters(array, parameter.source_lanes)
     packed = np.zeros(parameter.floats, np.float32)

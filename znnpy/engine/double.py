@@ -1,0 +1,194 @@
+"""The float64 engine: plain NumPy, one step after the other, for checks of gradients and precision.
+
+The same calls and the same sampling of dropout as the float32 engine; nothing is compiled but the
+dropout mask, and nothing runs in parallel.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.dropout import dropout
+from znnpy_kernels.lanes import LANES
+
+from znnpy import reference
+from znnpy.engine.arrays import ByName
+from znnpy.engine.graphs import Settings
+from znnpy.engine.images import Layout
+from znnpy.engine.result import StepResult
+from znnpy.errors import PlanError
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Edge
+
+Doubles = NDArray[np.float64]
+
+
+class DoubleEngine:
+    """Evaluates one layout by the reference. Arrays come checked, by node name."""
+
+    dtype = np.float64
+
+    def __init__(self, layout: Layout, settings: Settings) -> None:
+        self.layout, self.settings = layout, settings
+        shapes = parameter_shapes(layout.network)
+        self._parameters = {name: np.zeros(shape) for name, shape in shapes.items()}
+        self._states = {
+            f"{name}/{state}": np.zeros(shape)
+            for name, shape in shapes.items()
+            for state in settings.optimizer.state_names
+        }
+        self._results: list[StepResult] = []
+        self._values: dict[str, Doubles] = {}
+        images = (node.images * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
+        self.bytes = int(16 * layout.batch * sum(images))
+
+    def parameters(self) -> dict[str, Doubles]:
+        """Copies of filters and biases."""
+        return {name: array.copy() for name, array in self._parameters.items()}
+
+    def set_parameters(self, values: ByName) -> None:
+        """Set filters and biases by name."""
+        for name, array in values.items():
+            self._parameters[name] = np.array(array, np.float64)
+
+    def states(self) -> dict[str, Doubles]:
+        """Copies of the optimiser's buffers by `parameter/buffer`."""
+        return {name: array.copy() for name, array in self._states.items()}
+
+    def set_states(self, values: ByName) -> None:
+        """Set the optimiser's buffers."""
+        for name, array in values.items():
+            self._states[name] = np.array(array, np.float64)
+
+    def forward(self, inputs: ByName, iteration: int) -> dict[str, Doubles]:
+        """Values of the output nodes, without dropout."""
+        self._values = reference.forward(
+            self.layout.network, self.layout.geometry, self._parameters, inputs
+        )
+        return {node.name: self._values[node.name] for node in self.layout.network.outputs}
+
+    def gradients(
+        self, inputs: ByName, targets: ByName, weights: ByName, loss: str, iteration: int
+    ) -> tuple[StepResult, dict[str, Doubles]]:
+        """Loss and gradients, without an update."""
+        network, geometry, masks = self.layout.network, self.layout.geometry, self._masks(iteration)
+        self._values = reference.forward(network, geometry, self._parameters, inputs, masks)
+        total, gradients = reference.gradients(
+            network, geometry, self._parameters, inputs, targets, weights, loss, masks
+        )
+        error = sum(
+            _wrong(self._values[name], targets[name], weights[name], loss) for name in targets
+        )
+        return StepResult(total, error), gradients
+
+    def submit(
+        self,
+        inputs: ByName,
+        targets: ByName,
+        weights: ByName,
+        learning_rate: float,
+        iteration: int,
+    ) -> int:
+        """Make one update; returns its ticket."""
+        loss = self.settings.loss
+        result, gradients = self.gradients(inputs, targets, weights, loss, iteration)
+        scale = self._clip_scale(gradients)
+        for name, gradient in gradients.items():
+            self._update(name, gradient * scale, learning_rate, iteration + 1)
+        self._results.append(result)
+        return len(self._results) - 1
+
+    def result(self, ticket: int) -> StepResult:
+        """Loss and error of a submitted update."""
+        return self._results[ticket]
+
+    def drain(self) -> None:
+        """Nothing is ever under way."""
+
+    def first_non_finite(self) -> str | None:
+        """The first node, in the order of the data, or else parameter that holds NaN or Inf."""
+        names = [node.name for node in self.layout.network.nodes]
+        arrays = [(name, self._values[name]) for name in names if name in self._values]
+        for name, array in [*arrays, *self._parameters.items()]:
+            if not np.isfinite(array).all():
+                return name
+        return None
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def task_graph(self) -> NoReturn:
+        """There is none: PlanError."""
+        raise PlanError("precision float64 runs without a task graph; profile with float32")
+
+    recording = task_graph
+
+    def _masks(self, iteration: int) -> dict[str, Doubles]:
+        network = self.layout.network
+        return {
+            edge.name: self._mask(edge, iteration)
+            for edge in network.edges
+            if edge.kind == "dropout"
+        }
+
+    def _mask(self, edge: Edge, iteration: int) -> Doubles:
+        """1 where the float32 engine keeps a voxel: the same kernel on an image of ones."""
+        images, shape = self.layout.network.node(edge.source).images, self.layout.shape(edge.source)
+        ones = np.ones((*shape, LANES), np.float32)
+        number, kept = np.array([iteration]), np.empty((self.layout.batch, images, *shape))
+        for batch in range(self.layout.batch):
+            for first in range(0, images, LANES):
+                target = np.empty_like(ones)
+                row, plane = shape[2] * LANES, shape[1] * shape[2] * LANES
+                dropout.run(
+                    source=ones.ctypes.data, source_z=plane, source_y=row,
+                    target=target.ctypes.data, target_z=plane, target_y=row,
+                    seed=self.layout.seed ^ crc32(edge.name.encode()),
+                    iteration=number.ctypes.data, image=batch, first_channel=first,
+                    first_plane=0, first_row=0, planes=shape[0], rows=shape[1], width=shape[2],
+                    keep=edge.keep,
+                )  # fmt: skip
+                few = min(LANES, images - first)
+                kept[batch, first : first + few] = np.moveaxis(target, -1, 0)[:few] != 0
+        return kept
+
+    def _clip_scale(self, gradients: ByName) -> float:
+        if self.settings.clip_norm is None:
+            return 1.0
+        norm = float(np.sqrt(sum((g**2).sum() for g in gradients.values())))
+        return min(1.0, self.settings.clip_norm / (norm + 1e-6))
+
+    def _update(self, name: str, gradient: Doubles, learning_rate: float, update: int) -> None:
+        """One parameter's update; the definitions of `znnpy_kernels.optimizers`."""
+        optimizer, value = self.settings.optimizer, self._parameters[name]
+        decay = optimizer.weight_decay if value.ndim == 5 else 0.0
+        if optimizer.decoupled:
+            value *= 1 - learning_rate * decay
+        else:
+            gradient = gradient + decay * value
+        if optimizer.kind == "adam":
+            mean, variance = self._states[f"{name}/mean"], self._states[f"{name}/variance"]
+            mean += (1 - optimizer.beta1) * (gradient - mean)
+            variance += (1 - optimizer.beta2) * (gradient**2 - variance)
+            root = np.sqrt(variance / (1 - optimizer.beta2**update)) + optimizer.eps
+            value -= learning_rate * mean / (1 - optimizer.beta1**update) / root
+            return
+        if optimizer.momentum:
+            momentum = self._states[f"{name}/momentum"]
+            momentum[...] = optimizer.momentum * momentum + gradient
+            gradient = gradient + optimizer.momentum * momentum if optimizer.nesterov else momentum
+        value -= learning_rate * gradient
+
+
+def _wrong(values: Doubles, target: Doubles, weight: Doubles, loss: str) -> float:
+    """Weighted share of voxels on the wrong side."""
+    if loss == "softmax":
+        wrong, weight = values.argmax(axis=1) != target.argmax(axis=1), weight[:, 0]
+    else:
+        limit = 0.0 if loss == "binomial_cross_entropy" else 0.5
+        wrong = (values > limit) != (target > 0.5)
+    total = weight.sum()
+    return float((wrong * weight).sum() / total) if total else 0.0

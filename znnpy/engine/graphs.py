@@ -1,0 +1,152 @@
+"""The task graphs of one layout and the executors that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from znnpy_kernels.abi import Kernel
+from znnpy_kernels.compile import compile_all
+
+from znnpy.engine.arena import Arena
+from znnpy.engine.build import STEPS, Build
+from znnpy.engine.dependencies import Declared, connect, last_group
+from znnpy.engine.emit import emit_backward, emit_derived, emit_forward, emit_update
+from znnpy.engine.images import Layout
+from znnpy.engine.loss import loss_group
+from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.step import Step
+from znnpy.scheduler import Executor, SerialExecutor
+
+Declarations = dict[str, Sequence[Sequence[Declared]]]
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a step does beside its network: loss, optimiser, clipping; and how tasks are run."""
+
+    loss: str
+    optimizer: Optimizer
+    clip_norm: float | None
+    threads: int  # 0: the serial executor
+    policy: str = "critical-path"
+    steal_seed: int = 0
+    record: int = 0
+
+
+def planned_bytes(layout: Layout, settings: Settings) -> int:
+    """Size of the arena that a layout needs, found by building without memory."""
+    arena = Arena()
+    _declare_all(Build.new(arena, layout, len(settings.optimizer.state_names)), layout, settings)
+    return arena.bytes
+
+
+def estimated_work(layout: Layout, settings: Settings) -> float:
+    """T1: estimated seconds of all tasks of one update on one core."""
+    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    return sum(task.cost for task in _declare_update(build, settings, 0))
+
+
+class Graphs:
+    """`update` (an even and an odd step), `forward`, `derive`, and gradients by any loss.
+
+    Graphs of one layout share all buffers: only one may run at a time. Executors are made when
+    first asked for and keep their threads, parked, until `close`.
+    """
+
+    def __init__(self, build: Build, settings: Settings, report: Report | None) -> None:
+        self._build, self._settings = build, settings
+        self._declared = _declare_all(build, build.layout, settings)
+        kernels: set[Kernel] = {
+            task.kernel for steps in self._declared.values() for step in steps for task in step
+        }
+        compile_all(kernels, max(1, settings.threads), report)
+        self._executors: dict[str, Executor | SerialExecutor] = {}
+        self._released: dict[tuple[str, int], int] = {}
+
+    def add_gradients(self, loss: str) -> str:
+        """Name of the graph that computes gradients by a loss without an update."""
+        name = f"gradients by {loss}"
+        if name not in self._declared:
+            self._declared[name] = [_declare_gradients(self._build, loss)]
+            compile_all({task.kernel for task in self._declared[name][0]}, 1)
+        return name
+
+    def executor(self, name: str) -> Executor | SerialExecutor:
+        """The executor of a graph."""
+        if name not in self._executors:
+            settings = self._settings
+            graph = connect(self._declared[name]).build(settings.policy)
+            if settings.threads == 0 or name == "derive":
+                self._executors[name] = SerialExecutor(graph, record=settings.record)
+            else:
+                self._executors[name] = Executor(
+                    graph, settings.threads, seed=settings.steal_seed, record=settings.record
+                )
+        return self._executors[name]
+
+    def run(self, name: str) -> None:
+        """Run a graph of one step to its end."""
+        if self._declared[name][0]:
+            self.release(name, 0)
+            self.finish(name, 0)
+
+    def release(self, name: str, copy: int) -> None:
+        """Start one step."""
+        self.executor(name).release(copy)
+        self._released[name, copy] = self._released.get((name, copy), 0) + 1
+
+    def finish(self, name: str, copy: int) -> None:
+        """Wait until the last released step of this copy is complete."""
+        self._wait(name, copy, last_group(copy))
+        if name not in ("forward", "derive"):
+            self.wait_for_loss(name, copy)
+
+    def wait_for_loss(self, name: str, copy: int) -> None:
+        """Wait until the loss of the last released step of this copy is known."""
+        self._wait(name, copy, loss_group(copy))
+
+    def drain(self) -> None:
+        """Wait until every released update is complete."""
+        for copy in range(STEPS):
+            self.finish("update", copy)
+
+    def close(self) -> None:
+        """Stop all workers."""
+        for executor in self._executors.values():
+            executor.close()
+        self._executors.clear()
+
+    def _wait(self, name: str, copy: int, group: int) -> None:
+        count = self._released.get((name, copy), 0)
+        if count:
+            self.executor(name).wait(group, count)
+
+
+def _declare_all(build: Build, layout: Layout, settings: Settings) -> Declarations:
+    """Every graph of a layout, as steps of declared tasks; also reserves all scratch."""
+    derive, forward = Step(), Step()
+    emit_derived(derive, build)
+    declared: Declarations = {"derive": [derive.tasks]}
+    if layout.training:
+        declared["update"] = [_declare_update(build, settings, copy) for copy in range(STEPS)]
+    build.copy, build.dropping = 0, False
+    emit_forward(forward, build)
+    declared["forward"] = [forward.tasks]
+    return declared
+
+
+def _declare_gradients(build: Build, loss: str) -> list[Declared]:
+    build.copy, build.dropping = 0, True
+    step = Step()
+    emit_forward(step, build)
+    emit_backward(step, build, loss)
+    return step.tasks
+
+
+def _declare_update(build: Build, settings: Settings, copy: int) -> list[Declared]:
+    build.copy, build.dropping = copy, True
+    step = Step()
+    emit_update(step, build, settings.loss, settings.optimizer, settings.clip_norm)
+    return step.tasks

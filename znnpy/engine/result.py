@@ -1,0 +1,13 @@
+"""What one step tells: its loss and error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Loss and share of wrong voxels of one step, both weighted means; sums over several outputs."""
+
+    loss: float
+    error: float

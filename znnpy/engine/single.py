@@ -1,0 +1,195 @@
+"""The float32 engine: one arena, task graphs on native threads, two steps in flight."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from znnpy.engine.arena import Arena
+from znnpy.engine.arrays import ByName, Floats
+from znnpy.engine.build import STEPS, Build
+from znnpy.engine.graphs import Graphs, Report, Settings, planned_bytes
+from znnpy.engine.images import Layout
+from znnpy.engine.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.result import StepResult
+from znnpy.engine.tensors import Tensor
+from znnpy.graph import TaskGraph
+from znnpy.scheduler.recording import WorkerRecording
+
+
+class SingleEngine:
+    """Runs one layout's task graphs. Arrays come checked, by node name; one caller at a time."""
+
+    dtype = np.float32
+
+    def __init__(self, layout: Layout, settings: Settings, report: Report | None = None) -> None:
+        self.layout, self.settings = layout, settings
+        self.bytes = planned_bytes(layout, settings)
+        self._arena = Arena.of(self.bytes)
+        self._build = Build.new(self._arena, layout, len(settings.optimizer.state_names))
+        self._graphs = Graphs(self._build, settings, report)
+        self._submitted = 0
+
+    def parameters(self) -> dict[str, Floats]:
+        """Copies of filters and biases, dense."""
+        self.drain()
+        return {
+            name: unpack_parameter(parameter, self._flat(parameter.values, parameter.floats))
+            for name, parameter in self._build.parameters.items()
+        }
+
+    def set_parameters(self, values: ByName) -> None:
+        """Set filters and biases by name, and what follows from them."""
+        self.drain()
+        for name, array in values.items():
+            parameter = self._build.parameters[name]
+            self._flat(parameter.values, parameter.floats)[...] = pack_parameter(parameter, array)
+        self._graphs.run("derive")
+
+    def states(self) -> dict[str, Floats]:
+        """Copies of the optimiser's buffers by `parameter/buffer`."""
+        self.drain()
+        return {
+            key: unpack_parameter(self._build.parameters[name], self._state(name, index))
+            for key, (name, index) in self._state_keys().items()
+        }
+
+    def set_states(self, values: ByName) -> None:
+        """Set the optimiser's buffers."""
+        self.drain()
+        for key, (name, index) in self._state_keys().items():
+            packed = pack_parameter(self._build.parameters[name], values[key])
+            self._state(name, index)[...] = packed
+
+    def forward(self, inputs: ByName, iteration: int) -> dict[str, Floats]:
+        """Values of the output nodes, without dropout."""
+        self.drain()
+        self._stage(0, inputs, iteration)
+        self._graphs.run("forward")
+        return {node.name: self._images(node.name) for node in self.layout.network.outputs}
+
+    def gradients(
+        self, inputs: ByName, targets: ByName, weights: ByName, loss: str, iteration: int
+    ) -> tuple[StepResult, dict[str, Floats]]:
+        """Loss and gradients, without an update."""
+        self.drain()
+        self._stage(0, inputs, iteration)
+        self._stage_targets(0, targets, weights, loss)
+        self._graphs.run(self._graphs.add_gradients(loss))
+        return self._read_result(0), {
+            name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
+            for name, parameter in self._build.parameters.items()
+        }
+
+    def submit(
+        self,
+        inputs: ByName,
+        targets: ByName,
+        weights: ByName,
+        learning_rate: float,
+        iteration: int,
+    ) -> int:
+        """Start one update once the step before the last is complete; returns its ticket."""
+        ticket, copy = self._submitted, self._submitted % STEPS
+        self._graphs.finish("update", copy)
+        self._stage(copy, inputs, iteration)
+        self._stage_targets(copy, targets, weights, self.settings.loss)
+        self._stage_hyper(copy, learning_rate, iteration)
+        self._graphs.release("update", copy)
+        self._submitted += 1
+        return ticket
+
+    def result(self, ticket: int) -> StepResult:
+        """Loss and error of one of the last two submitted updates, as soon as they are known."""
+        if not self._submitted - STEPS <= ticket < self._submitted:
+            raise ValueError(f"ticket {ticket} is not among the last {STEPS} submitted")
+        self._graphs.wait_for_loss("update", ticket % STEPS)
+        return self._read_result(ticket % STEPS)
+
+    def drain(self) -> None:
+        """Wait until every submitted update is complete."""
+        self._graphs.drain()
+
+    def first_non_finite(self) -> str | None:
+        """The first node, in the order of the data, or else parameter that holds NaN or Inf."""
+        self.drain()
+        for node in self.layout.network.nodes:
+            if not np.isfinite(self._images(node.name)).all():
+                return node.name
+        for name, parameter in self._build.parameters.items():
+            if not np.isfinite(self._flat(parameter.values, parameter.floats)).all():
+                return name
+        return None
+
+    def task_graph(self) -> TaskGraph:
+        """The task graph of an even and an odd update."""
+        return self._graphs.executor("update").graph
+
+    def recording(self) -> list[WorkerRecording]:
+        """What each worker did in updates since the start."""
+        self.drain()
+        return self._graphs.executor("update").recording()
+
+    def close(self) -> None:
+        """Stop the workers; the engine cannot be used afterwards."""
+        self._graphs.close()
+
+    def _stage(self, copy: int, inputs: ByName, iteration: int) -> None:
+        staging = self._build.staging[copy]
+        for name, array in inputs.items():
+            self._view(staging.inputs[name])[...] = array
+        self._arena.view(staging.iteration, (1,), "i8")[0] = iteration
+
+    def _stage_targets(self, copy: int, targets: ByName, weights: ByName, loss: str) -> None:
+        staging = self._build.staging[copy]
+        for name, array in targets.items():
+            self._arena.view(staging.targets[name], array.shape)[...] = array
+            self._arena.view(staging.weights[name], array.shape)[...] = weights[name]
+            counted = weights[name][:, 0] if loss == "softmax" else weights[name]
+            total = float(counted.sum(dtype=np.float64))
+            self._arena.view(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
+
+    def _stage_hyper(self, copy: int, learning_rate: float, iteration: int) -> None:
+        staging, optimizer = self._build.staging[copy], self.settings.optimizer
+        for address, decay in ((staging.hyper, True), (staging.hyper_biases, False)):
+            values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
+            self._arena.view(address, (len(values),), "f8")[...] = values
+
+    def _read_result(self, copy: int) -> StepResult:
+        results = self._build.staging[copy].results.values()
+        pairs = [self._arena.view(address, (2,), "f8") for address in results]
+        return StepResult(float(sum(p[0] for p in pairs)), float(sum(p[1] for p in pairs)))
+
+    def _state_keys(self) -> dict[str, tuple[str, int]]:
+        return {
+            f"{name}/{state}": (name, index)
+            for name in self._build.parameters
+            for index, state in enumerate(self.settings.optimizer.state_names)
+        }
+
+    def _state(self, name: str, index: int) -> Floats:
+        parameter = self._build.parameters[name]
+        return self._flat(parameter.states[index], parameter.floats)
+
+    def _flat(self, address: int, floats: int) -> Floats:
+        return self._arena.view(address, (floats,)).view(np.float32)
+
+    def _images(self, node: str) -> Floats:
+        """A copy of a node's images (batch, image, z, y, x) as last computed."""
+        tensor = self._build.value(node)
+        view = self._view(tensor)
+        if tensor.lanes == 1:
+            return view.copy()
+        shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
+        planar = np.moveaxis(view, -1, 2).reshape(shape)
+        return np.ascontiguousarray(planar[:, : tensor.images])
+
+    def _view(self, tensor: Tensor) -> Floats:
+        """A tensor's memory as (batch, block, z, y, x, lane), or (batch, image, z, y, x) if planar."""
+        shape = [tensor.batch, tensor.blocks, *tensor.shape]
+        strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
+        strides.append(tensor.lanes)
+        if tensor.lanes > 1:
+            shape.append(tensor.lanes)
+            strides.append(1)
+        whole = self._flat(tensor.address, 1)
+        return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
