@@ -89,27 +89,27 @@ def transpose_filters(args: Any, worker: int) -> None:
     Both blocked (not planar). Tasks over disjoint ranges write disjoint memory; tap order is kept.
     """
     forward, backward = floats(args[0]), floats(args[1])
-    outputs, inputs, taps = args[2], args[3], args[4]
-    o_whole = outputs + LANES - 1
-    i_whole = inputs + LANES - 1
-    o_blocks, i_blocks = o_whole // LANES, i_whole // LANES
-    for o in range(args[5], args[6]):
-        o_block = o // LANES
+    outputs, inputs, taps, o0, o1 = args[2], args[3], args[4], args[5], args[6]
+    o_blocks, i_blocks = (outputs + LANES - 1) // LANES, (inputs + LANES - 1) // LANES
+    for o_block in range(o0 // LANES, (o1 + LANES - 1) // LANES):
+        first = o_block * LANES
         o_group = o_block // 2
         o_width = LANES * min(2, o_blocks - 2 * o_group)
-        o_count = min(LANES, outputs - o_block * LANES)
+        o_count = min(LANES, outputs - first)
         for i_block in range(i_blocks):
             i_group = i_block // 2
             i_width = LANES * min(2, i_blocks - 2 * i_group)
             i_count = min(LANES, inputs - i_block * LANES)
             source = o_group * 2 * LANES * inputs * taps + i_block * LANES * taps * o_width
-            source += o - o_group * 2 * LANES
+            source -= o_group * 2 * LANES
             target = i_group * 2 * LANES * outputs * taps + o_block * LANES * taps * i_width
-            target += (o - o_block * LANES) * i_width + (i_block - 2 * i_group) * LANES
+            target += (i_block - 2 * i_group) * LANES - first * i_width
+            # All outputs of a block before the next tap: they share the cache lines that are read.
             for tap in range(taps):
-                at = target + tap * o_count * i_width
-                start = source + tap * i_count * o_width
-                for lane in range(i_count):
-                    backward[at + lane] = forward[start + lane * o_width]
-                for lane in range(i_count, LANES):
-                    backward[at + lane] = 0.0
+                for o in range(max(o0, first), min(o1, first + o_count)):
+                    at = target + tap * o_count * i_width + o * i_width
+                    start = source + tap * i_count * o_width + o
+                    for lane in range(i_count):
+                        backward[at + lane] = forward[start + lane * o_width]
+                    for lane in range(i_count, LANES):
+                        backward[at + lane] = 0.0
