@@ -149,7 +149,7 @@ class _Planner:
     """FFTW's planner; used under `_lock`. Every call tries wisdom first and measures only what is new."""
 
     def __init__(self) -> None:
-        self.measured = False
+        self.measured = False  # or the wisdom on disk has to be written for another reason
 
     def rows(self, direction: int, grid: Triple, rows: int, buffer: NDArray[np.float32]) -> int:
         """Real rows of one z plane to complex ones, or back, in place."""
@@ -204,8 +204,8 @@ def _planner() -> Iterator[_Planner]:
     with (folder / "fftw.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = wisdom_path()
-        _import_wisdom(path)
         planner = _Planner()
+        planner.measured = not _import_wisdom(path)
         yield planner
         if planner.measured:
             _export_wisdom(path)
@@ -216,13 +216,16 @@ def wisdom_path() -> Path:
     return kernel_cache.root() / f"fftw-{llvmlite.binding.get_host_cpu_name()}.wisdom"
 
 
-def _import_wisdom(path: Path) -> None:
-    if path.exists() and not _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
-        warnings.warn(
-            f"{path} is not FFTW wisdom of this version; plans are measured anew and it is replaced",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+def _import_wisdom(path: Path) -> bool:
+    """Learn what the file knows; False, with a warning, when it is damaged."""
+    if not path.exists() or _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
+        return True
+    warnings.warn(
+        f"{path} is not FFTW wisdom of this version; plans are measured anew and it is replaced",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def _export_wisdom(path: Path) -> None:
