@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from znnpy.config.reader import plain_scalar, read_text
 
 untimed = settings(deadline=None)
 
-BASE = {
+BASE: dict[str, Any] = {
     "network": {"layers": [{"conv": {"images": 2, "size": 3}}]},
     "training": {"output_shape": 8},
 }
@@ -102,13 +103,21 @@ def test_overrides_of_lists_sections_and_items() -> None:
     assert isinstance(config.training.schedule, CosineSchedule)
 
 
+def test_a_section_without_keys_is_empty(tmp_path: Path) -> None:
+    text = "network: {layers: [{crop: 1}]}\ntraining: {output_shape: 1}\ndata:\naugment:\nrun:\n"
+    (tmp_path / "c.yaml").write_text(text)
+    config = load_config(tmp_path / "c.yaml", ["run.threads=3"])
+    assert config.data.train == ()
+    assert config.run.threads == 3
+
+
 def test_the_last_override_wins() -> None:
     assert loaded("training.batch=2", "training.batch=3").training.batch == 3
 
 
 def test_an_override_may_not_touch_the_values_given() -> None:
     loaded("network.layers.0.conv.images=7")
-    assert BASE["network"]["layers"][0]["conv"]["images"] == 2  # type: ignore[index]
+    assert BASE["network"]["layers"][0]["conv"]["images"] == 2
 
 
 @pytest.mark.parametrize(
@@ -204,4 +213,4 @@ def test_shorthand_means_the_full_form() -> None:
 
 def test_configs_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        loaded().training.batch = 2  # type: ignore[misc]
+        loaded().training.batch = 2

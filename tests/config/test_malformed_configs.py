@@ -149,6 +149,7 @@ def test_edges_of_the_full_form(tmp_path: Path) -> None:
         (b"a: \x00\n", 0, "not valid YAML"),
         (b"a: " + b"[" * 100 + b"]" * 100, 1, "nested deeper"),
         (b"#" * (2**20 + 1), 0, "1 MiB"),
+        (b"a: 1\nb: " + b"!" * 20_000, 2, "a line is longer"),
     ],
 )
 def test_files_that_are_no_config(tmp_path: Path, raw: bytes, line: int, words: str) -> None:
@@ -173,6 +174,11 @@ def test_alias_bomb_is_refused_before_it_expands(tmp_path: Path) -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 20)]
     error, _ = problems(tmp_path, "\n".join(lines))
+    assert "more than 20000 values" in str(error)
+
+
+def test_too_many_values_are_refused(tmp_path: Path) -> None:
+    error, _ = problems(tmp_path, "a: [" + "1,\n" * 30_000 + "]")
     assert "more than 20000 values" in str(error)
 
 

@@ -128,7 +128,7 @@ def test_every_field_of_the_schema_is_described() -> None:
 
 def test_changes_that_matter() -> None:
     old = config()
-    for sections, changed in [
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, []),
         ({"run": {"threads": 3, "directory": "/x", "policy": "lifo"}}, []),
         ({"training": {"output_shape": 8, "iterations": 9}}, []),
@@ -137,7 +137,8 @@ def test_changes_that_matter() -> None:
         ({"training": {"output_shape": 8, "seed": 1}}, ["training.seed"]),
         ({"data": {"train": [{"image": "a.h5"}]}}, ["data.train.0.image", "data.train"]),
         ({"augment": {"enabled": False}}, ["augment.enabled"]),
-    ]:
+    ]
+    for sections, changed in cases:
         assert sorted(changes_that_matter(old, config(**sections))) == sorted(changed)
 
 

@@ -27,7 +27,7 @@ LAYERS: dict[str, Any] = {
         {"dropout": 0.25},
         {"crop": [0, 1, 1]},
         {"max_filter": {"size": [1, 2, 2], "stride": 1}},
-        {"conv": {"images": 3, "size": 1, "init": "msra", "bias_init": 0.5}},
+        {"conv": {"images": 3, "size": 1, "init": "msra", "bias_init": 0.5, "sparsens": 2}},
     ],
     "input": 2,
 }
@@ -70,6 +70,7 @@ def test_operations_of_a_chain() -> None:
     assert dropout.keep == 0.25
     assert crop.offset == (0, 1, 1)
     assert (filter2.size, filter2.sparsens) == ((1, 2, 2), (1, 1, 1))
+    assert (conv3.stride, conv3.sparsens) == ((1, 1, 1), (2, 2, 2))
     assert (conv1.init, conv3.init) == (Init("he"), Init("he"))
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from znnpy.config import changes_that_matter, dump, load_config
 from znnpy.errors import ConfigError, NetworkError
-from znnpy.network import load_network
+from znnpy.network import load_network, self_contained
 from znnpy.network.types import Edge, FunctionName, Init, Network, Node
 from znnpy.network.znn import parse_znn
 
@@ -142,6 +143,22 @@ def test_from_a_config(tmp_path: Path) -> None:
     (tmp_path / "nets" / "a.znn").write_text(SMALL)
     (tmp_path / "c.yaml").write_text("network: {znn: nets/a.znn}\n")
     assert load_network(tmp_path / "c.yaml") == load_network(tmp_path / "nets" / "a.znn")
+
+
+def test_a_saved_config_needs_no_file(tmp_path: Path) -> None:
+    file, path = tmp_path / "a.znn", tmp_path / "c.yaml"
+    file.write_text(SMALL)
+    path.write_text("network: {znn: a.znn, name: small}\ntraining: {output_shape: 1}\n")
+    config = load_config(path)
+    saved = self_contained(config)
+    net = load_network(file)
+    file.write_text(SMALL.replace("size 3,3,3", "size 3,3,5"))
+    assert changes_that_matter(saved, self_contained(config)) == ["network.edges.c2.size"]
+    file.unlink()
+    path.write_text(dump(saved))
+    assert load_network(path) == net
+    assert load_config(path).network.name == "small"
+    assert self_contained(saved) is saved
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ class ConvLayer(Strict):
         default=(1, 1, 1),
         description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
     )
+    sparsens: Size3 = Field(
+        default=(1, 1, 1),
+        description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
+    )
     function: FunctionName = Field(default="linear", description="Transfer function.")
     slope: Slope = None
     bias: Bool = Field(default=True, description="Add one learned bias per image.")
@@ -216,6 +220,10 @@ class ConvEdge(EdgeEnds):
     sparsity: Size3 = Field(
         default=(1, 1, 1),
         description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
+    )
+    sparsens: Size3 = Field(
+        default=(1, 1, 1),
+        description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
     )
     init: InitField = Field(default=HE, description="How the filters start.")
 

@@ -33,6 +33,7 @@ from znnpy.config.problems import Key, MalformedConfigError, Place, Problem
 MOST_BYTES = 2**20
 MOST_VALUES = 20_000
 MOST_DEPTH = 32
+LONGEST_LINE = 20_000  # the YAML scanner takes quadratic time on some endless words
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -96,6 +97,10 @@ def _reason(error: OSError) -> str:
 def read_text(text: str, file: str) -> Document:
     """Read YAML text that came from `file`; raises MalformedConfigError when it is no YAML."""
     document = Document(file)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if len(line) > LONGEST_LINE:
+            message = f"a line is longer than {LONGEST_LINE} characters; that is no config"
+            raise MalformedConfigError([Problem(Place(file, number), (), message)])
     try:
         _Builder(document, YAML(typ="safe", pure=True).parse(text)).build()
     except MarkedYAMLError as error:

@@ -18,6 +18,7 @@ network:
   # Further keys of conv, with their defaults:
   #   stride: 1            # true stride
   #   sparsity: 1          # dilation of the filter
+  #   sparsens: 1          # what follows becomes sparser by this factor
   #   function: linear     # relu, leaky_relu, elu, tanh, logistic, forward_logistic, softmax
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
   #   bias: true

@@ -1,6 +1,6 @@
 """The network as a graph, from YAML or ZNN's files, and what it learns."""
 
-from znnpy.network.build import build_network, load_network, network_to_section
+from znnpy.network.build import build_network, load_network, network_to_section, self_contained
 from znnpy.network.parameters import initial_parameters, parameter_shapes
 from znnpy.network.types import Edge, Init, Network, Node
 
@@ -14,4 +14,5 @@ __all__ = [
     "load_network",
     "network_to_section",
     "parameter_shapes",
+    "self_contained",
 ]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from znnpy.config import load_network_section, network_section_from
+from znnpy.config import Config, load_network_section, network_section_from
 from znnpy.config.network_section import (
     ConvEdge,
     ConvLayer,
@@ -119,6 +119,7 @@ def _operation(
                 size=given.size,
                 stride=given.stride,
                 sparsity=given.sparsity,
+                sparsens=given.sparsens,
                 init=_init(given.init),
             )
         case MaxFilterLayer():
@@ -157,6 +158,18 @@ def _chain_node(name: str, layer: Any, images: int) -> Node:
     return Node(name, "transfer", layer.images, layer.function, slope, layer.bias, init)
 
 
+def self_contained(config: Config) -> Config:
+    """The config with the content of its .znn file, if any, as nodes and edges.
+
+    What a run saves, and what two configs are compared by: the file may change or go away.
+    """
+    if config.network.znn is None:
+        return config
+    full = network_to_section(build_network(config.network))
+    network = full.model_copy(update={"name": config.network.name})
+    return config.model_copy(update={"network": network})
+
+
 def network_to_section(network: Network) -> NetworkSection:
     """The full form (nodes and edges) of a network: what a run saves so that it needs no .znn file."""
     data = {
@@ -184,6 +197,7 @@ def _edge_data(edge: Edge) -> dict[str, Any]:
     match edge.kind:
         case "conv":
             sizes = {"size": edge.size, "stride": edge.stride, "sparsity": edge.sparsity}
+            sizes["sparsens"] = edge.sparsens
             return data | sizes | {"init": _init_data(edge.init)}
         case "max_filter":
             return data | {"size": edge.size, "stride": edge.sparsens}
