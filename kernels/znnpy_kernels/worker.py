@@ -124,10 +124,10 @@ def complete(control: int, group: int) -> None:
 def more_urgent(control: int, queue: int, band: int) -> Any:
     """Whether the own deques or the injector seem to hold something of an earlier band."""
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
-    for earlier in range(band):
-        if not (seems_empty(queue, earlier) and seems_empty(injector, earlier)):
-            return True
-    return False
+    earlier = 0
+    while earlier < band and seems_empty(queue, earlier) and seems_empty(injector, earlier):
+        earlier += 1
+    return earlier < band
 
 
 @part

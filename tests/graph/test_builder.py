@@ -76,7 +76,7 @@ def test_a_task_that_nothing_starts_is_refused() -> None:
     builder = GraphBuilder()
     a, b = add(builder, "first", phase=0), add(builder, "orphan")
     builder.precede(a, b, carried=True)
-    with pytest.raises(GraphError, match="orphan.*phase"):
+    with pytest.raises(GraphError, match=r"orphan.*phase"):
         builder.build()
 
 
