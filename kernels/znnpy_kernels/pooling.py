@@ -141,6 +141,9 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
     elif args[19] == 2:
         gather_dense_rows(gradients, indices, (one, two), target, args[8], args[16], 2,
                           args[25])  # fmt: skip
+    elif args[19] == 3:
+        gather_dense_rows(gradients, indices, (one, two), target, args[8], args[16], 3,
+                          args[25])  # fmt: skip
     else:
         gather_dense_rows(gradients, indices, (one, two), target, args[8], args[16], args[19],
                           args[25])  # fmt: skip

@@ -70,7 +70,7 @@ def run(
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradient(name: str, weighted: bool, channels: int, width: int) -> None:
     x, t, weight = made(name, channels, width)
-    output, target = Blocked.of(x), Planar(t)
+    output, target = Blocked.of(x, pad=5.0), Planar(t)
     gradient = Blocked(channels, x.shape[1:], gap=3)
     found = run(name, output, gradient, target, Planar(weight) if weighted else None)
     loss, slope, wrong = EXACT[name](np.float64(x), np.float64(t))

@@ -48,6 +48,14 @@ def test_forward(channels: int, width: int) -> None:
     assert same_bits(source.view, target.view)
 
 
+def test_stable_for_large_values() -> None:
+    x = np.zeros((3, 1, 1, 5), np.float32)
+    x[0], x[1] = 500.0, -500.0
+    source = Blocked.of(x)
+    forward(source, source, None)
+    np.testing.assert_array_equal(source.planar()[:, 0, 0, 0], np.float32([1, 0, 0]))
+
+
 def test_nan_stays_in_its_voxel() -> None:
     x = normal(1, 4, 1, 1, 6)
     x[2, 0, 0, 3] = np.nan
