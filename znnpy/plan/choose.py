@@ -8,7 +8,7 @@ from typing import Literal
 
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
-from znnpy.plan.cost import ConvShape, direct_seconds, fft_seconds
+from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
 from znnpy.plan.types import ALGORITHMS, PASSES, Algorithm, LayerPlan, Plan
 
 Choice = Literal["auto", "direct", "fft"]
@@ -17,6 +17,8 @@ Measure = Callable[[ConvShape], Costs]
 
 # Where the estimates differ by more than this, measuring cannot change the choice.
 CLEAR_RATIO = 6.0
+# Spectra of a layer's filters grow with inputs x outputs x voxels: beyond this, `auto` does not try.
+MOST_FFT_BYTES = 2.0 * 2**30
 
 
 def choose(
@@ -42,6 +44,9 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     if conv != "auto":
         return LayerPlan(conv, conv, conv, f"conv: {conv}")
     direct, fft = direct_seconds(shape), fft_seconds(shape)
+    if fft_bytes(shape) > MOST_FFT_BYTES:
+        words = f"fft would take {fft_bytes(shape) / 2**30:.2g} GiB"
+        return LayerPlan("direct", "direct", "direct", words)
     if direct * CLEAR_RATIO < fft:
         words = f"estimated direct {_ms(direct)}, fft {_ms(fft)} a pass"
         return LayerPlan("direct", "direct", "direct", words)

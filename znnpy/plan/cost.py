@@ -65,3 +65,9 @@ def fft_seconds(shape: ConvShape) -> float:
     pairs = shape.inputs * shape.outputs
     transforms = shape.batch * (shape.inputs + shape.outputs) + pairs
     return transforms * transform + shape.batch * pairs * product
+
+
+def fft_bytes(shape: ConvShape) -> float:
+    """Memory of the spectra of all filters, images and sums of a layer."""
+    spectra = shape.inputs * shape.outputs + 2 * shape.batch * (shape.inputs + shape.outputs)
+    return 4.0 * spectra * voxels(shape.source)
