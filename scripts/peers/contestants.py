@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch.nn import functional
 
 import znnpy
 from peers.cases import Case
-from znnpy.engine.optimizer import Optimizer
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Node
 
@@ -28,11 +27,11 @@ Arrays = Mapping[str, NDArray[np.float32]]
 class Contestant(Protocol):
     """Whoever can compute a loss, its gradients, and updates on a fixed sample."""
 
-    def loss_and_gradients(self) -> tuple[float, Arrays]:
-        """Loss and gradients by parameter name at the current weights."""
+    def loss_and_gradients(self, seed: int) -> tuple[float, Arrays]:
+        """Loss on the sample of that seed and gradients by parameter name, at the current weights."""
 
     def updates(self, count: int) -> None:
-        """So many training updates in a row, complete when this returns."""
+        """So many training updates on sample 0 in a row, complete when this returns."""
 
 
 class Znnpy:
@@ -49,14 +48,14 @@ class Znnpy:
             seed=0,
             conv=conv,
             loss=case.loss,
-            optimizer=Optimizer("sgd", momentum=MOMENTUM),
+            optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),
         )
         self.parameters: Arrays = {
             name: np.array(value) for name, value in self.model.parameters.items()
         }
 
-    def loss_and_gradients(self) -> tuple[float, Arrays]:
-        return self.model.loss_and_gradients(self.input, self.target, loss=self.case.loss)
+    def loss_and_gradients(self, seed: int) -> tuple[float, Arrays]:
+        return self.model.loss_and_gradients(*self.case.sample(seed), loss=self.case.loss)
 
     def updates(self, count: int) -> None:
         for _ in range(count):
@@ -74,46 +73,44 @@ class Torch:
     def __init__(self, case: Case, parameters: Arrays, memory_format: str) -> None:
         self.case = case
         self.geometry = fit(case.network, case.output_shape)
-        layout = FORMATS[memory_format]
-        self.input, self.target = (
-            torch.from_numpy(array).to(memory_format=layout) for array in case.sample()
-        )
-        self.parameters = {
-            name: self._leaf(np.array(value), layout) for name, value in parameters.items()
-        }
+        self.layout = FORMATS[memory_format]
+        self.input, self.target = self._sample(0)
+        self.parameters = {name: self._leaf(np.array(value)) for name, value in parameters.items()}
         self.optimizer = torch.optim.SGD(
             list(self.parameters.values()), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True
         )
 
-    def loss_and_gradients(self) -> tuple[float, Arrays]:
-        loss = self._backward()
+    def loss_and_gradients(self, seed: int) -> tuple[float, Arrays]:
+        loss = self._backward(*self._sample(seed))
         return loss, {name: p.grad.numpy().copy() for name, p in self.parameters.items()}
 
     def updates(self, count: int) -> None:
         for _ in range(count):
-            self._backward()
+            self._backward(self.input, self.target)
             self.optimizer.step()
 
-    @staticmethod
-    def _leaf(value: NDArray[np.float32], layout: Any) -> torch.Tensor:
+    def _sample(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        image, target = map(torch.from_numpy, self.case.sample(seed))
+        return image.to(memory_format=self.layout), target.to(memory_format=self.layout)
+
+    def _leaf(self, value: NDArray[np.float32]) -> torch.Tensor:
         tensor = torch.from_numpy(value)
         if tensor.ndim == 5:
-            tensor = tensor.contiguous(memory_format=layout)
+            tensor = tensor.contiguous(memory_format=self.layout)
         return tensor.requires_grad_()
 
-    def _backward(self) -> float:
+    def _backward(self, image: torch.Tensor, target: torch.Tensor) -> float:
         self.optimizer.zero_grad()
-        output = self._forward()
+        output = self._forward(image)
         if self.case.loss == "square":
-            loss = functional.mse_loss(output, self.target)
+            loss = functional.mse_loss(output, target)
         else:
-            loss = functional.binary_cross_entropy_with_logits(output, self.target)
+            loss = functional.binary_cross_entropy_with_logits(output, target)
         loss.backward()
         return float(loss.item())
 
-    def _forward(self) -> torch.Tensor:
+    def _forward(self, image: torch.Tensor) -> torch.Tensor:
         """The case's network, a chain, edge by edge."""
-        image = self.input
         for node in self.case.network.nodes[1:]:
             (edge,) = self.case.network.incoming(node.name)
             image = self._through(edge, node, image)
