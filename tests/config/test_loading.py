@@ -111,6 +111,14 @@ def test_a_section_without_keys_is_empty(tmp_path: Path) -> None:
     assert config.run.threads == 3
 
 
+def test_an_override_changes_one_of_two_aliased_places(tmp_path: Path) -> None:
+    text = "network: {layers: [{conv: &c {images: 1, size: 2}}, {conv: *c}]}\n"
+    (tmp_path / "c.yaml").write_text(text + "training: {output_shape: 1}\n")
+    config = load_config(tmp_path / "c.yaml", ["network.layers.1.conv.images=5"])
+    layers = config.network.layers or ()
+    assert [layer.conv.images for layer in layers if layer.conv is not None] == [1, 5]
+
+
 def test_the_last_override_wins() -> None:
     assert loaded("training.batch=2", "training.batch=3").training.batch == 3
 

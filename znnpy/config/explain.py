@@ -36,9 +36,9 @@ _LIMITS = {
 def explain(error: ErrorDetails, data: Any, model: type[BaseModel]) -> tuple[Key, str]:
     """Key (below `data`) and message of one of pydantic's errors."""
     kind, context = error["type"], error.get("ctx", {})
-    key = written_key(error["loc"], data, missing=kind == "missing")
+    key = written_key(error["loc"], data)
     if kind == "znnpy":
-        below = written_key((*key, *context["key"]), data, missing=True)
+        below = written_key((*key, *context["key"]), data)
         return below, str(context["text"])
     if kind.startswith("union_tag"):
         return (*key, "kind"), _tag(context, key, model, data)
@@ -82,7 +82,7 @@ def _tag(context: Mapping[str, Any], key: Key, model: type[BaseModel], data: Any
     return f"is missing (allowed: {', '.join(kinds)})"
 
 
-def written_key(loc: Key, data: Any, *, missing: bool = False) -> Key:
+def written_key(loc: Key, data: Any) -> Key:
     """The part of pydantic's location that the user wrote: no tags, nothing below shorthand."""
     key: list[str | int] = []
     for index, part in enumerate(loc):
@@ -91,7 +91,7 @@ def written_key(loc: Key, data: Any, *, missing: bool = False) -> Key:
             if part in data:
                 key.append(part)
                 data = data[part]
-            elif last and missing:
+            elif last:
                 key.append(part)
         elif isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
             key.append(part)
