@@ -218,3 +218,9 @@ def test_state_and_parameters_carry_a_run_over(kind):
         for update in range(3, 6):
             model.step(*data(model, update), learning_rate=0.02)
         assert all(np.array_equal(model.parameters[name], wanted[name]) for name in wanted)
+
+
+def test_filters_that_exceed_the_cache_are_transformed_where_they_are_used(monkeypatch):
+    monkeypatch.setattr("znnpy.engine.spectra.CACHED_FLOATS", 0)
+    for seed in range(4):
+        check(seed, "fft", LOSSES[seed % 3])

@@ -34,7 +34,7 @@ PARTS = {
     "source gradient inverse": "fft gradient",
     "conv gradient sum": "{} weight",
     "conv weight gradient": "{} weight",
-    "conv weight products": "fft weight",
+    "conv dense filters": "filters",
 }
 
 

@@ -55,6 +55,12 @@ class Build:
             self._scratch[key] = self.arena.reserve(floats)
         return self._scratch[key]
 
+    def worker_scratch(self, floats: int) -> dict[str, int]:
+        """Words `scratch` and `scratch_worker` of room that each worker has for itself."""
+        stride = -(-floats // 64) * 64
+        address = self.scratch(("worker", stride), stride * self.layout.workers)
+        return {"scratch": address, "scratch_worker": stride}
+
     def concat_gradient(self, edge: str) -> Tensor:
         """Gradient of what one edge brought to a concat node."""
         key = ("concat", edge)

@@ -19,13 +19,18 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         return
     grid, source = spectra.grid_of(build, edge), build.value(edge.source)
     x = spectra.image_spectra_of(step, build, source, edge.source, "spectra", grid)
+    out = _forward_sum(build, edge)
+    name = f"{edge.name} products"
+    if not spectra.filters_stay_cached(build, edge):
+        spectra.emit_filtered_sum(step, build, edge, x, out, backward=False, name=name)
+        return
     w = spectra.filter_spectra_of(step, build, edge, emit=False)
     outputs, inputs = build.parameters[edge.name].shape[:2]
     pairs = Product(
         terms=inputs, rows=source.batch, columns=outputs, a_term=1, a_row=inputs, b_term=1,
         b_column=inputs, out_row=outputs, out_column=1, conjugate=True,
     )  # fmt: skip
-    spectra.emit_product(step, x, w, _forward_sum(build, edge), pairs, f"{edge.name} products")
+    spectra.emit_product(step, x, w, out, pairs, name)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -34,14 +39,18 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         direct.data_gradient(step, build, edge, gradient)
         return
     dy = _gradient_spectra(step, build, edge, gradient)
+    out = _backward_sum(build, edge)
+    name = f"{edge.name} backward products"
+    if not spectra.filters_stay_cached(build, edge):
+        spectra.emit_filtered_sum(step, build, edge, dy, out, backward=True, name=name)
+        return
     w = spectra.filter_spectra_of(step, build, edge, emit=False)
     outputs, inputs = build.parameters[edge.name].shape[:2]
     pairs = Product(
         terms=outputs, rows=gradient.batch, columns=inputs, a_term=1, a_row=outputs,
         b_term=inputs, b_column=1, out_row=inputs, out_column=1, conjugate=False,
     )  # fmt: skip
-    out = _backward_sum(build, edge)
-    spectra.emit_product(step, dy, w, out, pairs, f"{edge.name} backward products")
+    spectra.emit_product(step, dy, w, out, pairs, name)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -60,7 +69,10 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     layer = build.layout.plan.layers[edge.name]
     trains_source = edge.name in build.images.backward
     if layer.forward == "fft" or (trains_source and layer.gradient == "fft"):
-        spectra.filter_spectra_of(step, build, edge, emit=True)
+        if spectra.filters_stay_cached(build, edge):
+            spectra.filter_spectra_of(step, build, edge, emit=True)
+        else:
+            spectra.densify(step, build, edge)
     if trains_source and layer.gradient == "direct":
         direct.transpose(step, build, edge)
 

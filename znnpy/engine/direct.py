@@ -22,7 +22,7 @@ from znnpy.plan import ConvShape, direct_seconds, parts
 from znnpy.plan.cost import DIRECT_RATE, MEMORY_RATE
 
 ORIGIN = (0, 0, 0)
-SLAB_BYTES = 1 << 19  # half of a usual L2 cache
+SLAB_BYTES = 1 << 18  # about 2000 positions with 16 lanes each of source and gradient: fits the L2 cache
 MOST_SLABS = 16  # partial weight gradients kept side by side
 
 

@@ -43,6 +43,7 @@ class Layout:
     batch: int
     training: bool
     seed: int = 0
+    workers: int = 1
 
     @property
     def cut(self) -> int:

@@ -70,7 +70,9 @@ class Model:
         self.batch, self.seed, self.loss = batch, seed, loss
         self.threads = available_cores() if threads is None else threads
         self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan)
-        self._layout = Layout(self.network, self.geometry, self.plan, batch, training, seed)
+        self._layout = Layout(
+            self.network, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
+        )
         settings = Settings(
             loss, optimizer or Optimizer(), clip_norm, self.threads, policy, steal_seed, record
         )

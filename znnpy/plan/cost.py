@@ -12,7 +12,7 @@ from math import log2
 from znnpy.geometry import Geometry, voxels
 from znnpy.network.types import Edge, Network, Triple
 
-DIRECT_RATE = 60e9  # flop/s
+DIRECT_RATE = 80e9  # flop/s
 TRANSFORM_RATE = 5e9
 PRODUCT_RATE = 20e9
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
