@@ -23,13 +23,14 @@ from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
 from znnpy_kernels.softmax import blocks_of, zero_pad
-from znnpy_kernels.tiles import scratch_tile, to_rows, to_voxels
+from znnpy_kernels.tiles import AHEAD, scratch_tile, to_rows, to_voxels
 from znnpy_kernels.vector_math import exp, larger, log, log1p
 from znnpy_kernels.vectors import (
     absolute,
     below,
     load,
     load_masked,
+    prefetch,
     select,
     splat,
     store,
@@ -64,6 +65,7 @@ def _binomial(x: Any, t: Any) -> Any:
 @inlined
 def _weights(address: int, inside: Any) -> Any:
     if address:
+        prefetch(address + AHEAD)
         return load_masked(address, inside)
     return select(inside, splat(1.0), splat(0.0))
 
@@ -77,6 +79,7 @@ def _elementwise_chunk(
     losses, wrongs = sums
     for c in range(real):
         truth = load_masked(target + 4 * c * args[9], inside)
+        prefetch(target + 4 * c * args[9] + AHEAD)
         w = _weights(weight + 4 * c * args[13] if args[12] else 0, inside)
         value, slope, wrong = loss(load(tile + BYTES * c), truth)
         losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
@@ -140,6 +143,7 @@ def _class_sums(
             number = splat(float(block * LANES + c))
             x = load(tile + BYTES * c)
             t = load_masked(target + 4 * (block * LANES + c) * image, inside)
+            prefetch(target + 4 * (block * LANES + c) * image + AHEAD)
             best, largest = select(x > largest, number, best), larger(x, largest)
             true, truest = select(t > truest, number, true), larger(t, truest)
             mass, product = mass + t, product + t * x

@@ -14,8 +14,17 @@ from typing import Any
 from znnpy_kernels.abi import kernel
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.tiles import load_tile, scratch_tile, store_tile, transpose_tile
-from znnpy_kernels.vectors import below, load, load_masked, select, splat, store, store_masked
+from znnpy_kernels.tiles import AHEAD, load_tile, scratch_tile, store_tile, transpose_tile
+from znnpy_kernels.vectors import (
+    below,
+    load,
+    load_masked,
+    prefetch,
+    select,
+    splat,
+    store,
+    store_masked,
+)
 
 BYTES = 4 * LANES
 
@@ -163,6 +172,8 @@ def pack_images(args: Any, worker: int) -> None:
             for x in range(0, args[10], LANES):
                 width = min(args[10] - x, LANES)
                 load_tile(source + 4 * x, 4 * args[1], args[7], width, tile)
+                for c in range(args[7]):
+                    prefetch(source + 4 * (x + c * args[1]) + AHEAD)
                 if width == LANES:
                     transpose_tile(tile, BYTES, target + BYTES * x, BYTES)
                 else:

@@ -14,7 +14,8 @@ from znnpy_kernels.lanes import LANES
 from znnpy_kernels.vectors import FLOATS, below, load_masked, store, store_masked
 
 _I32 = ir.IntType(32)
-TILE_BYTES = 4 * LANES * LANES
+# Reading planar images is many slow streams, which the hardware does not prefetch well.
+AHEAD = 16 * LANES
 
 
 @intrinsic

@@ -185,6 +185,15 @@ def _store_masked(b: Any, address: Any, mask: Any, value: Any) -> Any:
     return _call(b, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), *values)
 
 
+def _prefetch(b: Any, address: Any) -> Any:
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+    name = "llvm.prefetch.p0"
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    read, keep, data = (ir.Constant(_I32, value) for value in (0, 3, 1))
+    return b.call(function, [b.inttoptr(address, byte), read, keep, data])
+
+
 def _numbers(b: Any) -> Any:
     return ir.Constant(INTS.ir, list(range(LANES)))
 
@@ -217,13 +226,13 @@ def _any(b: Any, mask: Any) -> Any:
 _address, _count = types.int64, types.int64
 
 load = _function("load", _load(FLOATS), _address, result=FLOATS)
-load_doubles = _function("load_doubles", _load(DOUBLES), _address, result=DOUBLES)
 load_shorts = _function("load_shorts", _load(SHORTS), _address, result=SHORTS)
 store = _function("store", _store, _address, FLOATS, result=types.void)
-store_doubles = _function("store_doubles", _store, _address, DOUBLES, result=types.void)
 store_shorts = _function("store_shorts", _store, _address, SHORTS, result=types.void)
 load_masked = _function("load_masked", _load_masked, _address, MASK, result=FLOATS)
 store_masked = _function("store_masked", _store_masked, _address, MASK, FLOATS, result=types.void)
+
+prefetch = _function("prefetch", _prefetch, _address, result=types.void)
 
 splat = _function("splat", _splat(FLOATS), types.float64, result=FLOATS)
 splat_int = _function("splat_int", _splat(INTS), types.int64, result=INTS)
@@ -240,9 +249,6 @@ absolute = _function("absolute", _llvm("fabs"), FLOATS, result=FLOATS)
 select = _function(
     "select", lambda b, m, x, y: b.select(m, x, y), MASK, FLOATS, FLOATS, result=FLOATS
 )
-select_ints = _function(
-    "select_ints", lambda b, m, x, y: b.select(m, x, y), MASK, INTS, INTS, result=INTS
-)
 select_shorts = _function(
     "select_shorts", lambda b, m, x, y: b.select(m, x, y), MASK, SHORTS, SHORTS, result=SHORTS
 )
@@ -251,6 +257,5 @@ any_lane = _function("any_lane", _any, MASK, result=types.boolean)
 bits = _function("bits", lambda b, x: b.bitcast(x, INTS.ir), FLOATS, result=INTS)
 from_bits = _function("from_bits", lambda b, x: b.bitcast(x, FLOATS.ir), INTS, result=FLOATS)
 to_doubles = _function("to_doubles", lambda b, x: b.fpext(x, DOUBLES.ir), FLOATS, result=DOUBLES)
-to_shorts = _function("to_shorts", lambda b, x: b.trunc(x, SHORTS.ir), INTS, result=SHORTS)
 int_to_float = _function("int_to_float", lambda b, x: b.sitofp(x, FLOATS.ir), INTS, result=FLOATS)
 total = _function("total", _total, DOUBLES, result=types.float64)
