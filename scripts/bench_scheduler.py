@@ -1,6 +1,6 @@
 """What the scheduler costs: dispatch, deque operations, wake-up, and speed-up by size of task.
 
-    python scripts/bench_scheduler.py [--workers 2] [--repeat 15] [--json FILE]
+    python scripts/bench_scheduler.py [--workers 2] [--repeat 7] [--json FILE]
 
 Dispatch is measured on a layered graph whose tasks do nothing and have four successors each. The
 speed-up of tasks of 1 to 1000 microseconds is that of the best of several runs, one and several
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from znnpy_kernels import shared_state as at
 from znnpy_kernels.abi import kernel
 from znnpy_kernels.deque import push, steal, take
+from znnpy_kernels.native import native
 
 from znnpy.graph import GraphBuilder, TaskGraph
 from znnpy.scheduler import Executor
@@ -41,7 +41,7 @@ def turn(args: Any, worker: int) -> None:
     args[1] = state
 
 
-@njit(nogil=True)
+@native("void(int64,int64)")
 def push_and_take(queue: int, count: int) -> None:
     """Push entries eight at a time and take them back."""
     for _ in range(count // 8):
@@ -51,7 +51,7 @@ def push_and_take(queue: int, count: int) -> None:
             take(queue, 0)
 
 
-@njit(nogil=True)
+@native("void(int64,int64)")
 def push_and_steal(queue: int, count: int) -> None:
     """Push entries eight at a time and steal them."""
     for _ in range(count // 8):
@@ -65,7 +65,7 @@ def main() -> None:
     """Measure, print a table, write JSON if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     results = {

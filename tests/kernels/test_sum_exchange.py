@@ -36,9 +36,9 @@ class Sum:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
 def test_exact_sum_for_any_number_of_workers(workers: int) -> None:
-    total = Sum(contributions=40, count=100)
+    total = Sum(contributions=40, count=5000)
     with Executor(total.graph(), workers=workers) as executor:
-        for repetition in range(100):
+        for repetition in range(60):
             total.buffers[:] = total.values + repetition
             total.target[:] = np.nan
             executor.release(0)

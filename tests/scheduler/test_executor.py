@@ -115,7 +115,8 @@ def no_starvation_graph(word: np.ndarray, met: np.ndarray) -> TaskGraph:
 
 def test_no_starvation_behind_a_blocked_worker() -> None:
     word, met = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    with Executor(no_starvation_graph(word, met), workers=2) as executor:
+    with Executor(no_starvation_graph(word, met), workers=2, spin_ns=0) as executor:
+        time.sleep(0.1)  # both park, so that the second one must be woken by the first one's push
         executor.release(0)
         assert executor.wait(0, 1, timeout=PATIENCE)
     assert (word[0], met[0]) == (201, 1)
@@ -294,6 +295,13 @@ def start_python(program: str) -> "subprocess.Popen[bytes]":
 
 def test_an_executor_left_open_does_not_keep_the_process() -> None:
     child = start_python(UNCLOSED.format(count=1))
+    _, errors = child.communicate(timeout=PATIENCE)
+    assert (child.returncode, errors) == (0, b"")
+
+
+def test_a_forked_child_ends() -> None:
+    forked = "import os, sys\nif os.fork() == 0:\n    sys.exit(0)\nsys.exit(os.wait()[1])\n"
+    child = start_python(UNCLOSED.format(count=1) + forked)
     _, errors = child.communicate(timeout=PATIENCE)
     assert (child.returncode, errors) == (0, b"")
 

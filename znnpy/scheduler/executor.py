@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -29,7 +30,8 @@ class Executor:
 
     seed: chooses the victims of the thieves; results never depend on it. record: events kept per
     worker. `release` may be called from any thread; `wait` too (two threads that wait for one group
-    may be told up to 50 ms late).
+    may be told up to 50 ms late). Threads do not survive `os.fork`: in the child the executor can only
+    be closed.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class Executor:
     def _start(self) -> None:
         self._block: ControlBlock | None = ControlBlock(self.graph, self.workers, **self._options)
         native.prepare(self._block.address)
+        self._process = os.getpid()
         self._left = [threading.Event() for _ in range(self.workers)]
         for worker, left in enumerate(self._left):
             threading.Thread(
@@ -145,8 +148,9 @@ class Executor:
     def _stop(self) -> None:
         if self._block is None:
             return
-        native.stop(self._block.address)
-        _wait_through_interrupts(self._left)
+        if self._process == os.getpid():
+            native.stop(self._block.address)
+            _wait_through_interrupts(self._left)
         self._block = None
 
 
