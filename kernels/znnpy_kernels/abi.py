@@ -34,7 +34,9 @@ class Kernel:
         self.__module__ = function.__module__
         self.function = function
         self.fields = tuple(field.removesuffix(":float") for field in fields)
-        self._floats = {field.removesuffix(":float") for field in fields if field.endswith(":float")}
+        self._floats = {
+            field.removesuffix(":float") for field in fields if field.endswith(":float")
+        }
         self._compiled: Any = None
 
     @property

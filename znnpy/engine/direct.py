@@ -22,7 +22,8 @@ from znnpy.plan import ConvShape, direct_seconds, parts
 from znnpy.plan.cost import DIRECT_RATE, MEMORY_RATE
 
 ORIGIN = (0, 0, 0)
-SLAB_BYTES = 1 << 18  # about 2000 positions with 16 lanes each of source and gradient: fits the L2 cache
+# About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
+SLAB_BYTES = 1 << 18
 MOST_SLABS = 16  # partial weight gradients kept side by side
 
 
