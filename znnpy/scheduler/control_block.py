@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 from znnpy_kernels import shared_state as at
 from znnpy_kernels.native import SEMAPHORE_WORDS
 
-from znnpy.graph import TaskGraph
+from znnpy.graph import BANDS, TaskGraph
 
 Ints = NDArray[np.int64]
 
+assert at.BANDS == BANDS
 assert at.SEMAPHORE + 8 * SEMAPHORE_WORDS <= at.EXECUTED
 assert at.DONE_SEMAPHORE + 8 * SEMAPHORE_WORDS <= at.GROUP_BYTES
 
