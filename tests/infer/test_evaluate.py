@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from znnpy.config import config_from
+from znnpy.data.scene import Scene
+from znnpy.data.targets import AffinityTarget, BoundaryTarget
+from znnpy.data.volume import ArrayVolume
+from znnpy.errors import VolumeError
+from znnpy.infer.blocks import whole_field
+from znnpy.infer.evaluate import Weights, evaluate, read_known
+from znnpy.network import build_network
+
+CONFIG = {
+    "network": {"layers": [{"conv": {"images": 1, "size": 1, "init": -3.0, "bias_init": 0}}]},
+    "data": {"border": "mirror", "normalize": "mean_std"},
+    "training": {"output_shape": 4},
+}
+
+
+def cubes():
+    """8 objects of 9^3 voxels with dark walls; noise so that one threshold is not quite enough."""
+    labels = np.zeros((20, 20, 20), np.uint8)
+    for number, (z, y, x) in enumerate(np.ndindex(2, 2, 2), start=1):
+        labels[z * 10 : z * 10 + 9, y * 10 : y * 10 + 9, x * 10 : x * 10 + 9] = number
+    noise = np.random.default_rng(0).normal(0, 5, labels.shape)
+    raw = (labels > 0) * 100 + noise
+    return Scene(
+        {"input": ArrayVolume(raw.astype(np.float32), "raw")},
+        {"output": ArrayVolume(labels, "labels")},
+    )
+
+
+def weights():
+    config = config_from(CONFIG)
+    network = build_network(config.network)
+    parameters = {
+        "conv1": np.full((1, 1, 1, 1, 1), -3, np.float32),
+        "output": np.full(1, -2, np.float32),
+    }
+    return Weights(config, network, None, parameters)
+
+
+def test_perfect_and_trivial_predictors():
+    """The network inverts the raw image, so boundaries are positive: nearly perfect by design."""
+    scene = cubes()
+    (found,) = evaluate(weights(), scene, scene)
+    network, mean = found.scores["network"], found.scores["predicting the mean"]
+    share = found.known.target.mean()
+    # Voxels of objects that touch a wall are boundary too, and not dark.
+    assert network.average_precision > 0.75 > mean.average_precision == pytest.approx(share)
+    assert network.adapted_rand_error == pytest.approx(0, abs=0.01)
+    assert network.voi == pytest.approx(0, abs=0.01)
+    assert mean.adapted_rand_error > 0.5
+    assert found.record()["scores"]["network"]["voi"] == network.voi
+    (alone,) = evaluate(weights(), scene)
+    assert list(alone.scores) == ["network"]
+
+
+def test_labels_must_be_there():
+    scene = cubes()
+    with pytest.raises(VolumeError, match="no labels for output output"):
+        evaluate(weights(), Scene(scene.images, {}))
+
+
+def test_known_region_is_cut_from_the_whole_target():
+    scene, network = cubes(), weights().network
+    corner = {"input": (0, 0, 0)}
+    field = whole_field(network, scene.images, corner, mirror=False)
+    inner = type(field)((3, 4, 5), (9, 8, 7), (1, 1, 1), corner)
+    for target in (BoundaryTarget(2), AffinityTarget()):
+        whole = read_known(scene, "output", target, field)
+        part = read_known(scene, "output", target, inner)
+        cut = (slice(3, 12), slice(4, 12), slice(5, 12))
+        assert np.array_equal(part.target, whole.target[:, *cut])
+        assert np.array_equal(part.objects, whole.objects[cut])
+        assert np.array_equal(part.raw, whole.raw[cut])
