@@ -9,8 +9,8 @@ import numpy as np
 from znnpy.geometry import fit
 from znnpy.geometry.axes import scale
 from znnpy.geometry.fit import ONE, Geometry
+from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node, Triple
-from znnpy.reference import parameter_shapes
 
 HIDDEN = ("linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "forward_logistic")
 SMOOTH = tuple(name for name in HIDDEN if name != "forward_logistic")

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry
+from znnpy.network.parameters import parameter_shapes
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.reference import edges as ops
 from znnpy.reference import functions
@@ -187,16 +188,3 @@ def _checked_parameters(network: Network, parameters: Mapping[str, ArrayLike]) -
         if arrays[name].shape != shape:
             raise ShapeError(f"parameter {name!r} has shape {arrays[name].shape}, not {shape}")
     return arrays
-
-
-def parameter_shapes(network: Network) -> dict[str, tuple[int, ...]]:
-    """Shape of every filter bank (by conv edge, in file order), then of every bias (by node)."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for edge in network.edges:
-        if edge.kind == "conv":
-            ends = (network.node(edge.target).images, network.node(edge.source).images)
-            shapes[edge.name] = (*ends, *edge.size)
-    for node in network.nodes:
-        if node.kind == "transfer" and node.bias:
-            shapes[node.name] = (node.images,)
-    return shapes
