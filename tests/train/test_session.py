@@ -1,5 +1,4 @@
 import json
-import os
 import random
 import signal
 import subprocess
@@ -81,7 +80,7 @@ def test_stopped_by_a_signal_it_saves_says_so_and_goes_on(undisturbed, config, n
     ended, errors = train_until(config, 33, number)
     assert ended == code
     assert f"go on with: znnpy train {config}" in errors
-    name = max(os.listdir(config.parent / "run/checkpoints"))
+    name = max(path.name for path in (config.parent / "run/checkpoints").iterdir())
     assert f"stopped at iteration {int(name[10:19])} of {ITERATIONS}" in errors
     znnpy("train", config)
     assert state(config.parent / "run") == state(undisturbed / "run")
@@ -126,5 +125,5 @@ def test_nan_stops_names_the_layer_and_keeps_the_last_good_checkpoint(config):
     done = znnpy("train", config, "--set", "training.learning_rate=1e30", code=1)
     assert "is the first layer with a value that is not finite" in done.stderr
     assert "Traceback" not in done.stderr
-    names = os.listdir(config.parent / "run/checkpoints")
+    names = [path.name for path in (config.parent / "run/checkpoints").iterdir()]
     assert names == ["iteration-000000000.npz"]

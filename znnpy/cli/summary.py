@@ -33,8 +33,8 @@ def summarise(config: Config) -> dict[str, Any]:
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
     plan = planned(network, geometry, training.batch, training.conv, None)
-    layout = Layout(network, geometry, plan, training.batch, True, training.seed)
     threads = run.threads or available_cores()
+    layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
     settings = Settings(
         training.loss, make_optimizer(training.optimizer), training.clip_norm, threads, run.policy
     )

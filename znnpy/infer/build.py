@@ -8,6 +8,7 @@ from typing import Any
 
 from znnpy.config.models import Adam, Config, Sgd
 from znnpy.data.scene import Scene
+from znnpy.engine.graphs import Report
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
 from znnpy.infer.blocks import BUDGET, choose_block, middle, triple, whole_field
@@ -16,9 +17,16 @@ from znnpy.network.types import Network, Triple
 
 
 def training_model(
-    config: Config, network: Network, plan: Mapping[str, Any] | None, record: int = 0
+    config: Config,
+    network: Network,
+    plan: Mapping[str, Any] | None,
+    record: int = 0,
+    report: Report | None = None,
 ) -> Model:
-    """The model that a config trains; `plan` repeats the choices of an earlier start."""
+    """The model that a config trains; `plan` repeats the choices of an earlier start.
+
+    `record` is the number of task events to keep for a profile, `report` hears of compilation.
+    """
     training, run = config.training, config.run
     return Model(
         network,
@@ -36,6 +44,7 @@ def training_model(
         policy=run.policy,
         steal_seed=run.steal_seed,
         record=record,
+        report=report,
     )
 
 

@@ -14,12 +14,14 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
 
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
 WINDOW = 10.0  # seconds over which the rate is taken
+COMPILING = "compiling kernels for this CPU, once"
 SMOOTHING = 0.98  # weight of the past in the shown loss and error
 
 
@@ -37,6 +39,9 @@ class Status:
 class Reporter(Protocol):
     """Shows how training goes; called from the training thread only."""
 
+    def compiling(self, done: int, total: int) -> None:
+        """`done` of `total` kernels are compiled; called from other threads, one at a time."""
+
     def start(self, total: int, done: int) -> None:
         """Training begins or goes on at `done` of `total` iterations."""
 
@@ -52,6 +57,9 @@ class Reporter(Protocol):
 
 class Quiet:
     """Shows nothing (Python API, tests)."""
+
+    def compiling(self, done: int, total: int) -> None:
+        """Nothing."""
 
     def start(self, total: int, done: int) -> None:
         """Nothing."""
@@ -75,6 +83,11 @@ class Plain:
         self._last = float("-inf")
         self._smooth = Smooth()
 
+    def compiling(self, done: int, total: int) -> None:
+        """Print a line when the last one is a few seconds old."""
+        if self._is_time() or done == total:
+            self.note(f"{COMPILING}: {done} of {total}")
+
     def start(self, total: int, done: int) -> None:
         """Remember the total."""
         self._total = total
@@ -82,9 +95,7 @@ class Plain:
     def update(self, status: Status) -> None:
         """Print a line when the last one is a few seconds old."""
         loss, error = self._smooth.add(status)
-        now = time.monotonic()
-        if now - self._last >= PLAIN_INTERVAL or status.iteration == self._total:
-            self._last = now
+        if self._is_time() or status.iteration == self._total:
             left = (self._total - status.iteration) / max(status.updates_per_s, 1e-9)
             self.note(
                 f"iteration {status.iteration}/{self._total}  loss {loss:.4f}  error {error:.4f}  "
@@ -99,12 +110,20 @@ class Plain:
     def close(self) -> None:
         """Nothing to close."""
 
+    def _is_time(self) -> bool:
+        now = time.monotonic()
+        due = now - self._last >= PLAIN_INTERVAL
+        self._last = now if due else self._last
+        return due
+
 
 class Bar:
     """A rich progress bar with loss, error, updates/s, voxels/s and the time left."""
 
     def __init__(self, console: Console) -> None:
         self._smooth = Smooth()
+        self._compiling: Progress | None = None
+        self._compiled = TaskID(0)
         self._progress = Progress(
             SpinnerColumn(),
             MofNCompleteColumn(),
@@ -119,8 +138,20 @@ class Bar:
             "", start=False, loss=0.0, error=0.0, rate=0.0, voxels=0.0
         )
 
+    def compiling(self, done: int, total: int) -> None:
+        """Show a bar of its own until all is compiled."""
+        if self._compiling is None:
+            columns = (TextColumn(COMPILING), MofNCompleteColumn(), BarColumn())
+            self._compiling = Progress(*columns, console=self._progress.console, transient=True)
+            self._compiled = self._compiling.add_task("", total=total)
+            self._compiling.start()
+        self._compiling.update(self._compiled, completed=done)
+        if done == total:
+            self._end_compiling()
+
     def start(self, total: int, done: int) -> None:
         """Show the bar."""
+        self._end_compiling()
         self._progress.update(self._task, total=total, completed=done)
         self._progress.start_task(self._task)
         self._progress.start()
@@ -143,7 +174,13 @@ class Bar:
 
     def close(self) -> None:
         """Leave the bar on the screen as it is."""
+        self._end_compiling()
         self._progress.stop()
+
+    def _end_compiling(self) -> None:
+        if self._compiling is not None:
+            self._compiling.stop()
+            self._compiling = None
 
 
 class Smooth:

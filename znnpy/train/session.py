@@ -107,7 +107,8 @@ class _Session:
 
     def _model(self) -> Model:
         standing = self._standing
-        model = training_model(self._config, self._network, standing.plan)
+        report = self._reporter.compiling
+        model = training_model(self._config, self._network, standing.plan, report=report)
         if standing.plan is None:
             write_plan(self._run, model.plan_record)
         checkpoint = standing.checkpoint
