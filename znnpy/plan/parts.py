@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from znnpy.network.types import Triple
 
-TARGET_SECONDS = 2e-4
+TARGET_SECONDS = 1e-4
 
 
 def cut_axis(shape: Triple) -> int:
