@@ -68,7 +68,7 @@ class Graphs:
     def add_gradients(self, loss: str) -> str:
         """Name of the graph that computes gradients by a loss without an update."""
         name = f"gradients by {loss}"
-        if name not in self._declared:
+        if name not in self._declared and name not in self._executors:
             self._declared[name] = [_declare_gradients(self._build, loss)]
             compile_all({task.kernel for task in self._declared[name][0]}, 1)
         return name
@@ -77,7 +77,7 @@ class Graphs:
         """The executor of a graph."""
         if name not in self._executors:
             settings = self._settings
-            graph = connect(self._declared[name]).build(settings.policy)
+            graph = connect(self._declared.pop(name)).build(settings.policy)
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)
             else:
@@ -88,7 +88,7 @@ class Graphs:
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end."""
-        if self._declared[name][0]:
+        if name in self._executors or self._declared[name][0]:
             self.release(name, 0)
             self.finish(name, 0)
 
