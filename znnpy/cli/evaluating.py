@@ -31,6 +31,12 @@ def evaluate(
             min=0, max=1, help="Probability that separates objects (default: best in training)."
         ),
     ] = None,
+    min_size: Annotated[
+        int, typer.Option("--min-size", min=0, help="Drop objects of fewer voxels.")
+    ] = 0,
+    grow: Annotated[
+        float, typer.Option("--grow", min=0, help="Grow objects by up to so many voxels.")
+    ] = 0.0,
     as_json: AsJson = False,
     set_: Overrides = None,
     threads: Threads = None,
@@ -38,6 +44,7 @@ def evaluate(
 ) -> None:
     """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI."""
     from znnpy.cli.tables import print_evaluations
+    from znnpy.infer.scores import Objects
     from znnpy.train.finish import evaluate_run
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
@@ -47,7 +54,8 @@ def evaluate(
         raise typer.BadParameter("--volume and --labels go together")
     saved = read_run(run, Plain(), overrides(set_, threads, max_memory))
     with StopSignals():
-        found = evaluate_run(saved, _sections(saved.config, volume, labels, mask), threshold)
+        sections = _sections(saved.config, volume, labels, mask)
+        found = evaluate_run(saved, sections, Objects(threshold, min_size, grow))
     if as_json:
         records = [evaluation.record() for evaluation in found]
         result = {"iteration": saved.checkpoint.iteration, "evaluations": records}

@@ -21,6 +21,7 @@ from znnpy.infer.material import make_targets
 from znnpy.infer.predict import Floats
 from znnpy.infer.scores import (
     Labelled,
+    Objects,
     Predicted,
     Scores,
     baselines,
@@ -30,6 +31,7 @@ from znnpy.infer.scores import (
 )
 from znnpy.network.types import Network
 
+DEFAULT = Objects()
 CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
 
 
@@ -72,18 +74,18 @@ class Observed:
 
 
 def evaluate(
-    weights: Weights, scene: Scene, train: Scene | None = None, threshold: float | None = None
+    weights: Weights, scene: Scene, train: Scene | None = None, objects: Objects = DEFAULT
 ) -> list[Evaluation]:
     """Evaluate every output on a labelled scene, which stays open and the caller's.
 
-    Baselines, and the thresholds that separate objects unless `threshold` is given, come from the
-    middle of `train`; without it there are no baselines, and the threshold is 0.5. The whole
-    prediction is kept in memory. Raises VolumeError when labels are missing.
+    Baselines, and the thresholds that separate objects unless one is given, come from the middle of
+    `train`; without it there are no baselines, and the threshold is 0.5. The whole prediction is
+    kept in memory. Raises VolumeError when labels are missing.
     """
     test = observe(weights, scene)
     calibration = observe(weights, train, CALIBRATED) if train is not None else None
     return [
-        _evaluation(weights.config, name, scene.reference.name, test, calibration, threshold)
+        _evaluation(weights.config, name, scene.reference.name, test, calibration, objects)
         for name in test.values
     ]
 
@@ -109,22 +111,22 @@ def _evaluation(
     volume: str,
     test: Observed,
     train: Observed | None,
-    threshold: float | None,
+    objects: Objects,
 ) -> Evaluation:
-    loss, segment = config.training.loss, segmenter(config.data.target)
+    loss, segment = config.training.loss, segmenter(config.data.target, objects)
     values, known = test.values[name], test.known[name]
     tally = Tally()
     tally.add(loss, values, known.target, known.weight)
     found = probabilities(loss, values).astype(np.float32)
     network = Predicted(found, found)
     if train is None:
-        scores = {"network": score(network, known, segment, threshold or 0.5)}
+        scores = {"network": score(network, known, segment, objects.threshold or 0.5)}
         return Evaluation(volume, name, tally.loss, scores, known, found)
     seen = probabilities(loss, train.values[name]).astype(np.float32)
     pairs = {"network": (Predicted(seen, seen), network)} | baselines(train.known[name], known)
     scores = {}
     for predictor, (before, now) in pairs.items():
-        given = threshold if predictor == "network" else None
+        given = objects.threshold if predictor == "network" else None
         level = given or best_threshold(before.ranking, train.known[name], segment)
         scores[predictor] = score(now, known, segment, level)
     return Evaluation(volume, name, tally.loss, scores, known, found)

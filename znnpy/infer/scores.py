@@ -25,9 +25,20 @@ Array = npt.NDArray[Any]
 Segment = Callable[[Array, float], Array] | None
 """Objects (z, y, x) from a ranking (K, z, y, x) and a threshold; None: the target shows none."""
 
-SMALLEST = 100  # voxels; smaller objects are noise
-GROW = 10.0  # voxels; labels reach into the boundaries that predictions leave between objects
-SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)  # of voxels below the thresholds that are tried
+SHARES = tuple(share / 20 for share in range(4, 17))  # of voxels below the thresholds tried
+
+
+@dataclass(frozen=True)
+class Objects:
+    """How objects come from a prediction: connected components at `threshold`, and no more.
+
+    `threshold` None: the best in training. Objects of fewer than `min_size` voxels are dropped,
+    the others grow by `grow` voxels into what is left, if asked for.
+    """
+
+    threshold: float | None = None
+    min_size: int = 0
+    grow: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Scores:
     """Scores of one predictor; errors and VOI (bits) are better small, average precision large.
 
     `average_precision` is the mean over target images. The rest is of objects: connected components
-    at `threshold` of the ranking, grown into what is left; None where the target shows none.
+    at `threshold` of the ranking; None where the target shows none.
     """
 
     voxel_error: float
@@ -99,7 +110,7 @@ def best_threshold(ranking: Array, known: Labelled, segment: Segment) -> float |
     """
     if segment is None or not known.objects.any():
         return None
-    candidates = [float(level) for level in np.quantile(ranking, SHARES)]
+    candidates = [float(level) for level in np.unique(np.quantile(ranking, SHARES))]
     errors = [adapted_rand(known.objects, segment(ranking, level)).error for level in candidates]
     return candidates[int(np.argmin(errors))]
 
@@ -134,13 +145,14 @@ def balanced(target: Array, weight: Array) -> Array:
     return np.where(positive, weight / ones, weight / zeros)
 
 
-def segmenter(target: object) -> Segment:
+def segmenter(target: object, objects: Objects) -> Segment:
     """How objects come from predictions of a config's target."""
+    size, grow = objects.min_size, objects.grow
     if isinstance(target, BoundaryTarget):
-        return lambda found, level: from_boundary(found, level, min_size=SMALLEST, grow=GROW)
+        return lambda found, level: from_boundary(found, level, min_size=size, grow=grow)
     if isinstance(target, AffinityTarget):
-        offsets = target.offsets
+        offsets, least = target.offsets, max(2, size)  # of size 1: joined to none
         return lambda found, level: from_affinity(
-            found, level, offsets=offsets, min_size=SMALLEST, grow=GROW
+            found, level, offsets=offsets, min_size=least, grow=grow
         )
     return None

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
-from znnpy.infer.evaluate import Evaluation, Weights, evaluate
+from znnpy.infer.evaluate import DEFAULT, Evaluation, Weights, evaluate
 from znnpy.infer.material import open_scene
+from znnpy.infer.scores import Objects
 from znnpy.pictures import side_by_side
 from znnpy.train.rundir import PICTURE, RESULT, write_json
 from znnpy.train.start import SavedRun
@@ -20,7 +21,7 @@ def held_out(config: Config) -> tuple[VolumeSection, ...]:
 
 
 def evaluate_run(
-    saved: SavedRun, sections: tuple[VolumeSection, ...], threshold: float | None = None
+    saved: SavedRun, sections: tuple[VolumeSection, ...], objects: Objects = DEFAULT
 ) -> list[Evaluation]:
     """Evaluate a run's newest weights on volumes, with baselines from its first train volume."""
     found = []
@@ -34,7 +35,7 @@ def evaluate_run(
             scene = open_scene(section, config.data, network)
             stack.callback(scene.close)
             weights = Weights(config, network, saved.plan, saved.checkpoint.parameters)
-            found += evaluate(weights, scene, train, threshold)
+            found += evaluate(weights, scene, train, objects)
     return found
 
 
