@@ -28,7 +28,9 @@ def evaluate(
     threshold: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Probability that separates objects (default: best in training)."
+            min=0,
+            max=1,
+            help="Probability that separates objects (default: from the train volume).",
         ),
     ] = None,
     min_size: Annotated[

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.config.models import Config
+from znnpy.config.models import BoundaryTarget, Config
 from znnpy.data.labelled import read_labelled
 from znnpy.data.scene import Scene
 from znnpy.data.targets import Target
@@ -25,7 +25,7 @@ from znnpy.infer.scores import (
     Predicted,
     Scores,
     baselines,
-    best_threshold,
+    safe_threshold,
     score,
     segmenter,
 )
@@ -114,6 +114,7 @@ def _evaluation(
     objects: Objects,
 ) -> Evaluation:
     loss, segment = config.training.loss, segmenter(config.data.target, objects)
+    boundary = isinstance(config.data.target, BoundaryTarget)
     values, known = test.values[name], test.known[name]
     tally = Tally()
     tally.add(loss, values, known.target, known.weight)
@@ -127,7 +128,9 @@ def _evaluation(
     scores = {}
     for predictor, (before, now) in pairs.items():
         given = objects.threshold if predictor == "network" else None
-        level = given or best_threshold(before.ranking, train.known[name], segment)
+        level = given or safe_threshold(
+            before.ranking, train.known[name], segment, cautious_first=boundary
+        )
         scores[predictor] = score(now, known, segment, level)
     return Evaluation(volume, name, tally.loss, scores, known, found)
 

@@ -75,6 +75,11 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
                 f"output {node.name!r} has {node.images} images, but target "
                 f"{config.data.target.kind!r} needs {wanted}"
             )
+        if config.training.loss == "softmax" and node.images < 2:
+            raise ConfigError(
+                f"training.loss softmax needs an image for each class, at least 2, but output "
+                f"{node.name!r} has {node.images}; binomial_cross_entropy is for a single image"
+            )
         made[node.name] = target
     return made
 

@@ -26,13 +26,14 @@ Segment = Callable[[Array, float], Array] | None
 """Objects (z, y, x) from a ranking (K, z, y, x) and a threshold; None: the target shows none."""
 
 SHARES = tuple(share / 20 for share in range(4, 17))  # of voxels below the thresholds tried
+TOLERANCE = 0.15
 
 
 @dataclass(frozen=True)
 class Objects:
     """How objects come from a prediction: connected components at `threshold`, and no more.
 
-    `threshold` None: the best in training. Objects of fewer than `min_size` voxels are dropped,
+    `threshold` None: a safe one from training. Objects of fewer than `min_size` voxels are dropped,
     the others grow by `grow` voxels into what is left, if asked for.
     """
 
@@ -103,16 +104,23 @@ def score(found: Predicted, known: Labelled, segment: Segment, threshold: float 
     )
 
 
-def best_threshold(ranking: Array, known: Labelled, segment: Segment) -> float | None:
-    """The threshold of least adapted Rand error, among a few quantiles of a ranking.
+def safe_threshold(
+    ranking: Array, known: Labelled, segment: Segment, *, cautious_first: bool
+) -> float | None:
+    """A threshold of small adapted Rand error, among a few quantiles of a ranking.
 
-    Choose it where the network was trained, never where it is scored.
+    Where objects begin to merge the error leaps, and on another volume that may be a little earlier:
+    so not the best, but the most cautious whose error is at most `TOLERANCE` larger. Low thresholds
+    are cautious for boundaries (`cautious_first`), high ones for affinities. Choose it where the
+    network was trained, never where it is scored.
     """
     if segment is None or not known.objects.any():
         return None
-    candidates = [float(level) for level in np.unique(np.quantile(ranking, SHARES))]
-    errors = [adapted_rand(known.objects, segment(ranking, level)).error for level in candidates]
-    return candidates[int(np.argmin(errors))]
+    levels = [float(level) for level in np.unique(np.quantile(ranking, SHARES))]
+    levels = levels if cautious_first else levels[::-1]
+    errors = [adapted_rand(known.objects, segment(ranking, level)).error for level in levels]
+    limit = (1 + TOLERANCE) * min(errors)
+    return next(level for level, error in zip(levels, errors, strict=True) if error <= limit)
 
 
 def baselines(train: Labelled, test: Labelled) -> dict[str, tuple[Predicted, Predicted]]:
