@@ -33,7 +33,10 @@ def test_overwrite_removes_only_our_files(tmp_path):
         (run / "notes.txt").write_text("mine")
     with RunDirectory.open(tmp_path / "run", overwrite=True) as run:
         assert not run.started
-        assert not run.checkpoints.exists()
+        assert list(run.checkpoints.iterdir())  # the old run stays until the new one begins
+        run.begin("config", {})
+        assert run.started
+        assert not list(run.checkpoints.iterdir())
         assert (run / "notes.txt").read_text() == "mine"
 
 
@@ -58,3 +61,13 @@ def test_a_file_in_the_way_is_a_clear_error(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(RunError, match="cannot make run directory"):
         RunDirectory.open(tmp_path / "run")
+
+
+def test_a_directory_in_which_no_run_begins_is_taken_back(tmp_path):
+    RunDirectory.open(tmp_path / "runs" / "a").close()
+    assert list(tmp_path.iterdir()) == []
+    with RunDirectory.open(tmp_path / "runs" / "a") as run:
+        run.begin("config", {})
+    with RunDirectory.open(tmp_path / "runs" / "b"):
+        pass
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]

@@ -112,7 +112,7 @@ def _step(group: Any, part: str, path: Path, done: str, dataset: str, allow_exte
         kind = "an external link" if isinstance(link, h5py.ExternalLink) else "a soft link"
         raise VolumeError(
             f"{path}:{dataset}: {part} is {kind}, which may lead into another file; refused. Name "
-            "the real dataset, or set allow_external if you trust the file"
+            "the real dataset, or set data.allow_external_links if you trust the file"
         )
     try:
         return group[part]
@@ -186,7 +186,9 @@ def _check_storage(data: h5py.Dataset, name: str) -> None:
     elif properties.get_layout() == h5py.h5d.CONTIGUOUS and properties.get_external_count():
         outside = f"keeps its data in another file ({_text(properties.get_external(0)[0])})"
     if outside:
-        raise VolumeError(f"{name} {outside}; refused. Set allow_external if you trust the file")
+        raise VolumeError(
+            f"{name} {outside}; refused. Set data.allow_external_links if you trust the file"
+        )
 
 
 def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:

@@ -230,15 +230,31 @@ class Sampler:
         for node, output in self._outputs.items():
             _check_labels(scene.labels[node].name, scene, node, output.target)
         # Uneven offsets shift the range under flips, each axis by itself.
-        ranges = (self._range(scene, (flip, flip, flip)) for flip in (False, True))
+        ranges = [self._range(scene, (flip, flip, flip)) for flip in (False, True)]
         if min(_number(*both) for both in ranges) == 0:
             shapes = ", ".join(f"{n} {p.shape}" for n, p in (self._inputs | self._outputs).items())
             labels = ", ".join(str(volume.extent) for volume in scene.labels.values())
             raise ShapeError(
                 f"{name}: no patch fits into the volume of {scene.reference.extent} voxels "
-                f"(z, y, x) and its labels of {labels}; the patches are {shapes}. Make them "
-                "smaller, or mirror the volume at its border"
+                f"(z, y, x) and its labels of {labels}; the patches are {shapes}. "
+                f"{self._advice(ranges)}"
             )
+
+    def _advice(self, ranges: list[tuple[Triple, Triple]]) -> str:
+        """The nearest output sizes that fit, given the valid positions of patches that do not."""
+        spare = np.min([np.subtract(upper, lower) for lower, upper in ranges], axis=0) - 1
+        fitting = {
+            node: tuple(
+                int(n + min(0, free // step))
+                for n, free, step in zip(patch.shape, spare, patch.stride, strict=True)
+            )
+            for node, patch in self._outputs.items()
+        }
+        mirror = "" if self._mirror else ", or set data.border: mirror"
+        if min(min(shape) for shape in fitting.values()) < 1:
+            return f"No output fits; take a larger volume or a smaller network{mirror}"
+        sizes = ", ".join(f"{node} {shape}" for node, shape in fitting.items())
+        return f"Lower training.output_shape (the largest that fits: {sizes}){mirror}"
 
     def _swappable(self, scene: Scene) -> Groups:
         boxes = self._boxes.values()

@@ -60,8 +60,13 @@ def read(path: Path) -> list[Record]:
     return records
 
 
+def up_to(path: Path, iteration: int) -> list[Record]:
+    """The records of a log up to an iteration."""
+    return [record for record in read(path) if record["iteration"] <= iteration]
+
+
 def drop_after(path: Path, iteration: int) -> list[Record]:
     """Keep the records up to an iteration, which a resumed run continues; returns them."""
-    kept = [record for record in read(path) if record["iteration"] <= iteration]
+    kept = up_to(path, iteration)
     write_text(path, "".join(json.dumps(record, allow_nan=False) + "\n" for record in kept))
     return kept

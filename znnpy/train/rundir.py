@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -23,38 +24,38 @@ _FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE)
 class RunDirectory:
     """Files of one run, locked from `open` to `close` so that a second process is refused.
 
-    The lock is the kernel's (flock): it vanishes with the process, however that ends.
+    The lock is the kernel's (flock): it vanishes with the process, however that ends. A directory
+    made by `open` in which no run begins is removed by `close`, so that a refused config leaves
+    nothing.
     """
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
+    def __init__(self, path: Path, lock: IO[str], made: tuple[Path, ...], anew: bool) -> None:
         self.path = path
         self._lock = lock
+        self._made = made  # folders that were not there before, innermost first
+        self._anew = anew
 
     @classmethod
     def open(cls, path: Path, *, overwrite: bool = False) -> Self:
-        """Create or lock a run directory; `overwrite` empties one that exists.
+        """Create or lock a run directory; with `overwrite`, `begin` will empty one that exists.
 
         RunError when another process holds it, or when it is a directory of something else: only
         znnpy's own files are ever removed.
         """
+        made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"cannot make run directory {path}: {error.strerror}") from error
+            raise RunError(
+                f"cannot make run directory {path}: {error.strerror}; choose another run.directory"
+            ) from error
         _refuse_foreign(path)
-        run = cls(path, _locked(path / LOCK))
-        try:
-            if overwrite:
-                run._clear()
-            elif not (path / CONFIG).exists() and (path / DIRECTORY).exists():
-                raise RunError(
-                    f"{path} has checkpoints but no {CONFIG}; choose another directory, "
-                    "or start anew with --overwrite"
-                )
-        except BaseException:
-            run.close()
-            raise
-        return run
+        if not overwrite and not (path / CONFIG).exists() and (path / DIRECTORY).exists():
+            raise RunError(
+                f"{path} has checkpoints but no {CONFIG}; choose another directory, "
+                "or start anew with --overwrite"
+            )
+        return cls(path, _locked(path / LOCK), made, overwrite)
 
     def __enter__(self) -> Self:
         return self
@@ -72,11 +73,17 @@ class RunDirectory:
 
     @property
     def started(self) -> bool:
-        """Whether a run has begun here before."""
-        return (self.path / CONFIG).exists()
+        """Whether a run has begun here that shall go on."""
+        return not self._anew and (self.path / CONFIG).exists()
 
     def begin(self, config_text: str, versions: dict[str, Any]) -> None:
-        """Write what identifies a new run; the config comes last and makes it one."""
+        """Write what identifies a new run; the config comes last and makes it one.
+
+        Removes the run that was here before, if it was opened to be overwritten.
+        """
+        if self._anew:
+            self._clear()
+            self._anew = False
         write_json(self / VERSIONS, versions)
         write_text(self / CONFIG, config_text)
         self.checkpoints.mkdir(exist_ok=True)
@@ -89,7 +96,12 @@ class RunDirectory:
         self.checkpoints.mkdir(exist_ok=True)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Give the lock back; a new directory in which no run began is removed."""
+        if self._made and not (self.path / CONFIG).exists():
+            (self.path / LOCK).unlink(missing_ok=True)
+            for folder in self._made:
+                with contextlib.suppress(OSError):  # somebody put something there meanwhile
+                    folder.rmdir()
         self._lock.close()
 
     def _clear(self) -> None:
@@ -132,7 +144,13 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _locked(path: Path) -> IO[str]:
-    file = path.open("a+", encoding="utf-8")
+    try:
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise RunError(
+            f"cannot write into run directory {path.parent}: {error.strerror}; choose another "
+            "run.directory"
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -30,7 +30,7 @@ from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import LOG, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
-from znnpy.train.start import Standing, read_run, resolved, take_up, write_plan
+from znnpy.train.start import Standing, look, read_run, resolved, take_up
 from znnpy.train.validate import Validation
 
 VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
@@ -60,7 +60,7 @@ def train(config: Config, *, overwrite: bool = False, reporter: Reporter | None 
     """
     reporter, config = reporter or choose_reporter(), resolved(config)
     with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
-        standing = take_up(run, config, reporter)
+        standing = look(run, config, reporter)
         return _Session(run, config, standing, reporter, stop).run()
 
 
@@ -80,19 +80,29 @@ class _Session:
         self._network = build_network(config.network)
 
     def run(self) -> Outcome:
-        training = self._config.training
-        done = self._standing.checkpoint.iteration if self._standing.checkpoint else 0
+        training, done = self._config.training, self._standing.iteration
         if done < training.iterations:
             with ExitStack() as stack:
                 done = self._train(stack)
+        else:
+            take_up(self._run, self._config, self._standing, None)
         if done < training.iterations:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         return Outcome(self._run.path, done, training.iterations, None, self._finish())
 
     def _train(self, stack: ExitStack) -> int:
-        sampler = self._sampler(stack, self._config.data.train, "data.train")
+        """Opens everything that may be refused before the run directory changes."""
+        data = self._config.data
+        sampler = self._sampler(stack, data.train, "data.train")
+        validation = (
+            self._sampler(stack, data.validation, "data.validation") if data.validation else None
+        )
+        for section in held_out(self._config):  # a wrong name shall not show after days of training
+            unread = data.model_copy(update={"in_memory": False})
+            open_scene(section, unread, self._network).close()
         model = stack.enter_context(self._model())
-        return self._loop(stack, model, sampler).run()
+        take_up(self._run, self._config, self._standing, model.plan_record)
+        return self._loop(stack, model, sampler, validation).run()
 
     def _finish(self) -> tuple[Evaluation, ...]:
         sections = held_out(self._config)
@@ -109,8 +119,6 @@ class _Session:
         standing = self._standing
         report = self._reporter.compiling
         model = training_model(self._config, self._network, standing.plan, report=report)
-        if standing.plan is None:
-            write_plan(self._run, model.plan_record)
         checkpoint = standing.checkpoint
         if checkpoint:
             name = f"the checkpoint of iteration {checkpoint.iteration} in {self._run.path}"
@@ -121,7 +129,9 @@ class _Session:
             model.iteration = checkpoint.iteration
         return model
 
-    def _loop(self, stack: ExitStack, model: Model, sampler: Sampler) -> Loop:
+    def _loop(
+        self, stack: ExitStack, model: Model, sampler: Sampler, validation: Sampler | None
+    ) -> Loop:
         training, run = self._config.training, self._run
         batches = stack.enter_context(Prefetcher(sampler, training.batch, model.iteration))
         checkpoint = self._standing.checkpoint
@@ -134,7 +144,7 @@ class _Session:
             (stack.enter_context(RunLog(run / LOG)), stack.enter_context(RunLog(run / TIMINGS))),
             self._stop,
             self._reporter,
-            self._validation(stack, model),
+            self._validation(model, validation),
             self._standing.validated,
             checkpoint.iteration if checkpoint else -1,
         )
@@ -152,11 +162,10 @@ class _Session:
             keep=run.checkpoint.keep,
         )
 
-    def _validation(self, stack: ExitStack, model: Model) -> Validation | None:
+    def _validation(self, model: Model, sampler: Sampler | None) -> Validation | None:
         training = self._config.training
-        if not self._config.data.validation:
+        if sampler is None:
             return None
-        sampler = self._sampler(stack, self._config.data.validation, "data.validation")
         return Validation(
             model, sampler, training.loss, training.batch, training.validation.patches, self._stop
         )

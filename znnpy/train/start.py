@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from znnpy.errors import RunError
 from znnpy.network import Network, build_network, network_to_section
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Checkpoint
-from znnpy.train.log import drop_after
+from znnpy.train.log import drop_after, up_to
 from znnpy.train.progress import Reporter
 from znnpy.train.rundir import (
     CONFIG,
@@ -48,38 +48,56 @@ class Standing:
     records: list[dict[str, Any]]
 
     @property
+    def iteration(self) -> int:
+        """Updates done."""
+        return self.checkpoint.iteration if self.checkpoint else 0
+
+    @property
     def validated(self) -> int:
         """Last iteration whose validation is in the log."""
         return max((r["iteration"] for r in self.records if "validation" in r), default=0)
 
 
-def take_up(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
-    """Begin a new run, or check that `config` goes on with the one that is there.
+def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
+    """Where a run stands that `config` begins or goes on with; changes nothing on disk.
 
-    Afterwards the directory holds nothing newer than the checkpoint. RunError names the keys of a
-    config that changed in a way that matters; changed versions and damaged checkpoints are noted.
+    RunError names the keys of a config that changed in a way that matters; changed versions and
+    damaged checkpoints are noted.
     """
-    found = versions(config.training.seed)
-    if run.started:
-        _refuse_changes(run, config)
-        changed = differences(read_json(run / VERSIONS) or {}, found)
-        if changed:
-            reporter.note(
-                f"warning: {', '.join(changed)} since this run began; it may not be bitwise the "
-                "same as an undisturbed one"
-            )
-        run.refresh(dump(config))
-    else:
-        run.begin(dump(config), found)
+    if not run.started:
+        return Standing(None, None, [])
+    _refuse_changes(run, config)
+    changed = differences(read_json(run / VERSIONS) or {}, versions(config.training.seed))
+    if changed:
+        reporter.note(
+            f"warning: {', '.join(changed)} since this run began; it may not be bitwise the "
+            "same as an undisturbed one"
+        )
     checkpoint = checkpoints.newest(run.checkpoints, lambda text: reporter.note(f"warning: {text}"))
     if checkpoint is None and checkpoints.listed(run.checkpoints):
         raise RunError(f"no checkpoint in {run.checkpoints} can be read; start with --overwrite")
     if checkpoint and checkpoint.seed != config.training.seed:
         raise RunError(f"the checkpoints in {run.checkpoints} are of seed {checkpoint.seed}")
-    iteration = checkpoint.iteration if checkpoint else 0
-    checkpoints.discard_newer(run.checkpoints, iteration)
-    plan = read_json(run / PLAN)
-    return Standing(plan, checkpoint, drop_after(run / LOG, iteration))
+    standing = Standing(read_json(run / PLAN), checkpoint, [])
+    return replace(standing, records=up_to(run / LOG, standing.iteration))
+
+
+def take_up(
+    run: RunDirectory, config: Config, standing: Standing, plan: dict[str, Any] | None
+) -> None:
+    """Begin the run or go on with it, once everything that may be refused has been looked at.
+
+    Afterwards the directory holds nothing newer than the checkpoint, and the `plan` of a run that
+    has none: the choices that change bits, before the first update.
+    """
+    if run.started:
+        run.refresh(dump(config))
+    else:
+        run.begin(dump(config), versions(config.training.seed))
+    checkpoints.discard_newer(run.checkpoints, standing.iteration)
+    drop_after(run / LOG, standing.iteration)
+    if standing.plan is None and plan is not None:
+        write_json(run / PLAN, plan)
 
 
 def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
@@ -110,8 +128,3 @@ def _refuse_changes(run: RunDirectory, config: Config) -> None:
             f"the run in {run.path} was begun with another config; changed: {', '.join(changed)}. "
             "Undo that, choose another run.directory, or start anew with --overwrite"
         )
-
-
-def write_plan(run: RunDirectory, plan: dict[str, Any]) -> None:
-    """Save the choices that change bits, before the first update."""
-    write_json(run / PLAN, plan)
