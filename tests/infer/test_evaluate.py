@@ -8,6 +8,7 @@ from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import whole_field
 from znnpy.infer.evaluate import Weights, evaluate, read_known
+from znnpy.infer.scores import Labelled, Objects, safe_threshold
 from znnpy.network import build_network
 
 CONFIG = {
@@ -48,10 +49,12 @@ def test_perfect_and_trivial_predictors():
     share = found.known.target.mean()
     # Voxels of objects that touch a wall are boundary too, and not dark.
     assert network.average_precision > 0.75 > mean.average_precision == pytest.approx(share)
-    assert network.adapted_rand_error == pytest.approx(0, abs=0.01)
-    assert network.voi == pytest.approx(0, abs=0.01)
+    assert network.adapted_rand_error < 0.1
     assert mean.adapted_rand_error > 0.5
     assert found.record()["scores"]["network"]["voi"] == network.voi
+    (grown,) = evaluate(weights(), scene, scene, Objects(min_size=20, grow=3))
+    assert grown.scores["network"].adapted_rand_error == pytest.approx(0, abs=1e-9)
+    assert grown.scores["network"].voi == pytest.approx(0, abs=1e-9)
     (alone,) = evaluate(weights(), scene)
     assert list(alone.scores) == ["network"]
 
@@ -74,3 +77,20 @@ def test_known_region_is_cut_from_the_whole_target():
         assert np.array_equal(part.target, whole.target[:, *cut])
         assert np.array_equal(part.objects, whole.objects[cut])
         assert np.array_equal(part.raw, whole.raw[cut])
+
+
+def test_safe_threshold_stays_clear_of_the_leap():
+    """Two objects that merge above 0.3 and are found voxel by voxel below."""
+    truth = np.repeat([1, 2], 50).reshape(1, 1, 100).astype(np.uint8)
+    ranking = np.linspace(0, 0.4, 100, dtype=np.float32).reshape(1, 1, 1, 100)
+    known = Labelled(ranking, ranking, truth, ranking[0])
+
+    def segment(found, level):
+        if level > 0.3:
+            return np.ones_like(truth)
+        return np.where(found[0] < level + 0.1, truth, 0)
+
+    assert 0.2 < safe_threshold(ranking, known, segment, cautious_first=True) < 0.3
+    assert safe_threshold(ranking, known, None, cautious_first=True) is None
+    high = safe_threshold(ranking, known, lambda _, level: truth, cautious_first=False)
+    assert high == pytest.approx(0.32, abs=1e-6)
