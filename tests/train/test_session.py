@@ -86,6 +86,7 @@ def test_stopped_by_a_signal_it_saves_says_so_and_goes_on(undisturbed, config, n
     assert state(config.parent / "run") == state(undisturbed / "run")
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_the_bits(undisturbed, config):
     znnpy("train", config, "--threads", 3, "--set", "run.steal_seed=7")
     assert state(config.parent / "run") == state(undisturbed / "run")
