@@ -20,7 +20,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from znnpy_kernels.cache import compiled_in_private_cache
+from znnpy_kernels.cache import cached
 
 SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
 
@@ -52,8 +52,8 @@ class Kernel:
     def compile(self) -> Any:
         """The numba CFunc; `CFunc.cache_hits` tells whether it came from disk."""
         if self._compiled is None:
-            with compiled_in_private_cache(self.function.__code__.co_filename):
-                self._compiled = cfunc(SIGNATURE, nopython=True, cache=True)(self.function)
+            make = cfunc(SIGNATURE, nopython=True, cache=True)
+            self._compiled = cached(self.function, lambda: make(self.function))
         return self._compiled
 
     def arguments(self, **values: float) -> list[int]:

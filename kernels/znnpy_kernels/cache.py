@@ -8,52 +8,100 @@ index is a pickle: the directory is made with mode 0700 and refused when somebod
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import llvmlite
 import numba
 
 PACKAGE = "znnpy_kernels"
+Compiled = TypeVar("Compiled")
 
 
-@contextlib.contextmanager
-def compiled_in_private_cache(source: str) -> Iterator[None]:
-    """Point numba's cache at the directory of kernels made from this file; other code keeps its own."""
+class CacheError(OSError):
+    """The directory for compiled kernels cannot be used; the message says what to do."""
+
+
+def cached(function: Callable[..., Any], compiled: Callable[[], Compiled]) -> Compiled:
+    """What `compiled` makes of a function, with numba's cache in the function's private directory.
+
+    Files that were cut short (full disk, crash) make numba raise while it loads them: they are
+    removed and made anew. numba replaces files as a whole, so other processes may do the same.
+    """
+    source = Path(function.__code__.co_filename)
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(directory(Path(source)))
+    numba.config.CACHE_DIR = str(directory(source))
     try:
-        yield
+        try:
+            return compiled()
+        except Exception:
+            damaged = files(function)
+            for path in damaged:
+                path.unlink(missing_ok=True)
+            if not damaged:
+                raise  # nothing was loaded: the function itself cannot be compiled
+            return compiled()
     finally:
         numba.config.CACHE_DIR = before
+
+
+def files(function: Callable[..., Any], ending: str = "nb?") -> list[Path]:
+    """What numba keeps on disk of a function: its index (nbi), and code for each CPU (nbc)."""
+    source, line = Path(function.__code__.co_filename), function.__code__.co_firstlineno
+    name = f"{source.stem}.{function.__qualname__}-{line}"
+    return sorted(directory(source).glob(f"*/{name}.*.{ending}"))
 
 
 @cache
 def directory(source: Path) -> Path:
     """The private cache directory for one source file, created on first use."""
     path = root() / f"{source.stem}-{source_hash(source)}"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
     for private in (root(), path):
-        if private.stat().st_uid != os.getuid():
-            raise PermissionError(
-                f"kernel cache {private} belongs to another user; "
-                "set ZNNPY_CACHE to a directory of yours"
-            )
-        private.chmod(0o700)
+        try:
+            private.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_private(private)
+        except CacheError:
+            raise
+        except OSError as error:
+            raise _unusable(f"cannot be made: {error.strerror}") from error
     return path
+
+
+def _make_private(path: Path) -> None:
+    found = path.stat()
+    if found.st_uid != os.getuid():
+        raise _unusable("belongs to another user")
+    if found.st_mode & 0o777 != 0o700:
+        path.chmod(0o700)
+    # numba would fall back to the folder of the source, which is not ours to write into.
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _unusable("cannot be written to")
+
+
+def _unusable(why: str) -> CacheError:
+    return CacheError(
+        f"kernel cache {root()} {why}; set the environment variable ZNNPY_CACHE to a folder that "
+        "you can write to"
+    )
 
 
 @cache
 def root() -> Path:
     """Parent of all caches of this user and machine: `$ZNNPY_CACHE`, else `~/.cache/znnpy`."""
     chosen = os.environ.get("ZNNPY_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "znnpy"
+    base = chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        path = Path(base).expanduser().absolute()
+    except RuntimeError as error:
+        raise CacheError(
+            f"there is no home directory for the kernel cache {base}; set the environment variable "
+            "ZNNPY_CACHE to a folder that you can write to"
+        ) from error
+    return path if chosen else path / "znnpy"
 
 
 @cache

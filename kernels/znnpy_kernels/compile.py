@@ -11,10 +11,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from znnpy_kernels.abi import Kernel
-from znnpy_kernels.cache import directory
+from znnpy_kernels.cache import files
 
 Report = Callable[[int, int], None]
 
@@ -49,10 +48,7 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
 
 def on_disk(kernel: Kernel) -> bool:
     """Whether numba's index for this kernel exists; another CPU's entries count too, harmlessly."""
-    source = Path(kernel.function.__code__.co_filename)
-    line = kernel.function.__code__.co_firstlineno
-    pattern = f"*/{source.stem}.{kernel.name}-{line}.*.nbi"
-    return next(directory(source).glob(pattern), None) is not None
+    return bool(files(kernel.function, "nbi"))
 
 
 def main(names: list[str]) -> None:

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from znnpy_kernels.cache import compiled_in_private_cache
+from znnpy_kernels.cache import cached
 
 clock_gettime = types.ExternalFunction("clock_gettime", types.intc(types.intc, types.int64))
 sched_yield = types.ExternalFunction("sched_yield", types.intc())
@@ -33,10 +33,8 @@ class Native:
     def compile(self) -> Any:
         """The numba dispatcher; later calls are free."""
         if self._compiled is None:
-            with compiled_in_private_cache(self.function.__code__.co_filename):
-                self._compiled = njit(self.signature, nogil=True, cache=True, error_model="numpy")(
-                    self.function
-                )
+            make = njit(self.signature, nogil=True, cache=True, error_model="numpy")
+            self._compiled = cached(self.function, lambda: make(self.function))
         return self._compiled
 
     def __call__(self, *values: Any) -> Any:

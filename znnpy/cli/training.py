@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,16 +28,23 @@ def train(
     from znnpy.config import load_config
     from znnpy.train.session import train as run
 
-    loaded = load_config(config, overrides(set_, threads, max_memory))
+    changed = overrides(set_, threads, max_memory)
+    loaded = load_config(config, changed)
     outcome = run(loaded, overwrite=overwrite)
     if outcome.signal is not None:
         typer.echo(
             f"stopped at iteration {outcome.iteration} of {outcome.iterations}, saved in "
-            f"{outcome.directory}; go on with: znnpy train {config}",
+            f"{outcome.directory}; go on with: {_again(config, changed)}",
             err=True,
         )
         raise typer.Exit(128 + outcome.signal)
     _report(outcome)
+
+
+def _again(config: Path, changed: list[str]) -> str:
+    """The command that goes on, for a shell; without --overwrite."""
+    sets = [word for change in changed for word in ("--set", change)]
+    return shlex.join(["znnpy", "train", str(config), *sets])
 
 
 def _report(outcome: object) -> None:

@@ -7,7 +7,7 @@ from znnpy.config.loading import (
     network_section_from,
 )
 from znnpy.config.models import Config
-from znnpy.config.output import changes_that_matter, dump, json_schema
+from znnpy.config.output import changes_that_matter, described_changes, dump, json_schema
 from znnpy.config.problems import MalformedConfigError, Problem
 from znnpy.config.template import template
 
@@ -17,6 +17,7 @@ __all__ = [
     "Problem",
     "changes_that_matter",
     "config_from",
+    "described_changes",
     "dump",
     "json_schema",
     "load_config",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from znnpy.config.fields import shown
-from znnpy.config.problems import Key, suggestion
+from znnpy.config.problems import Key, nearest, suggestion
 
 _KINDS = {
     "int_type": "a whole number",
@@ -47,6 +47,17 @@ def explain(error: ErrorDetails, data: Any, model: type[BaseModel]) -> tuple[Key
     if kind == "extra_forbidden":
         return key, "unknown key" + suggestion(str(key[-1]), allowed_keys(key[:-1], model, data))
     return key, _value(kind, context, error)
+
+
+def misspelt(errors: Sequence[ErrorDetails], data: Any, model: type[BaseModel]) -> set[Key]:
+    """Keys that are missing because an unknown key beside them stands in their place."""
+    found = set()
+    for error in errors:
+        if error["type"] == "extra_forbidden":
+            *above, word = error["loc"]
+            key = written_key(error["loc"], data)
+            found.add((*above, nearest(str(word), allowed_keys(key[:-1], model, data)) or ""))
+    return found
 
 
 def _missing(key: Key, loc: Key, data: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from znnpy.config.explain import explain
+from znnpy.config.explain import explain, misspelt
 from znnpy.config.fields import shown
 from znnpy.config.models import Config
 from znnpy.config.network_section import NetworkSection, Origin
@@ -93,7 +93,11 @@ def _problems(
 ) -> list[Problem]:
     known = [problem.key for problem in document.problems]
     found = []
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    meant = misspelt(details, data, model)
+    for detail in details:
+        if detail["type"] == "missing" and detail["loc"] in meant:
+            continue
         below, message = explain(detail, data, model)
         here = (*key, *below)
         if not any(here[: len(other)] == other for other in known if other):

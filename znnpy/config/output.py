@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from znnpy.config.fields import shown
 from znnpy.config.models import Config
 from znnpy.config.problems import Key, dotted
 from znnpy.config.reader import plain_scalar
@@ -85,6 +86,16 @@ def changes_that_matter(old: Config, new: Config) -> list[str]:
         dotted(key)
         for key in changed
         if key[0] != "run" and not any(key[: len(other)] == other for other in free)
+    ]
+
+
+def described_changes(old: Config, new: Config) -> list[str]:
+    """`changes_that_matter` with both values, for people."""
+    before, after = _flat(plain(old)), _flat(plain(new))
+    values = {dotted(key): (before.get(key), after.get(key)) for key in before | after}
+    return [
+        f"{key} (was {shown(values[key][0])}, now {shown(values[key][1])})"
+        for key in changes_that_matter(old, new)
     ]
 
 

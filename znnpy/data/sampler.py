@@ -185,7 +185,10 @@ class Sampler:
             _plus(upper, wide),
             _mask_shift(scene, node),
         )
-        value, weight = output.target.compute(turn.apply(labels), turn.apply(known))
+        try:
+            value, weight = output.target.compute(turn.apply(labels), turn.apply(known))
+        except VolumeError as error:
+            raise VolumeError(f"{scene.labels[node].name}: {error}") from error
         cut = tuple(
             slice(margin, margin + size, step)
             for size, step in zip(box.extent, output.stride, strict=True)

@@ -133,7 +133,7 @@ def predict_to_file(
     existing `path` is refused unless `overwrite`. Raises VolumeError, also for a full disk.
     """
     if path.exists() and not overwrite:
-        raise VolumeError(f"{path} exists already; name another file, or ask to overwrite it")
+        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
     partial = path.with_name(path.name + ".partial")
     shape = (images, *prediction.field.shape)
     try:

@@ -73,6 +73,8 @@ def _ends(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, s
     left = {edge.source for edge in edges}
     if not any(node.kind == "input" for node in nodes):
         yield "", "the network has no input node"
+    if not reached | left <= set(by_name):
+        return  # an edge that was meant for a node would make that node look unconnected
     for node in nodes:
         if node.kind != "input" and node.name not in reached:
             yield node.name, f"node '{node.name}': no edge leads to it"

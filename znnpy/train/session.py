@@ -94,6 +94,7 @@ class _Session:
         """Opens everything that may be refused before the run directory changes."""
         data = self._config.data
         sampler = self._sampler(stack, data.train, "data.train")
+        sampler.sample(self._standing.iteration * self._config.training.batch)
         validation = (
             self._sampler(stack, data.validation, "data.validation") if data.validation else None
         )

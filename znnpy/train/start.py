@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from znnpy.config import changes_that_matter, dump, load_config
+from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.errors import RunError
 from znnpy.network import Network, build_network, network_to_section
@@ -122,7 +122,7 @@ def resolved(config: Config) -> Config:
 
 
 def _refuse_changes(run: RunDirectory, config: Config) -> None:
-    changed = changes_that_matter(load_config(run / CONFIG), config)
+    changed = described_changes(load_config(run / CONFIG), config)
     if changed:
         raise RunError(
             f"the run in {run.path} was begun with another config; changed: {', '.join(changed)}. "

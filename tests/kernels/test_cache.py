@@ -1,0 +1,159 @@
+"""The kernel cache: private, made anew when damaged, shared by processes that start at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from znnpy_kernels import cache
+from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.memory import floats
+
+ONE_OF_THE_PACKAGE = "znnpy_kernels.reduction:sum_vectors"
+
+
+@kernel("target")
+def store(args, worker):  # type: ignore[no-untyped-def]
+    floats(args[0])[0] = 3.0
+
+
+@kernel("target")
+def wrong(args, worker):  # type: ignore[no-untyped-def]
+    floats(args[0])[0] = "text"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache of this test's own."""
+    monkeypatch.setenv("ZNNPY_CACHE", str(tmp_path / "cache"))
+    yield from _fresh(tmp_path / "cache")
+
+
+def _fresh(path: Path) -> Iterator[Path]:
+    for known in (cache.root, cache.directory):
+        known.cache_clear()
+    yield path
+    for known in (cache.root, cache.directory):
+        known.cache_clear()
+
+
+def anew(made: Kernel) -> Kernel:
+    """The same kernel as another process sees it: not loaded yet."""
+    return Kernel(made.function, made.fields)
+
+
+def from_disk(made: Kernel) -> bool:
+    """Whether the kernel came from disk; it must work in any case."""
+    import numpy as np
+
+    target = np.zeros(1, np.float32)
+    made.run(target=target.ctypes.data)
+    assert target[0] == 3.0
+    return bool(made.compile().cache_hits)
+
+
+def test_the_second_process_compiles_nothing(folder: Path) -> None:
+    assert not from_disk(anew(store))
+    assert from_disk(anew(store))
+
+
+def test_folders_are_private(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    anew(store).compile()
+    kept = cache.directory(Path(__file__))
+    assert kept.parent == folder
+    assert {path.stat().st_mode & 0o777 for path in (folder, kept)} == {0o700}
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _cut_short(data: bytes) -> bytes:
+    return data[:3]
+
+
+def _empty(data: bytes) -> bytes:
+    return b""
+
+
+def _garbage(data: bytes) -> bytes:
+    return b"\0\1garbage" * 20
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [_cut, _cut_short, _empty, _garbage])
+def test_a_damaged_file_is_made_anew(
+    folder: Path, ending: str, damage: Callable[[bytes], bytes]
+) -> None:
+    anew(store).compile()
+    damaged = cache.files(store.function, ending)
+    assert damaged
+    for path in damaged:
+        path.write_bytes(damage(path.read_bytes()))
+    assert not from_disk(anew(store))
+    assert from_disk(anew(store))
+
+
+def test_a_damaged_file_leaves_other_kernels_alone(folder: Path) -> None:
+    anew(store).compile()
+    other = cache.files(store.function, "nbi")[0].with_name("test_cache.other-1.py311.nbi")
+    other.write_bytes(b"")
+    for path in cache.files(store.function):
+        path.write_bytes(b"")
+    anew(store).compile()
+    assert other.exists()
+
+
+def test_what_cannot_be_compiled_says_so(folder: Path) -> None:
+    with pytest.raises(Exception, match=r"(?i)unicode|convert|cast"):
+        anew(wrong).compile()
+    assert cache.files(wrong.function) == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ZNNPY_CACHE", str(tmp_path / "file" / "cache"))
+    for _ in _fresh(tmp_path):
+        with pytest.raises(cache.CacheError, match=r"file/cache cannot be made.*ZNNPY_CACHE"):
+            anew(store).compile()
+
+
+def test_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba would go on in the folder of the source, in site-packages for instance."""
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(folder)))
+    with pytest.raises(cache.CacheError, match=r"cannot be written to.*ZNNPY_CACHE"):
+        anew(store).compile()
+
+
+def test_a_folder_of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: folder.parent.stat().st_uid + 1)
+    with pytest.raises(cache.CacheError, match="another user"):
+        anew(store).compile()
+
+
+def test_no_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("ZNNPY_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(cache.CacheError, match=r"no home directory.*ZNNPY_CACHE"):
+        anew(store).compile()
+
+
+def test_two_processes_that_start_cold_at_once(folder: Path) -> None:
+    command = [sys.executable, "-m", "znnpy_kernels.compile", ONE_OF_THE_PACKAGE]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    ends = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert ends == [(f"{ONE_OF_THE_PACKAGE}\n", "")] * 2
+    assert list(folder.glob("*/*/*.nbi"))
