@@ -73,9 +73,15 @@ def _ends(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, s
     left = {edge.source for edge in edges}
     if not any(node.kind == "input" for node in nodes):
         yield "", "the network has no input node"
-    if not reached | left <= set(by_name):
-        return  # an edge that was meant for a node would make that node look unconnected
+    # A node that an edge was meant for looks unconnected only because the edge misspells it.
+    meant = {
+        near
+        for name in (reached | left) - set(by_name)
+        for near in get_close_matches(name, list(by_name), n=1)
+    }
     for node in nodes:
+        if node.name in meant:
+            continue
         if node.kind != "input" and node.name not in reached:
             yield node.name, f"node '{node.name}': no edge leads to it"
         if node.kind == "input" and node.name not in left:
