@@ -7,52 +7,81 @@ Compilation holds a global lock inside one process, so a cold start is shared am
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from znnpy_kernels import serial, worker
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.cache import files
+from znnpy_kernels.native import Native
 
 Report = Callable[[int, int], None]
+RUNTIME: tuple[Native, ...] = (
+    worker.work,
+    worker.release,
+    worker.wait,
+    worker.stop,
+    worker.prepare,
+    serial.release,
+    serial.run,
+)
+"""What runs the kernels; compiled along with them, since the first step waits for it too."""
 
 
 def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None = None) -> int:
     """Compile what is not yet on disk, then load all; returns how many had to be compiled.
 
-    `report(done, total)` is called after each compiled kernel, from a worker thread. A process that
-    dies leaves its kernels to be compiled here, so that an error shows where it can be read.
+    With several `processes`, also `RUNTIME`. `report(done, total)` is called after each compiled
+    kernel, from a worker thread. A process that dies leaves its kernels to be compiled here, so
+    that an error shows where it can be read; an interrupt here ends the processes.
     """
-    wanted = sorted(set(kernels), key=lambda kernel: (kernel.__module__, kernel.name))
+    asked: set[Kernel | Native] = {*kernels, *(RUNTIME if processes > 1 else ())}
+    wanted = sorted(asked, key=lambda kernel: (kernel.__module__, kernel.name))
     missing = [kernel for kernel in wanted if not kernel.loaded and not on_disk(kernel)]
-    shares = [missing[start::processes] for start in range(processes)] if processes > 1 else []
-    done: list[str] = []
-
-    def run(share: list[Kernel]) -> None:
-        names = [f"{kernel.__module__}:{kernel.name}" for kernel in share]
-        command = [sys.executable, "-m", "znnpy_kernels.compile", *names]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout or ():
-                done.append(line.strip())
-                if report:
-                    report(len(done), len(missing))
-
-    if len(missing) > 1:
-        with ThreadPoolExecutor(max(1, processes)) as pool:
-            list(pool.map(run, [share for share in shares if share]))
+    if len(missing) > 1 and processes > 1:
+        names = [f"{kernel.__module__}:{kernel.name}" for kernel in missing]
+        _share([names[start::processes] for start in range(processes)], report)
     for kernel in wanted:
         kernel.compile()
     return len(missing)
 
 
-def on_disk(kernel: Kernel) -> bool:
+def _share(shares: list[list[str]], report: Report | None) -> None:
+    total, done = sum(map(len, shares)), []
+    running: list[subprocess.Popen[str]] = []
+
+    def run(share: list[str]) -> None:
+        command = [sys.executable, "-m", "znnpy_kernels.compile", *share]
+        # A group of its own: Ctrl-C comes here alone, and is passed on below.
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, process_group=0
+        ) as process:
+            running.append(process)
+            for line in process.stdout or ():
+                done.append(line.strip())
+                if report:
+                    report(len(done), total)
+
+    with ThreadPoolExecutor(len(shares)) as pool:
+        try:
+            list(pool.map(run, [share for share in shares if share]))
+        except BaseException:
+            for process in running:
+                process.terminate()
+            raise
+
+
+def on_disk(kernel: Kernel | Native) -> bool:
     """Whether numba's index for this kernel exists; another CPU's entries count too, harmlessly."""
     return bool(files(kernel.function, "nbi"))
 
 
 def main(names: list[str]) -> None:
     """Compile the named kernels one by one and print each when it is on disk."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone
     for name in names:
         module, _, attribute = name.partition(":")
         getattr(importlib.import_module(module), attribute).compile()

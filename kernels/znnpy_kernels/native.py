@@ -26,9 +26,16 @@ class Native:
     """A function compiled at its first call, without the GIL, and kept in the private cache."""
 
     def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self.name: str = function.__name__
+        self.__module__ = function.__module__
         self.function = function
         self.signature = signature
         self._compiled: Any = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process holds the machine code already."""
+        return self._compiled is not None
 
     def compile(self) -> Any:
         """The numba dispatcher; later calls are free."""

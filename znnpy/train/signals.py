@@ -13,6 +13,7 @@ from typing import Self
 
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
 _SHOW_CURSOR = b"\x1b[?25h"
+_LEFT = b"znnpy: stopped at once; run the same command again to go on\n"
 
 
 class Stopped(BaseException):
@@ -72,7 +73,7 @@ class StopSignals:
 
 
 def leave_at_once(code: int) -> None:
-    """End the process without cleaning up; a progress bar's hidden cursor is shown again."""
-    if sys.stderr.isatty():
-        os.write(2, _SHOW_CURSOR)
+    """End the process without cleaning up, but say so; a progress bar's hidden cursor comes back."""
+    with contextlib.suppress(OSError):
+        os.write(2, (_SHOW_CURSOR if sys.stderr.isatty() else b"") + _LEFT)
     os._exit(code)
