@@ -82,6 +82,7 @@ def on_disk(kernel: Kernel | Native) -> bool:
 def main(names: list[str]) -> None:
     """Compile the named kernels one by one and print each when it is on disk."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is told once, by the process that asked
     for name in names:
         module, _, attribute = name.partition(":")
         getattr(importlib.import_module(module), attribute).compile()

@@ -103,7 +103,7 @@ class VolumeSection(Strict):
 
 
 class BoundaryTarget(Strict):
-    """One output image: 1 inside objects, 0 on boundaries and background."""
+    """One output image: 1 on boundaries between objects and on background, 0 inside objects."""
 
     kind: Literal["boundary"] = Field(description="Target.")
     thickness: Count = Field(

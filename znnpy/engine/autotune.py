@@ -47,7 +47,7 @@ def planned(
 ) -> Plan:
     """The plan of a saved record, or a chosen one, measured where that matters."""
     if record is not None:
-        return Plan.from_record(record, {e.name for e in network.edges if e.kind == "conv"})
+        return Plan.from_record(record, network)
     return choose(network, geometry, batch, conv, measured)
 
 

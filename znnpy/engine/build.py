@@ -71,14 +71,14 @@ class Build:
             )
         return self._tensors[key]
 
-    def output_gradient(self, node: Node) -> Tensor:
-        """Where the loss leaves the gradient by an output node's values.
+    def output_gradient(self, node: Node) -> Tensor | None:
+        """Where the loss leaves the gradient by an output node's values; None if nobody needs it.
 
         That is the node's gradient, which its function then changes in place; a softmax reads all
         channels while it writes and has a tensor of its own.
         """
-        own = self.images.gradients[node.name]
-        if node.function != "softmax":
+        own = self.images.gradients.get(node.name)
+        if own is None or node.function != "softmax":
             return own
         key = ("softmax", node.name)
         if key not in self._tensors:

@@ -42,7 +42,6 @@ class Region(NamedTuple):
 class _Access(NamedTuple):
     region: Region
     moment: int
-    writes: bool
 
 
 class DependencyTracker:
@@ -52,7 +51,8 @@ class DependencyTracker:
     """
 
     def __init__(self) -> None:
-        self._accesses: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
+        self._writes: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
+        self._reads: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
         self._reached: list[int] = []  # per moment, the set of earlier moments as a bit mask
         self.predecessors: list[list[int]] = []
 
@@ -61,23 +61,21 @@ class DependencyTracker:
         moment = len(self.predecessors)
         before: set[int] = set()
         for region in reads:
-            before |= self._access(region, moment, writes=False)
+            before |= _overlapping(self._writes[region.key], region)
+            self._reads[region.key].append(_Access(region, moment))
         for region in writes:
-            before |= self._access(region, moment, writes=True)
+            before |= self._write(region, moment)
         before.discard(moment)
         self._keep(sorted(before, reverse=True))
         return moment
 
-    def _access(self, region: Region, moment: int, *, writes: bool) -> set[int]:
-        accesses = self._accesses[region.key]
-        found = {
-            access.moment
-            for access in accesses
-            if (writes or access.writes) and region.overlaps(access.region)
-        }
-        if writes:
+    def _write(self, region: Region, moment: int) -> set[int]:
+        """Note a write, which makes the accesses that it covers irrelevant for later ones."""
+        reads, writes = self._reads[region.key], self._writes[region.key]
+        found = _overlapping(reads, region) | _overlapping(writes, region)
+        for accesses in (reads, writes):
             accesses[:] = [access for access in accesses if not region.covers(access.region)]
-        accesses.append(_Access(region, moment, writes))
+        writes.append(_Access(region, moment))
         return found
 
     def _keep(self, candidates: Sequence[int]) -> None:
@@ -90,6 +88,10 @@ class DependencyTracker:
                 reached |= self._reached[moment] | 1 << moment
         self.predecessors.append(kept)
         self._reached.append(reached)
+
+
+def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
+    return {access.moment for access in accesses if region.overlaps(access.region)}
 
 
 @dataclass(frozen=True)

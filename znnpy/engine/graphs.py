@@ -77,25 +77,28 @@ class Graphs:
         """The executor of a graph."""
         if name not in self._executors:
             settings = self._settings
-            graph = connect(self._declared.pop(name)).build(settings.policy)
+            graph = connect(self._declared[name]).build(settings.policy)
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)
             else:
                 self._executors[name] = Executor(
                     graph, settings.threads, seed=settings.steal_seed, record=settings.record
                 )
+            del self._declared[name]
         return self._executors[name]
 
     def run(self, name: str) -> None:
-        """Run a graph of one step to its end."""
+        """Run a graph of one step to its end, after everything that an interrupt left under way."""
+        self.drain()
         if name in self._executors or self._declared[name][0]:
             self.release(name, 0)
             self.finish(name, 0)
 
     def release(self, name: str, copy: int) -> None:
         """Start one step."""
-        self.executor(name).release(copy)
+        executor = self.executor(name)
         self._released[name, copy] = self._released.get((name, copy), 0) + 1
+        executor.release(copy)
 
     def finish(self, name: str, copy: int) -> None:
         """Wait until the last released step of this copy is complete."""
@@ -108,9 +111,9 @@ class Graphs:
         self._wait(name, copy, loss_group(copy))
 
     def drain(self) -> None:
-        """Wait until every released update is complete."""
-        for copy in range(STEPS):
-            self.finish("update", copy)
+        """Wait until every released step of every graph is complete."""
+        for name, copy in list(self._released):
+            self.finish(name, copy)
 
     def close(self) -> None:
         """Stop all workers."""
@@ -120,8 +123,11 @@ class Graphs:
 
     def _wait(self, name: str, copy: int, group: int) -> None:
         count = self._released.get((name, copy), 0)
-        if count:
-            self.executor(name).wait(group, count)
+        if not count:
+            return
+        executor = self.executor(name)
+        if (executor.graph.group == group).any():  # a network without parameters ends with its loss
+            executor.wait(group, count)
 
 
 def _declare_all(build: Build, layout: Layout, settings: Settings) -> Declarations:

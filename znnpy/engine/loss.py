@@ -31,12 +31,11 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                 LOSSES[loss],
                 {
                     **rows_of(output, "output", batch, 0, low),
-                    **rows_of(gradient, "gradient", batch, 0, low),
+                    **_gradient_words(gradient, batch, low),
                     **_planar(output, "target", staged.targets[node.name], batch, low),
                     **_planar(output, "weight", staged.weights[node.name], batch, low),
                     **counts(output, low, high),
                     "output_block": output.block_stride,
-                    "gradient_block": gradient.block_stride,
                     "normaliser": staged.normalizers[node.name],
                     "partial": partials + 16 * leaf,
                     "channels": output.images,
@@ -47,7 +46,7 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                 cost=output.block_stride * output.blocks * 24 / MEMORY_RATE / len(cuts),
                 reads=output.regions(batch, low, high),
                 writes=[
-                    *gradient.regions(batch, low, high),
+                    *(gradient.regions(batch, low, high) if gradient else ()),
                     Region(("loss partials", node.name), leaf, leaf + 1),
                 ],
             )
@@ -66,6 +65,16 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
         writes=[Region(("result", node.name, build.copy))],
         group=loss_group(build.copy),
     )
+
+
+def _gradient_words(gradient: Tensor | None, batch: int, low: int) -> dict[str, int]:
+    """Words of the gradient; address 0 where nothing before the output learns."""
+    if gradient is None:
+        return dict.fromkeys(("gradient", "gradient_block", "gradient_z", "gradient_y"), 0)
+    return {
+        **rows_of(gradient, "gradient", batch, 0, low),
+        "gradient_block": gradient.block_stride,
+    }
 
 
 def _planar(output: Tensor, prefix: str, address: int, batch: int, low: int) -> dict[str, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from znnpy.engine.memory import refuse_above
 from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
-from znnpy.errors import ShapeError
+from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Geometry, describe, fit
 from znnpy.graph import TaskGraph
 from znnpy.network import Network, initial_parameters, load_network, parameter_shapes
@@ -64,7 +65,14 @@ class Model:
         record: int = 0,
         report: Report | None = None,
     ) -> None:
-        _refuse_unknown_loss(loss)
+        _refuse_unknown("loss", loss, LOSSES)
+        _refuse_unknown("conv", conv, get_args(Choice))
+        _refuse_unknown("precision", precision, get_args(Precision))
+        if batch < 1 or (threads or 0) < 0 or not 0 <= seed < 2**63:
+            raise ZnnpyError(
+                f"batch {batch} must be at least 1, threads {threads} at least 0, seed {seed} from 0 "
+                "to 2^63 - 1"
+            )
         self.network: Network = load_network(network)
         self.geometry: Geometry = fit(self.network, output_shape)
         self.batch, self.seed, self.loss = batch, seed, loss
@@ -78,11 +86,13 @@ class Model:
         )
         if max_memory is not None:
             refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
-        self._engine: SingleEngine | DoubleEngine = (
+        engine: SingleEngine | DoubleEngine = (
             SingleEngine(self._layout, settings, report)
             if precision == "float32"
             else DoubleEngine(self._layout, settings)
         )
+        self._opened: SingleEngine | DoubleEngine | None = engine
+        self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
         self._shapes = parameter_shapes(self.network)
         self.iteration = 0
         self.set_parameters(initial_parameters(self.network, seed))
@@ -161,7 +171,7 @@ class Model:
         `target` and `weight` have the outputs' shapes; a weight may have one image for all. The loss is
         the weighted mean over voxels and output images (softmax: over voxels), summed over outputs.
         """
-        _refuse_unknown_loss(loss or self.loss)
+        _refuse_unknown("loss", loss or self.loss, LOSSES)
         batch = self._batch(x, target, weight)
         result, gradients = self._engine.gradients(*batch, loss or self.loss, self.iteration)
         return result.loss, gradients
@@ -190,7 +200,10 @@ class Model:
         return ticket
 
     def result(self, ticket: int) -> StepResult:
-        """Loss and error of a submitted update; waits for its forward pass and loss only."""
+        """Loss and error of one of the last two submitted updates.
+
+        Waits for that update's forward pass and loss only.
+        """
         return self._engine.result(ticket)
 
     def drain(self) -> None:
@@ -211,8 +224,9 @@ class Model:
         return self._engine.recording()
 
     def close(self) -> None:
-        """Stop the worker threads."""
-        self._engine.close()
+        """Stop the worker threads and free the memory; the model cannot be used afterwards."""
+        self._opened = None
+        self._close()
 
     def __enter__(self) -> Model:
         return self
@@ -224,6 +238,12 @@ class Model:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def _engine(self) -> SingleEngine | DoubleEngine:
+        if self._opened is None:
+            raise ZnnpyError("this model is closed")
+        return self._opened
 
     def _batch(
         self, x: Arrays, target: Arrays, weight: Arrays | None
@@ -263,9 +283,9 @@ def probabilities(values: Floats, loss: str) -> Floats:
     return values
 
 
-def _refuse_unknown_loss(loss: str) -> None:
-    if loss not in LOSSES:
-        raise ValueError(f"loss {loss!r} is not one of {', '.join(LOSSES)}")
+def _refuse_unknown(what: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise ZnnpyError(f"{what} {word!r} is not one of {', '.join(known)}")
 
 
 def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:

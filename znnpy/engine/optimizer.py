@@ -8,6 +8,8 @@ from typing import Literal
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.optimizers import HYPERPARAMETERS, adam, sgd
 
+from znnpy.errors import ZnnpyError
+
 
 @dataclass(frozen=True)
 class Optimizer:
@@ -25,6 +27,10 @@ class Optimizer:
     beta2: float = 0.999
     eps: float = 1e-8
     decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("sgd", "adam"):
+            raise ZnnpyError(f"optimizer {self.kind!r} is not one of sgd, adam")
 
     @property
     def kernel(self) -> Kernel:

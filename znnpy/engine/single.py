@@ -28,6 +28,7 @@ class SingleEngine:
         self._build = Build.new(self._arena, layout, len(settings.optimizer.state_names))
         self._graphs = Graphs(self._build, settings, report)
         self._submitted = 0
+        self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
 
     def parameters(self) -> dict[str, Floats]:
         """Copies of filters and biases, dense."""
@@ -91,6 +92,7 @@ class SingleEngine:
         """Start one update once the step before the last is complete; returns its ticket."""
         ticket, copy = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", copy)
+        self._results.pop(ticket - STEPS, None)
         self._stage(copy, inputs, iteration)
         self._stage_targets(copy, targets, weights, self.settings.loss)
         self._stage_hyper(copy, learning_rate, iteration)
@@ -102,12 +104,16 @@ class SingleEngine:
         """Loss and error of one of the last two submitted updates, as soon as they are known."""
         if not self._submitted - STEPS <= ticket < self._submitted:
             raise ValueError(f"ticket {ticket} is not among the last {STEPS} submitted")
-        self._graphs.wait_for_loss("update", ticket % STEPS)
-        return self._read_result(ticket % STEPS)
+        if ticket not in self._results:
+            self._graphs.wait_for_loss("update", ticket % STEPS)
+            self._results[ticket] = self._read_result(ticket % STEPS)
+        return self._results[ticket]
 
     def drain(self) -> None:
-        """Wait until every submitted update is complete."""
+        """Wait until every submitted update is complete, and keep the last results."""
         self._graphs.drain()
+        for ticket in range(max(0, self._submitted - STEPS), self._submitted):
+            self.result(ticket)
 
     def first_non_finite(self) -> str | None:
         """The first node, in the order of the data, or else parameter that holds NaN or Inf."""
@@ -135,6 +141,7 @@ class SingleEngine:
 
     def _stage(self, copy: int, inputs: ByName, iteration: int) -> None:
         staging = self._build.staging[copy]
+        self._build.copy = copy
         for name, array in inputs.items():
             self._view(staging.inputs[name])[...] = array
         self._arena.view(staging.iteration, (1,), "i8")[0] = iteration

@@ -39,6 +39,7 @@ def softmax_backward(step: Step, build: Build, node: Node) -> None:
     """From the gradient by the softmax's values to that by its logits."""
     output, target = build.images.activations[node.name], build.images.gradients[node.name]
     gradient = build.output_gradient(node)
+    assert gradient is not None
     for batch in range(target.batch):
         for low, high in plane_parts(target, 6 * target.blocks):
             step.add(

@@ -17,7 +17,7 @@ SCALE_KEY = ("clip scale",)
 
 def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
     """Update every parameter; with `clip_norm` all wait for the norm over all gradients."""
-    scale = _emit_clip(step, build, clip_norm) if clip_norm else 0
+    scale = 0 if clip_norm is None else _emit_clip(step, build, clip_norm)
     for parameter in build.parameters.values():
         _emit_update(step, build, parameter, optimizer, scale)
 

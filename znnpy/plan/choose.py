@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import Literal
 
+from znnpy_kernels.fft_lines import MOST_TAPS
+
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
@@ -43,6 +45,8 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
         return LayerPlan("direct", "direct", "direct", "strided convolutions run directly")
     if conv != "auto":
         return LayerPlan(conv, conv, conv, f"conv: {conv}")
+    if max(shape.size) > MOST_TAPS:
+        return LayerPlan("direct", "direct", "direct", f"fft takes up to {MOST_TAPS} taps an axis")
     direct, fft = direct_seconds(shape), fft_seconds(shape)
     if fft_bytes(shape) > MOST_FFT_BYTES:
         words = f"fft would take {fft_bytes(shape) / 2**30:.2g} GiB"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from znnpy.errors import PlanError
+from znnpy.network.types import Network
 
 Algorithm = Literal["direct", "fft"]
 PassName = Literal["forward", "gradient", "weight"]
@@ -42,9 +43,10 @@ class Plan:
         }
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Mapping[str, Any]], edges: set[str]) -> Plan:
+    def from_record(cls, record: Mapping[str, Mapping[str, Any]], network: Network) -> Plan:
         """Check and read a saved plan; PlanError when it is of another network or version."""
-        if set(record) != edges:
+        edges = {edge.name: edge for edge in network.edges if edge.kind == "conv"}
+        if set(record) != set(edges):
             raise PlanError(
                 f"the saved plan is for layers {sorted(record)}, the network has {sorted(edges)}"
             )
@@ -55,4 +57,8 @@ class Plan:
                         f"the saved plan asks for {layer.get(step)!r} in the {step} pass of "
                         f"{name!r}; this version knows {', '.join(ALGORITHMS)}"
                     )
-        return cls({name: LayerPlan(**dict(layer)) for name, layer in record.items()})
+        plan = cls({name: LayerPlan(**dict(layer)) for name, layer in record.items()})
+        for name, edge in edges.items():
+            if max(edge.stride) > 1 and plan.layers[name].uses("fft"):
+                raise PlanError(f"the saved plan asks for fft in {name!r}, which has a true stride")
+        return plan

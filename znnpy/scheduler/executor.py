@@ -118,6 +118,11 @@ class Executor:
     def _running(self) -> ControlBlock:
         if self._block is None:
             raise SchedulerError("this executor is closed")
+        if self._process != os.getpid():
+            raise SchedulerError(
+                "worker threads do not survive a fork: make the model in the child process, or start "
+                "child processes by spawn"
+            )
         return self._block
 
     def _recording(self, block: ControlBlock, worker: int) -> WorkerRecording:
