@@ -21,7 +21,7 @@ from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation
 from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import make_targets, open_scene
-from znnpy.network import Network, build_network
+from znnpy.network import Network, build_network, self_contained
 from znnpy.train.checkpoint import check_fits
 from znnpy.train.finish import evaluate_run, held_out, write_result
 from znnpy.train.log import RunLog
@@ -30,7 +30,7 @@ from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import LOG, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
-from znnpy.train.start import Standing, look, read_run, resolved, take_up
+from znnpy.train.start import Standing, look, read_run, take_up
 from znnpy.train.validate import Validation
 
 VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
@@ -58,7 +58,7 @@ def train(config: Config, *, overwrite: bool = False, reporter: Reporter | None 
     Call from the main thread to have signals handled. Raises ZnnpyError subclasses for what the
     user can mend, TrainingError for NaN or Inf, Stopped for a signal before training begins.
     """
-    reporter, config = reporter or choose_reporter(), resolved(config)
+    reporter, config = reporter or choose_reporter(), self_contained(config)
     with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
         standing = look(run, config, reporter)
         return _Session(run, config, standing, reporter, stop).run()

@@ -10,7 +10,7 @@ from typing import Any
 from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.errors import RunError
-from znnpy.network import Network, build_network, network_to_section
+from znnpy.network import Network, build_network
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Checkpoint
 from znnpy.train.log import drop_after, up_to
@@ -111,14 +111,6 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
     network = build_network(config.network)
     return SavedRun(path, config, network, read_json(path / PLAN), checkpoint)
-
-
-def resolved(config: Config) -> Config:
-    """The config with its network written out, so that a run needs no ZNN file afterwards."""
-    if config.network.znn is None:
-        return config
-    section = network_to_section(build_network(config.network))
-    return config.model_copy(update={"network": section})
 
 
 def _refuse_changes(run: RunDirectory, config: Config) -> None:
