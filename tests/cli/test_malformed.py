@@ -366,6 +366,8 @@ def test_predict_refusals(capsys: Capture, trained: Path) -> None:
     no("data.h5", "rwa", "did you mean raw", input_="data.h5:rwa")
     no("data.hd", "does not exist", "data.h5", input_="data.hd")
     no("no/out.h5", "no folder", output="no/out.h5")
+    no("is a folder", output=".", input_="data.hd")
+    no("no/out.h5", "no folder", output="no/out.h5", input_="data.hd")  # before the input is read
     no("data.h5", "exists already", "--overwrite", output="data.h5")
     refused(capsys, trained, ["predict", "ran", *predict()[2:]], "ran", "not a run directory")
     refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     line = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in line
     words = [word for word in line if word != "--debug"]
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
     try:
         app(words, prog_name="znnpy")
     except (ZnnpyError, OSError, MemoryError) as error:

@@ -91,8 +91,9 @@ class _Job:
         from znnpy.cli.blocks_bar import BlocksBar
         from znnpy.infer.build import prediction_of
         from znnpy.infer.material import open_scene
-        from znnpy.infer.predict import predict_to_file
+        from znnpy.infer.predict import predict_to_file, refuse_output
 
+        refuse_output(path, self._overwrite)
         saved, config = self._saved, self._saved.config
         scene = open_scene(self._section, config.data, saved.network)
         weights = saved.checkpoint.parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,8 +133,7 @@ def predict_to_file(
     is renamed at the end; a killed prediction with the same `key` goes on where it stopped. An
     existing `path` is refused unless `overwrite`. Raises VolumeError, also for a full disk.
     """
-    if path.exists() and not overwrite:
-        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
+    refuse_output(path, overwrite)
     partial = path.with_name(path.name + ".partial")
     shape = (images, *prediction.field.shape)
     try:
@@ -150,3 +150,16 @@ def predict_to_file(
         sync_folder(path.parent)
     except OSError as error:
         raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def refuse_output(path: Path, overwrite: bool) -> None:
+    """Raise VolumeError where no output file can be written, before anything is computed."""
+    folder = path.parent
+    if path.is_dir():
+        raise VolumeError(f"{path} is a folder; name a file in it")
+    if path.exists() and not overwrite:
+        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
+    if not folder.is_dir():
+        raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from znnpy.errors import ShapeError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 Titles = tuple[str, str, str]
@@ -82,6 +84,8 @@ def _colours(ids: Array) -> Array:
 
 
 def _figure(panels: Sequence[Array], titles: Titles, caption: str) -> Figure:
+    from matplotlib.figure import Figure  # takes a second, and writes into the home directory
+
     height, width = panels[0].shape[:2]
     scale = PANEL / max(height, width)
     wide = width > 1.5 * height
