@@ -10,6 +10,7 @@ import importlib
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,6 +53,7 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
 def _share(shares: list[list[str]], report: Report | None) -> None:
     total, done = sum(map(len, shares)), []
     running: list[subprocess.Popen[str]] = []
+    stopped = threading.Event()
 
     def run(share: list[str]) -> None:
         command = [sys.executable, "-m", "znnpy_kernels.compile", *share]
@@ -60,18 +62,25 @@ def _share(shares: list[list[str]], report: Report | None) -> None:
             command, stdout=subprocess.PIPE, text=True, process_group=0
         ) as process:
             running.append(process)
+            if stopped.is_set():
+                process.terminate()
             for line in process.stdout or ():
                 done.append(line.strip())
                 if report:
                     report(len(done), total)
 
-    with ThreadPoolExecutor(len(shares)) as pool:
-        try:
-            list(pool.map(run, [share for share in shares if share]))
-        except BaseException:
-            for process in running:
-                process.terminate()
-            raise
+    try:
+        with ThreadPoolExecutor(len(shares)) as pool:
+            try:
+                list(pool.map(run, [share for share in shares if share]))
+            except BaseException:
+                stopped.set()
+                for process in running:
+                    process.terminate()
+                raise
+    finally:
+        for process in running:
+            process.wait()  # Popen's own exit does not wait long after an interrupt
 
 
 def on_disk(kernel: Kernel | Native) -> bool:
@@ -82,7 +91,6 @@ def on_disk(kernel: Kernel | Native) -> bool:
 def main(names: list[str]) -> None:
     """Compile the named kernels one by one and print each when it is on disk."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is told once, by the process that asked
     for name in names:
         module, _, attribute = name.partition(":")
         getattr(importlib.import_module(module), attribute).compile()
