@@ -19,7 +19,7 @@ _TITLES = {
     "voi": "VOI",
     "voi_split": "VOI split",
     "voi_merge": "VOI merge",
-    "threshold": "threshold for objects",
+    "threshold": "probability threshold",
 }
 
 
@@ -39,7 +39,12 @@ def print_evaluations(evaluations: list[Evaluation]) -> None:
         for name in evaluation.scores:
             table.add_column(name, justify="right")
         for field in fields(next(iter(evaluation.scores.values()))):
-            values = [getattr(scores, field.name) for scores in evaluation.scores.values()]
+            values = [
+                None
+                if field.name == "threshold" and name != "network"
+                else getattr(scores, field.name)
+                for name, scores in evaluation.scores.items()
+            ]  # baselines rank voxels by other numbers than probabilities
             if any(value is not None for value in values):
                 table.add_row(
                     _TITLES[field.name], *("" if v is None else f"{v:.4f}" for v in values)
