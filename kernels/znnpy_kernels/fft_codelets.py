@@ -1,0 +1,263 @@
+"""Straight-line Fourier transforms of lines, LANES lines abreast: one compiled function a size and kind.
+
+The elements of a line are vectors of LANES floats (real) or two vectors, real and imaginary parts
+(complex). Each function transforms many lines of one length, with any steps between elements and
+between lines, and takes only a range of a line's elements: those outside are read as zeros where
+the line is the source, and dropped where it is the target. Which kinds there are: `Kind`.
+
+A function is called, never inlined: its code is long, and few callers need its constants.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from znnpy_kernels.fft_networks import (
+    INPUT,
+    PRODUCT,
+    Network,
+    Node,
+    complex_network,
+    hermitian_network,
+    real_network,
+)
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.simd import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
+
+SIZES = (1, 8, 12, 16, 20, 24, 32)
+VECTOR_BYTES = 4 * LANES
+
+
+class Kind(enum.Enum):
+    """What a function transforms, and its last two parameters (`option`, `factor`)."""
+
+    COMPLEX = "complex"
+    """Complex lines; option 1: backwards, unnormalised. `factor` is unused."""
+    REAL = "real"
+    """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
+    HERMITIAN = "hermitian"
+    """Half spectra to `factor` times real lines, unnormalised; option 1: added to the target."""
+
+
+_NETWORKS = {
+    Kind.COMPLEX: complex_network,
+    Kind.REAL: real_network,
+    Kind.HERMITIAN: hermitian_network,
+}
+# Addresses and steps in bytes. `source` and `target` are of element 0 of the first line, inside the
+# range or not; `spare` holds two vectors of zeros, and then room for two that nobody reads.
+PARAMETERS = (
+    "source", "source_step", "source_line", "source_first", "source_count",
+    "target", "target_step", "target_line", "target_first", "target_count",
+    "lines", "spare", "option",
+)  # fmt: skip
+
+
+class _Line:
+    """Emits the transform of one line."""
+
+    def __init__(self, b: ir.IRBuilder, kind: Kind, net: Network, given: dict[str, Value]) -> None:
+        self.b, self.kind, self.net, self.given = b, kind, net, given
+        self.values: dict[int, Value] = {}
+        self.places: dict[int, Value] = {}
+        self.uses = self._uses()
+        b_swap = b.mul(given["option"], word(VECTOR_BYTES))
+        swapped = kind is Kind.COMPLEX
+        self.parts = [
+            b_swap if swapped else word(0),
+            b.sub(word(VECTOR_BYTES), b_swap) if swapped else word(VECTOR_BYTES),
+        ]
+
+    def _uses(self) -> dict[int, list[Node]]:
+        """Which sums use each product, but nothing else: those are fused into multiply-adds."""
+        needed = self.net.needed()
+        users: dict[int, list[Node]] = {}
+        for node in self.net.nodes:
+            if needed[node.number] and node.kind != INPUT:
+                for operand in {node.left, node.right} - {-1}:
+                    users.setdefault(operand, []).append(node)
+        return users
+
+    def place(self, end: str, element: int) -> Value:
+        """Address of an element of the source or target, or of spare room where out of range."""
+        b, given = self.b, self.given
+        address = b.add(given[end], b.mul(given[f"{end}_step"], word(element)))
+        inside = b.icmp_unsigned(
+            "<", b.sub(word(element), given[f"{end}_first"]), given[f"{end}_count"]
+        )
+        elsewhere = given["spare"]
+        if end == "target":
+            elsewhere = b.add(elsewhere, word(2 * VECTOR_BYTES))
+        return b.select(inside, address, elsewhere)
+
+    def pointer(self, address: Value) -> Value:
+        return self.b.inttoptr(address, VECTOR.as_pointer())
+
+    def load(self, index: int) -> Value:
+        """Input `index` of the network."""
+        b, per = self.b, 1 if self.kind is Kind.REAL else 2
+        element, part = divmod(index, per)
+        if self.kind is Kind.HERMITIAN:
+            address = b.add(self.given["source"], b.mul(self.given["source_step"], word(element)))
+        else:
+            if element not in self.places:
+                self.places[element] = self.place("source", element)
+            address = self.places[element]
+        if per == 2:
+            address = b.add(address, self.parts[part])
+        return b.load(self.pointer(address), align=4)
+
+    def value(self, number: int) -> Value:
+        """The value of a node, emitted at its first use."""
+        if number not in self.values:
+            self.values[number] = self._emit(self.net.nodes[number])
+        return self.values[number]
+
+    def _emit(self, node: Node) -> Value:
+        if node.kind == INPUT:
+            return self.load(node.left)
+        if node.kind == PRODUCT:
+            return self.b.fmul(self.value(node.left), constant(node.constant))
+        return self._sum(node)
+
+    def _sum(self, node: Node) -> Value:
+        b = self.b
+        left, right = self.net.nodes[node.left], self.net.nodes[node.right]
+        if self._fusable(right):
+            factor = constant(node.constant * right.constant)
+            return fma(b, self.value(right.left), factor, self.value(left.number))
+        if self._fusable(left):
+            other = self.value(right.number)
+            other = other if node.constant > 0 else b.fneg(other)
+            return fma(b, self.value(left.left), constant(left.constant), other)
+        operation = b.fadd if node.constant > 0 else b.fsub
+        return operation(self.value(left.number), self.value(right.number))
+
+    def _fusable(self, node: Node) -> bool:
+        """A product that nothing but sums take, and no output."""
+        if node.kind != PRODUCT or any(value and value[1] is node for value in self.net.outputs):
+            return False
+        return all(user.kind not in (INPUT, PRODUCT) for user in self.uses[node.number])
+
+    def signed(self, index: int) -> Value:
+        """Output `index` of the network."""
+        value = self.net.outputs[index]
+        if value is None:
+            return ZERO_VECTOR
+        made = self.value(value[1].number)
+        return made if value[0] > 0 else self.b.fneg(made)
+
+    def emit(self) -> None:
+        """The whole line, in the order in which the network was made; stores as soon as known."""
+        pending: dict[int, list[int]] = {}
+        for index, output in enumerate(self.net.outputs):
+            pending.setdefault(-1 if output is None else output[1].number, []).append(index)
+        for index in pending.pop(-1, ()):
+            self.store(index)
+        needed = self.net.needed()
+        for node in self.net.nodes:
+            if not needed[node.number] or node.kind == INPUT or self._fusable(node):
+                if node.number not in pending:
+                    continue
+            self.value(node.number)
+            for index in pending.get(node.number, ()):
+                self.store(index)
+
+    def store(self, index: int) -> None:
+        """Output `index` to its place."""
+        b, value = self.b, self.signed(index)
+        if self.kind is Kind.HERMITIAN:
+            address = self.place("target", index)
+            old = b.select(
+                b.icmp_signed("!=", self.given["option"], word(0)), address, self.given["spare"]
+            )
+            value = fma(b, value, self.given["factor"], b.load(self.pointer(old), align=4))
+        else:
+            element, part = divmod(index, 2)
+            if self.kind is Kind.REAL:
+                step = b.mul(self.given["target_step"], word(element))
+                address = b.add(b.add(self.given["target"], step), self.parts[part])
+                if part and value is not ZERO_VECTOR:
+                    value = b.fmul(value, self.given["factor"])
+            else:
+                address = b.add(self.place("target", element), self.parts[part])
+        b.store(value, self.pointer(address), align=4)
+
+
+def constant(value: float) -> Value:
+    """A float in all lanes."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+def fma(b: ir.IRBuilder, x: Value, y: Value, z: Value) -> Value:
+    """x * y + z in one rounding."""
+    name = f"llvm.fma.v{LANES}f32"
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
+    return b.call(function, [x, y, z])
+
+
+def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
+    """The function that transforms lines of `size`, made in this module at the first request."""
+    name = f"znnpy_{kind.value}_lines_{size}_{LANES}"
+    if name in module.globals:
+        return module.globals[name]
+    signature = ir.FunctionType(ir.VoidType(), [WORD] * len(PARAMETERS) + [FLOAT])
+    function = ir.Function(module, signature, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    given = dict(zip(PARAMETERS, function.args, strict=False))
+    scale = function.args[-1]
+    if kind is Kind.HERMITIAN and size > 1:
+        scale = b.fadd(scale, scale)
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    first = b.insert_element(undefined, scale, ir.Constant(ir.IntType(32), 0))
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    given["factor"] = b.shuffle_vector(first, undefined, lanes)
+
+    def line(_: Value, places: list[Value]) -> list[Value]:
+        here = {**given, "source": places[0], "target": places[1]}
+        _Line(b, kind, _NETWORKS[kind](size), here).emit()
+        return [b.add(places[0], given["source_line"]), b.add(places[1], given["target_line"])]
+
+    places = [given["source"], given["target"]]
+    counted_loop(b, given["lines"], places, line, maybe_empty=True)
+    b.ret_void()
+    return function
+
+
+def _lines(kind: Kind) -> Any:
+    """An intrinsic lines(size, arguments tuple, factor) that calls the function for a size."""
+
+    def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
+        def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
+            values = [b.extract_value(args[1], i) for i in range(len(PARAMETERS))]
+            values.append(b.fptrunc(args[2], FLOAT))
+            done = b.append_basic_block("done")
+            choice = b.switch(args[0], done)
+            for each in SIZES:
+                choice.add_case(word(each), b.append_basic_block(f"size{each}"))
+                b.position_at_end(choice.cases[-1][1])
+                b.call(lines_function(b.module, kind, each), values)
+                b.branch(done)
+            b.position_at_end(done)
+            return context.get_dummy_value()
+
+        given = types.UniTuple(types.int64, len(PARAMETERS))
+        return types.void(types.int64, given, types.float64), codegen
+
+    lines.__name__ = lines.__qualname__ = f"{kind.value}_lines"
+    return intrinsic(lines)
+
+
+complex_lines = _lines(Kind.COMPLEX)
+real_lines = _lines(Kind.REAL)
+hermitian_lines = _lines(Kind.HERMITIAN)
