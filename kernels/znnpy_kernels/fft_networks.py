@@ -154,9 +154,7 @@ def _five(net: Network, x: Sequence[Complex]) -> list[Complex]:
     sines = [math.sin(2 * math.pi * k / 5) for k in (1, 2)]
 
     def pair(a: Sequence[float], b: Sequence[float]) -> tuple[Complex, Complex]:
-        middle = net.plus(
-            net.plus(x[0], net.times(sums[0], a[0])), net.times(sums[1], a[1])
-        )
+        middle = net.plus(net.plus(x[0], net.times(sums[0], a[0])), net.times(sums[1], a[1]))
         turned = net.plus(net.times(differences[0], b[0]), net.times(differences[1], b[1]))
         turned = net.times(turned, -1j)
         return net.plus(middle, turned), net.minus(middle, turned)

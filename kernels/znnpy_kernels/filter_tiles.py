@@ -1,9 +1,39 @@
 """Packed filters to spectra, and spectra to the gradients of packed filters, on tiles.
 
+A filter tile is the spectrum of the filters of one image with LANES others, in the layout of
+`tile_spectra`; the taps stand at the tile's first points.
+
 Argument words. Addresses in bytes; strides in floats; all else counts.
+
+    source, source_input, source_z, source_y, source_x      (spectra) tap (0, 0, 0) of the first tile's
+                                lane 0; stride from tile to tile; strides of the taps
+    source_lane, lanes          1: the lanes lie side by side and whole vectors are read; else the
+                                stride from lane to lane, and how many there are: the others are 0
+    source, source_frequency, source_input      (gradients) spectra of the first tile
+    inputs                      tiles of this task
+    taps_z, taps_y, taps_x      size of the filters, at most the tile's
+    size_z, size_y, size_x      points of a tile
+    target, target_frequency, target_input      (spectra) of the first tile
+    target, target_input, target_z, target_y, target_x      (gradients) tap (0, 0, 0) of the first tile
+    conjugate, scale, accumulate, scratch, scratch_worker   as in `tile_spectra`
+
+Tasks over disjoint targets may run concurrently.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import float_argument
+from znnpy_kernels.tile_transforms import (
+    SPARE_BYTES,
+    forward_tile,
+    gathered,
+    inverse_tile,
+    prepare,
+)
 
 FILTERS_FIELDS = (
     "source", "source_input", "source_z", "source_y", "source_x", "source_lane", "lanes", "inputs",
@@ -15,3 +45,36 @@ GRADIENT_FIELDS = (
     "size_y", "size_x", "target", "target_input", "target_z", "target_y", "target_x", "accumulate",
     "scale:float", "scratch", "scratch_worker",
 )  # fmt: skip
+
+
+@kernel(*FILTERS_FIELDS)
+def filter_tiles(args: Any, worker: int) -> None:
+    """Spectra of the filters of some images with LANES others. Words: see the module."""
+    scratch = args[18] + 4 * worker * args[19]
+    prepare(scratch)
+    steps = 4 * args[2], 4 * args[3], 4 * args[4]
+    taps, size = (args[8], args[9], args[10]), (args[11], args[12], args[13])
+    sign = -1.0 if args[17] else 1.0
+    room = scratch + SPARE_BYTES + 8 * LANES * size[0] * size[1] * (size[2] // 2 + 1)
+    for number in range(args[7]):
+        source, strides = args[0] + 4 * number * args[1], steps
+        if args[5] != 1:
+            source, strides = gathered(source, steps, 4 * args[5], args[6], (0, 0, 0), taps, room)
+        target = args[14] + 4 * number * args[16]
+        forward_tile(source, strides, (0, 0, 0), taps, size, target, 4 * args[15], sign, scratch)
+
+
+@kernel(*GRADIENT_FIELDS)
+def filter_gradient_tiles(args: Any, worker: int) -> None:
+    """Gradients of the filters of some images with LANES others. Words: see the module."""
+    scratch = args[17] + 4 * worker * args[18]
+    prepare(scratch)
+    taps, size = (args[4], args[5], args[6]), (args[7], args[8], args[9])
+    steps = 4 * args[12], 4 * args[13], 4 * args[14]
+    scale = float_argument(args[16])
+    for number in range(args[3]):
+        source = args[0] + 4 * number * args[2]
+        target = args[10] + 4 * number * args[11]
+        inverse_tile(
+            source, 4 * args[1], size, (0, 0, 0), taps, target, steps, args[15], scale, scratch
+        )
