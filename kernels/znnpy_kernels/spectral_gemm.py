@@ -1,20 +1,21 @@
 """Complex products of tiled spectral convolution: one small matrix product for each frequency.
 
-    spectral_forward_*   Y[f][tile][block] = sum over input images i of X[f][tile][i] * W[f][i][block]
-    spectral_weight_*    DW[f][i][block] = sum over tiles of X[f][tile][i] * conj(DY[f][tile][block])
+    spectral_products    Y[f][tile][block] = sum over images i of X[f][tile][i] * W[f][i][block]
+    spectral_gradients   W[f][i][block] = sum over tiles of X[f][tile][i] * Y[f][tile][block]
 
+Neither conjugates: transforms give conjugate spectra where correlations need them.
 A complex vector is LANES real parts, then LANES imaginary parts. A register block holds the sums of
-ROWS tiles (or input images) times one or two vectors of output images: each turn loads the vectors,
+ROWS tiles (or input images) times one or two
+vectors of output images: each turn loads the vectors,
 broadcasts real and imaginary part of one number a row, and multiplies and adds four times a pair.
 
 Argument words: addresses in bytes, strides in floats, all else counts.
 
     x, x_frequency, x_tile, x_block     spectra of images; image i is lane i % LANES of block i // LANES
-    w, w_frequency, w_input, w_block    forward: spectra of filters, by input image and output block
-                                        weight: sums, the only memory written
-    y, y_frequency, y_tile, y_block     forward: sums, the only memory written; weight: output gradient
+    w, w_frequency, w_input, w_block    spectra of filters, by image and block; written by gradients
+    y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
     frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output images
-    accumulate                          0: overwrite; 1: add to what stands there
+    groups, x_group, y_group, rest      gradients alone: tiles lie in groups of `tiles`, the last of `rest`
 
 Output vectors are the outer loop, so that one frequency's filters of two vectors stay in the L1
 cache while tiles stream past. Each sum is taken in the order of its index, whatever is cut. Tasks that
@@ -30,7 +31,7 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import kernel
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.simd import (
@@ -68,17 +69,15 @@ FIELDS = (
     "tiles",
     "inputs",
     "blocks",
-    "accumulate",
 )
+GRADIENT_FIELDS = (*FIELDS, "groups", "x_group", "y_group", "rest")
 
 
 class _Block:
     """Emits register blocks of some rows times `vectors` complex vectors."""
 
-    def __init__(
-        self, builder: ir.IRBuilder, vectors: int, conjugate: bool, words: list[Value]
-    ) -> None:
-        self.builder, self.vectors, self.conjugate = builder, vectors, conjugate
+    def __init__(self, builder: ir.IRBuilder, vectors: int, words: list[Value]) -> None:
+        self.builder, self.vectors = builder, vectors
         scalars, self.row, self.turn, self.outer, vector, *rest = words
         self.scalars = float_pointer(builder, scalars)
         self.vector = float_pointer(builder, vector)
@@ -145,12 +144,11 @@ class _Block:
     ) -> list[Value]:
         b = self.builder
         c, d, minus_d = pair
-        into_real, into_imaginary = (d, minus_d) if self.conjugate else (minus_d, d)
         first = multiply_add(b, c, real, sums[0])
         second = multiply_add(b, c, imaginary, sums[1])
         return [
-            multiply_add(b, into_real, imaginary, first),
-            multiply_add(b, into_imaginary, real, second),
+            multiply_add(b, minus_d, imaginary, first),
+            multiply_add(b, d, real, second),
         ]
 
 
@@ -158,7 +156,6 @@ class _Block:
 def _register_block(
     typingctx: Any,
     vectors: Any,
-    conjugate: Any,
     scalars: Any,
     row: Any,
     turn: Any,
@@ -182,9 +179,7 @@ def _register_block(
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        block = _Block(
-            builder, vectors.literal_value, bool(conjugate.literal_value), list(args[2:-1])
-        )
+        block = _Block(builder, vectors.literal_value, list(args[1:-1]))
         done = builder.append_basic_block("stored")
         choice = builder.switch(args[-1], done)
         for count in range(1, ROWS[vectors.literal_value - 1] + 1):
@@ -195,122 +190,69 @@ def _register_block(
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(vectors, conjugate, *[types.int64] * 15), codegen
+    return types.void(vectors, *[types.int64] * 15), codegen
 
 
 @inlined
-def _forward(vectors: int, conjugate: int, args: Any) -> None:
-    """All frequencies, output vectors and tiles of a task; `blocks` is a multiple of `vectors`."""
-    runs = (args[14] + LANES - 1) // LANES
-    last, most = args[14] - (runs - 1) * LANES, ROWS[vectors - 1]
-    for f in range(args[12]):
-        for block in range(0, args[15], vectors):
-            tile, parts = 0, (args[13] + most - 1) // most
-            while tile < args[13]:
-                rows = (args[13] - tile + parts - 1) // parts
-                parts -= 1
-                _register_block(
-                    vectors,
-                    conjugate,
-                    args[0] + 4 * (f * args[1] + tile * args[2]),
-                    args[2],
-                    1,
-                    args[3],
-                    args[4] + 4 * (f * args[5] + block * args[7]),
-                    args[6],
-                    args[7],
-                    args[8] + 4 * (f * args[9] + tile * args[10] + block * args[11]),
-                    args[10],
-                    args[11],
-                    runs,
-                    LANES,
-                    last,
-                    args[16],
-                    rows,
-                )
-                tile += rows
+def _tiles(vectors: int, args: Any, x: int, w: int, y: int) -> None:
+    """Products of one frequency with `vectors` output vectors, for all tiles."""
+    inputs, tiles, most = args[14], args[13], ROWS[vectors - 1]
+    runs = (inputs + LANES - 1) // LANES
+    tile, parts = 0, (tiles + most - 1) // most
+    while tile < tiles:
+        rows = (tiles - tile + parts - 1) // parts
+        parts -= 1
+        _register_block(
+            vectors, x + 4 * tile * args[2], args[2], 1, args[3], w, args[6], args[7],
+            y + 4 * tile * args[10], args[10], args[11], runs, LANES,
+            inputs - (runs - 1) * LANES, 0, rows,
+        )  # fmt: skip
+        tile += rows
 
 
 @inlined
-def _weight(vectors: int, args: Any) -> None:
-    """All frequencies, output vectors and input images of a task; sums run over tiles."""
-    most, inputs, tiles = ROWS[vectors - 1], args[14], args[13]
+def _images(vectors: int, args: Any, x: int, w: int, y: int, tiles: int, accumulate: int) -> None:
+    """Sums over the tiles of a group, of one frequency with `vectors` vectors, for all images."""
+    inputs, most = args[14], ROWS[vectors - 1]
+    for first in range(0, inputs, LANES):
+        image, end = first, min(inputs, first + LANES)
+        parts = (end - first + most - 1) // most
+        while image < end:
+            rows = (end - image + parts - 1) // parts
+            parts -= 1
+            at = x + 4 * (first // LANES * args[3] + image - first)
+            _register_block(
+                vectors, at, 1, args[2], 0, y, args[10], args[11], w + 4 * image * args[6],
+                args[6], args[7], 1, tiles, tiles, accumulate, rows,
+            )  # fmt: skip
+            image += rows
+
+
+@kernel(*FIELDS)
+def spectral_products(args: Any, worker: int) -> None:
+    """Spectra of images times those of filters, summed over images."""
     for f in range(args[12]):
-        for block in range(0, args[15], vectors):
-            for first in range(0, inputs, LANES):
-                image, end = first, min(inputs, first + LANES)
-                parts = (end - first + most - 1) // most
-                while image < end:
-                    rows = (end - image + parts - 1) // parts
-                    parts -= 1
-                    x = f * args[1] + first // LANES * args[3] + image - first
-                    _register_block(
-                        vectors,
-                        1,
-                        args[0] + 4 * x,
-                        1,
-                        args[2],
-                        0,
-                        args[8] + 4 * (f * args[9] + block * args[11]),
-                        args[10],
-                        args[11],
-                        args[4] + 4 * (f * args[5] + image * args[6] + block * args[7]),
-                        args[6],
-                        args[7],
-                        1,
-                        tiles,
-                        tiles,
-                        args[16],
-                        rows,
-                    )
-                    image += rows
+        x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
+        pairs = args[15] // 2
+        for pair in range(pairs):
+            _tiles(2, args, x, w + 8 * pair * args[7], y + 8 * pair * args[11])
+        if args[15] % 2:
+            _tiles(1, args, x, w + 8 * pairs * args[7], y + 8 * pairs * args[11])
 
 
-@kernel(*FIELDS)
-def spectral_forward_1(args: Any, worker: int) -> None:
-    """Products with filters, output vectors one by one."""
-    _forward(1, 0, args)
-
-
-@kernel(*FIELDS)
-def spectral_forward_2(args: Any, worker: int) -> None:
-    """Products with filters, an even number of output vectors."""
-    _forward(2, 0, args)
-
-
-@kernel(*FIELDS)
-def spectral_conjugate_1(args: Any, worker: int) -> None:
-    """Products with conjugated filters, output vectors one by one."""
-    _forward(1, 1, args)
-
-
-@kernel(*FIELDS)
-def spectral_conjugate_2(args: Any, worker: int) -> None:
-    """Products with conjugated filters, an even number of output vectors."""
-    _forward(2, 1, args)
-
-
-@kernel(*FIELDS)
-def spectral_weight_1(args: Any, worker: int) -> None:
-    """Sums over tiles for filter gradients, output vectors one by one."""
-    _weight(1, args)
-
-
-@kernel(*FIELDS)
-def spectral_weight_2(args: Any, worker: int) -> None:
-    """Sums over tiles for filter gradients, an even number of output vectors."""
-    _weight(2, args)
-
-
-def forward_product(vectors: int, *, conjugate: bool) -> Kernel:
-    """The kernel for a multiple of `vectors` (1 or 2) output vectors."""
-    plain, conjugated = (
-        (spectral_forward_1, spectral_conjugate_1),
-        (spectral_forward_2, spectral_conjugate_2),
-    )[vectors - 1]
-    return conjugated if conjugate else plain
-
-
-def weight_product(vectors: int) -> Kernel:
-    """The kernel for a multiple of `vectors` (1 or 2) output vectors."""
-    return (spectral_weight_1, spectral_weight_2)[vectors - 1]
+@kernel(*GRADIENT_FIELDS)
+def spectral_gradients(args: Any, worker: int) -> None:
+    """Spectra of images times those of output gradients, summed over tiles: group after group."""
+    groups = args[16]
+    for f in range(args[12]):
+        x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
+        pairs = args[15] // 2
+        for group in range(groups):
+            tiles = args[19] if group == groups - 1 else args[13]
+            for pair in range(pairs):
+                at, to = y + 8 * pair * args[11], w + 8 * pair * args[7]
+                _images(2, args, x, to, at, tiles, group)
+            if args[15] % 2:
+                _images(1, args, x, w + 8 * pairs * args[7], y + 8 * pairs * args[11], tiles, group)
+            x += 4 * args[17]
+            y += 4 * args[18]

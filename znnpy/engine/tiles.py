@@ -1,0 +1,184 @@
+"""Where the tiles of a spectral pass lie, and where their spectra lie in the arena.
+
+Tiles of all lattices and images of the batch are numbered through: [batch][lattice z y x][tile z y x].
+They are taken in groups, whose spectra lie together: [group][frequency][tile][block][re, im][lane].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from znnpy_kernels.lanes import LANES
+
+from znnpy.engine.build import Build
+from znnpy.engine.dependencies import Region
+from znnpy.engine.tensors import Tensor
+from znnpy.errors import PlanError
+from znnpy.network.types import Triple
+from znnpy.plan.tiles import frequencies, lattices
+
+PAIR = 2 * LANES  # floats of a complex vector
+GROUP_BYTES = 1 << 22  # spectra of a group of tiles: they stay in the cache until they are used
+FEWEST = 12  # tiles of a group, where there are as many: they share the reading of the filters
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The tiles of one lattice of one image of the batch; `first` is the number of the first."""
+
+    batch: int
+    lattice: Triple  # its first voxel
+    counts: Triple  # tiles along z, y, x
+    first: int
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of this lattice."""
+        return prod(self.counts)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Tiles low..high of a grid, within a group of tiles that starts at number `start`."""
+
+    grid: Grid
+    low: int
+    high: int
+    group: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles of `tile` points whose `step` new points cover images of `extents` voxels."""
+
+    tile: Triple
+    taps: Triple
+    dilation: Triple
+    extents: Triple
+    batch: int
+
+    def __post_init__(self) -> None:
+        if any(size < taps for size, taps in zip(self.tile, self.taps, strict=True)):
+            raise PlanError(f"tiles of {self.tile} points cannot hold filters of {self.taps} taps")
+
+    @property
+    def step(self) -> Triple:
+        """New points of a tile, along z, y, x."""
+        z, y, x = (n - k + 1 for n, k in zip(self.tile, self.taps, strict=True))
+        return z, y, x
+
+    @property
+    def frequencies(self) -> int:
+        """Complex numbers of a spectrum."""
+        return frequencies(self.tile)
+
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """Those of all images and lattices, in the order of their numbers."""
+        axes = [
+            [(first, -(-points // step)) for first, points in enumerate(lattices(extent, dilation))]
+            for extent, dilation, step in zip(self.extents, self.dilation, self.step, strict=True)
+        ]
+        grids: list[Grid] = []
+        number = 0
+        for batch, (z, y, x) in product(range(self.batch), product(*axes)):
+            grids.append(Grid(batch, (z[0], y[0], x[0]), (z[1], y[1], x[1]), number))
+            number += grids[-1].tiles
+        return tuple(grids)
+
+    @property
+    def tiles(self) -> int:
+        """Number of all tiles."""
+        return self.grids[-1].first + self.grids[-1].tiles
+
+    def lattice_shape(self, shape: Triple, lattice: Triple) -> Triple:
+        """Points of a lattice in images of a shape."""
+        z, y, x = (
+            -(-(size - first) // step)
+            for size, first, step in zip(shape, lattice, self.dilation, strict=True)
+        )
+        return z, y, x
+
+
+class TileSpectra:
+    """Spectra of all tiles of some blocks of images, in groups of `most` tiles."""
+
+    def __init__(
+        self, build: Build, name: tuple[object, ...], tiling: Tiling, blocks: int, most: int
+    ) -> None:
+        self.key = (*name, tiling.tile, tiling.step, tiling.dilation)
+        self.tiling, self.blocks, self.most = tiling, blocks, most
+        self.tile_stride = blocks * PAIR
+        # An odd number of pairs of lines, so that frequencies do not fall on one set of the caches.
+        self.frequency_stride = (most * blocks | 1) * PAIR
+        self.group_stride = self.frequency_stride * tiling.frequencies
+        self.address = build.scratch(self.key, self.group_stride * self.groups)
+
+    @property
+    def groups(self) -> int:
+        """Number of groups; all but the last have `most` tiles."""
+        return -(-self.tiling.tiles // self.most)
+
+    def count(self, group: int) -> int:
+        """Tiles of a group."""
+        return min(self.most, self.tiling.tiles - group * self.most)
+
+    def at(self, group: int, tile: int = 0, block: int = 0, frequency: int = 0) -> int:
+        """Address of a complex vector."""
+        floats = group * self.group_stride + frequency * self.frequency_stride
+        return self.address + 4 * (floats + tile * self.tile_stride + block * PAIR)
+
+    def region(self, group: int, low: int = 0, high: int | None = None, lane: int = -1) -> Region:
+        """Frequencies low..high of a group."""
+        last = self.tiling.frequencies if high is None else high
+        return Region((*self.key, group), low, last, lane)
+
+    def shares(self) -> list[Share]:
+        """Every grid's tiles by group."""
+        found = []
+        for grid in self.tiling.grids:
+            end = grid.first + grid.tiles
+            for group in range(grid.first // self.most, (end - 1) // self.most + 1):
+                start = group * self.most
+                low, high = max(start, grid.first), min(start + self.most, end)
+                found.append(Share(grid, low - grid.first, high - grid.first, group, start))
+        return found
+
+
+def group_size(tiling: Tiling, blocks: int) -> int:
+    """Tiles of a group of this many blocks: the same for all that share its spectra."""
+    bytes_ = tiling.frequencies * blocks * PAIR * 4
+    most = min(tiling.tiles, max(FEWEST, GROUP_BYTES // bytes_))
+    groups = -(-tiling.tiles // most)
+    return -(-tiling.tiles // groups)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which points of a lattice a tile touches: `count` from origin + tile number * step on."""
+
+    origin: Triple
+    count: Triple
+
+
+def planes_of(
+    tensor: Tensor, tiling: Tiling, share: Share, window: Window
+) -> tuple[int, int] | None:
+    """Planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
+    rows, columns = share.grid.counts[1], share.grid.counts[2]
+    first, last = share.low // (rows * columns), (share.high - 1) // (rows * columns)
+    axis = tensor.cut
+    if axis == 1:
+        if first == last:
+            first, last = share.low // columns % rows, (share.high - 1) // columns % rows
+        else:
+            first, last = 0, rows - 1
+    start, step = share.grid.lattice[axis], tiling.dilation[axis]
+    limit = tiling.lattice_shape(tensor.shape, share.grid.lattice)[axis]
+    low = max(0, window.origin[axis] + first * tiling.step[axis])
+    high = min(limit, window.origin[axis] + last * tiling.step[axis] + window.count[axis])
+    return (start + low * step, start + (high - 1) * step + 1) if low < high else None

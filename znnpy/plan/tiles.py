@@ -1,0 +1,106 @@
+"""Tiles of spectral convolution: which sizes serve a layer, where tiles lie, what passes cost.
+
+An axis with k taps and tiles of n points gives n - k + 1 new points a tile. A dilated convolution is an
+ordinary one on each of the interleaved lattices of its source, so that tiles are those of all lattices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from math import inf, log2, prod
+
+from znnpy.geometry import voxels
+from znnpy.network.types import Triple
+from znnpy.plan.cost import LANES_COUNTED, ConvShape
+from znnpy.plan.types import TILE_SIZES, Costs, Method
+
+TILE_RATE = 25e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
+PRODUCT_RATE = 90e9
+SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
+FEWEST_TILES = 12  # that share the reading of the filters
+
+
+def tile_options(taps: int) -> tuple[int, ...]:
+    """Sizes of tiles for an axis with so many taps: an axis without a filter needs no transform."""
+    if taps == 1:
+        return (1,)
+    return tuple(size for size in TILE_SIZES if size >= max(taps, 2))
+
+
+def lattices(extent: int, dilation: int) -> list[int]:
+    """Points of each interleaved lattice of an axis; none is empty."""
+    return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
+
+
+def tile_count(extents: Triple, taps: Triple, dilation: Triple, tile: Triple) -> int:
+    """Tiles of all lattices of one image."""
+    return prod(
+        sum(-(-points // (size - k + 1)) for points in lattices(extent, step))
+        for extent, k, step, size in zip(extents, taps, dilation, tile, strict=True)
+    )
+
+
+def frequencies(tile: Triple) -> int:
+    """Complex numbers in the spectrum of a real tile."""
+    return tile[0] * tile[1] * (tile[2] // 2 + 1)
+
+
+def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
+    """Estimated seconds on one core, by part: three passes, and the image spectra two of them share."""
+    rows = -(-shape.inputs // LANES_COUNTED)
+    columns = -(-shape.outputs // LANES_COUNTED)
+    ahead = shape.batch * tile_count(shape.target, shape.size, shape.dilation, tile)
+    back = shape.batch * tile_count(shape.source, shape.size, shape.dilation, tile)
+    transform = 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / TILE_RATE
+    method = str(Method("spectral", tile))
+    return {
+        f"{method} images": ahead * rows * transform,
+        f"{method} forward": (ahead + shape.inputs) * columns * transform
+        + _products(tile, ahead, shape.inputs, columns),
+        f"{method} gradient": (back * (rows + columns) + shape.outputs * rows) * transform
+        + _products(tile, back, shape.outputs, rows),
+        f"{method} weight": (ahead + shape.inputs) * columns * transform
+        + _products(tile, ahead, shape.inputs, columns),
+    }
+
+
+def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
+    """Products of a pass, and the filter spectra that each group of tiles reads."""
+    numbers = frequencies(tile) * terms * columns * LANES_COUNTED
+    return numbers * (8.0 * tiles / PRODUCT_RATE + 8.0 / SPECTRA_RATE * (1 + tiles // 100))
+
+
+def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
+    """Memory of a layer's spectra: filters both ways and their gradients, images, sums."""
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    filters = 2 * shape.inputs * columns + shape.outputs * rows
+    ahead = shape.batch * tile_count(shape.target, shape.size, shape.dilation, tile)
+    back = shape.batch * tile_count(shape.source, shape.size, shape.dilation, tile)
+    images = (rows + 2 * columns) * ahead + (rows + columns) * back
+    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + images)
+
+
+def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:
+    """The `count` sizes with the least estimated sum of all passes; none where none fits."""
+    if voxels(shape.size) == 1:
+        return []  # one tap: there is nothing to transform
+    found = [
+        (sum(spectral_costs(shape, tile).values()), tile)
+        for tile in _candidates(shape.size)
+        if spectral_bytes(shape, tile) <= most_bytes
+    ]
+    return [tile for _, tile in sorted(found)[:count]]
+
+
+def _candidates(taps: Triple) -> Iterable[Triple]:
+    z, y, x = (tile_options(k) for k in taps)
+    return product(z, y, x)
+
+
+def estimated_spectral(shape: ConvShape, count: int) -> Costs:
+    """Estimates for the best tiles, as `cheapest` takes them."""
+    costs: Costs = {}
+    for tile in best_tiles(shape, count):
+        costs |= spectral_costs(shape, tile)
+    return costs
