@@ -5,7 +5,8 @@ The elements of a line are vectors of LANES floats (real) or two vectors, real a
 between lines, and takes only a range of a line's elements: those outside are read as zeros where
 the line is the source, and dropped where it is the target. Which kinds there are: `Kind`.
 
-A function is called, never inlined: its code is long, and few callers need its constants.
+Lines come in groups, so that two steps lead from line to line. A function is called, never inlined:
+its code is long, and few callers need its constants.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _NETWORKS = {
 PARAMETERS = (
     "source", "source_step", "source_line", "source_first", "source_count",
     "target", "target_step", "target_line", "target_first", "target_count",
-    "lines", "spare", "option",
+    "lines", "source_group", "target_group", "groups", "spare", "option",
 )  # fmt: skip
 
 
@@ -161,9 +162,9 @@ class _Line:
             self.store(index)
         needed = self.net.needed()
         for node in self.net.nodes:
-            if not needed[node.number] or node.kind == INPUT or self._fusable(node):
-                if node.number not in pending:
-                    continue
+            here = needed[node.number] and node.kind != INPUT and not self._fusable(node)
+            if not here and node.number not in pending:
+                continue
             self.value(node.number)
             for index in pending.get(node.number, ()):
                 self.store(index)
@@ -228,8 +229,13 @@ def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
         _Line(b, kind, _NETWORKS[kind](size), here).emit()
         return [b.add(places[0], given["source_line"]), b.add(places[1], given["target_line"])]
 
+    def group(_: Value, places: list[Value]) -> list[Value]:
+        counted_loop(b, given["lines"], places, line, maybe_empty=True)
+        steps = given["source_group"], given["target_group"]
+        return [b.add(place, step) for place, step in zip(places, steps, strict=True)]
+
     places = [given["source"], given["target"]]
-    counted_loop(b, given["lines"], places, line, maybe_empty=True)
+    counted_loop(b, given["groups"], places, group, maybe_empty=True)
     b.ret_void()
     return function
 

@@ -25,14 +25,18 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
-from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.tile_transforms import (
     SPARE_BYTES,
-    forward_tile,
+    abreast,
+    forward_columns,
+    forward_planes,
     gathered,
-    inverse_tile,
+    inverse_columns,
+    inverse_planes,
     prepare,
+    tile_bytes,
+    voxel_room,
 )
 
 FILTERS_FIELDS = (
@@ -52,16 +56,20 @@ def filter_tiles(args: Any, worker: int) -> None:
     """Spectra of the filters of some images with LANES others. Words: see the module."""
     scratch = args[18] + 4 * worker * args[19]
     prepare(scratch)
-    steps = 4 * args[2], 4 * args[3], 4 * args[4]
+    steps, origin = (4 * args[2], 4 * args[3], 4 * args[4]), (0, 0, 0)
     taps, size = (args[8], args[9], args[10]), (args[11], args[12], args[13])
     sign = -1.0 if args[17] else 1.0
-    room = scratch + SPARE_BYTES + 8 * LANES * size[0] * size[1] * (size[2] // 2 + 1)
-    for number in range(args[7]):
-        source, strides = args[0] + 4 * number * args[1], steps
-        if args[5] != 1:
-            source, strides = gathered(source, steps, 4 * args[5], args[6], (0, 0, 0), taps, room)
-        target = args[14] + 4 * number * args[16]
-        forward_tile(source, strides, (0, 0, 0), taps, size, target, 4 * args[15], sign, scratch)
+    most, work, room = abreast(size), scratch + SPARE_BYTES, voxel_room(scratch, size)
+    for start in range(0, args[7], most):
+        tiles = min(most, args[7] - start)
+        for number in range(tiles):
+            source, strides = args[0] + 4 * (start + number) * args[1], steps
+            if args[5] != 1:
+                source, strides = gathered(source, steps, 4 * args[5], args[6], origin, taps, room)
+            here = work + number * tile_bytes(size)
+            forward_planes(source, strides, origin, taps, size, here, sign, scratch)
+        target, tile = args[14] + 4 * start * args[16], 4 * args[16]
+        forward_columns(work, size, origin, taps, tiles, target, tile, 4 * args[15], sign, scratch)
 
 
 @kernel(*GRADIENT_FIELDS)
@@ -69,12 +77,14 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
     """Gradients of the filters of some images with LANES others. Words: see the module."""
     scratch = args[17] + 4 * worker * args[18]
     prepare(scratch)
-    taps, size = (args[4], args[5], args[6]), (args[7], args[8], args[9])
-    steps = 4 * args[12], 4 * args[13], 4 * args[14]
-    scale = float_argument(args[16])
-    for number in range(args[3]):
-        source = args[0] + 4 * number * args[2]
-        target = args[10] + 4 * number * args[11]
-        inverse_tile(
-            source, 4 * args[1], size, (0, 0, 0), taps, target, steps, args[15], scale, scratch
-        )
+    taps, size, origin = (args[4], args[5], args[6]), (args[7], args[8], args[9]), (0, 0, 0)
+    steps, scale = (4 * args[12], 4 * args[13], 4 * args[14]), float_argument(args[16])
+    most, work = abreast(size), scratch + SPARE_BYTES
+    for start in range(0, args[3], most):
+        tiles = min(most, args[3] - start)
+        source, tile = args[0] + 4 * start * args[2], 4 * args[2]
+        inverse_columns(source, tile, 4 * args[1], size, origin, taps, tiles, work, scratch)
+        for number in range(tiles):
+            here = work + number * tile_bytes(size)
+            target = args[10] + 4 * (start + number) * args[11]
+            inverse_planes(here, size, origin, taps, target, steps, args[15], scale, scratch)

@@ -47,12 +47,20 @@ from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.tile_transforms import (
     SPARE_BYTES,
+    abreast,
+    added,
     box,
-    forward_tile,
+    forward_columns,
+    forward_planes,
     gathered,
-    inverse_tile,
+    inverse_columns,
+    inverse_planes,
+    last_axis,
+    offset,
     prepare,
     scratch_floats,
+    tile_bytes,
+    voxel_room,
 )
 
 __all__ = ["IMAGES_FIELDS", "SPECTRA_FIELDS", "scratch_floats", "tile_images", "tile_spectra"]
@@ -79,11 +87,44 @@ def _triple(args: Any, first: int, unit: int) -> Any:
 
 
 @inlined
-def _origin(tile: int, tiles_y: int, tiles_x: int, origin: Any, step: Any) -> Any:
-    """The voxel under a tile's first point."""
-    row = tile // tiles_x
-    z, y, x = row // tiles_y, row % tiles_y, tile % tiles_x
-    return origin[0] + z * step[0], origin[1] + y * step[1], origin[2] + x * step[2]
+def _tile(member: int, grid: Any, place: Any) -> Any:
+    """Of a tile: the voxel under its first point, and which of its points lie inside.
+
+    A member is a block of a tile. `grid`: rows, columns, first tile and blocks of the task;
+    `place`: origin, step, count and limit.
+    """
+    tile = grid[2] + member // grid[3]
+    row = tile // grid[1]
+    z, y, x = row // grid[0], row % grid[0], tile % grid[1]
+    first, step = place[0], place[1]
+    origin = first[0] + z * step[0], first[1] + y * step[1], first[2] + x * step[2]
+    inside, count = box(origin, place[2], place[3])
+    return origin, inside, count
+
+
+@inlined
+def _spectrum(member: int, grid: Any, strides: Any) -> int:
+    """Bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
+    return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
+
+
+@inlined
+def _together(
+    start: int, end: int, grid: Any, place: Any, strides: Any, size: Any, axis: int
+) -> Any:
+    """Members from `start` on that the last axis can treat alike, and the step between spectra."""
+    first = _tile(start, grid, place)
+    step = _spectrum(start + 1, grid, strides) - _spectrum(start, grid, strides)
+    count = 1
+    for member in range(start + 1, min(end, start + abreast(size))):
+        other = _tile(member, grid, place)
+        same = _spectrum(member, grid, strides) == _spectrum(member - 1, grid, strides) + step
+        for at in (0, axis):
+            same = same and first[1][at] == other[1][at] and first[2][at] == other[2][at]
+        if not same:
+            break
+        count += 1
+    return count, step
 
 
 @kernel(*SPECTRA_FIELDS)
@@ -92,20 +133,26 @@ def tile_spectra(args: Any, worker: int) -> None:
     scratch = args[32] + 4 * worker * args[33]
     prepare(scratch)
     size, steps = _triple(args, 24, 1), _triple(args, 2, 4)
-    sign = -1.0 if args[31] else 1.0
-    planar = args[5] != 1
-    room = scratch + SPARE_BYTES + 8 * LANES * size[0] * size[1] * (size[2] // 2 + 1)
-    for tile in range(args[10], args[11]):
-        origin = _origin(tile, args[8], args[9], _triple(args, 12, 1), _triple(args, 15, 1))
-        first, count = box(origin, _triple(args, 18, 1), _triple(args, 21, 1))
-        offset = origin[0] * steps[0] + origin[1] * steps[1] + origin[2] * steps[2]
-        for block in range(args[7]):
-            source, strides = args[0] + 4 * block * args[1] + offset, steps
-            if planar:
+    grid = args[8], args[9], args[10], args[7]
+    place = _triple(args, 12, 1), _triple(args, 15, 1), _triple(args, 18, 1), _triple(args, 21, 1)
+    strides, sign = (4 * args[29], 4 * args[30]), -1.0 if args[31] else 1.0
+    work, room = scratch + SPARE_BYTES, voxel_room(scratch, size)
+    start, end = 0, (args[11] - args[10]) * args[7]
+    while start < end:
+        tiles, step = _together(start, end, grid, place, strides, size, last_axis(size)[0])
+        for member in range(start, start + tiles):
+            origin, first, count = _tile(member, grid, place)
+            block = member % args[7]
+            source, apart = args[0] + 4 * block * args[1] + offset(origin, steps), steps
+            if args[5] != 1:
                 lanes = max(0, min(LANES, args[6] - block * LANES))
-                source, strides = gathered(source, steps, 4 * args[5], lanes, first, count, room)
-            target = args[27] + 4 * (tile * args[29] + block * args[30])
-            forward_tile(source, strides, first, count, size, target, 4 * args[28], sign, scratch)
+                source, apart = gathered(source, steps, 4 * args[5], lanes, first, count, room)
+            here = work + (member - start) * tile_bytes(size)
+            forward_planes(source, apart, first, count, size, here, sign, scratch)
+        _, first, count = _tile(start, grid, place)
+        target = args[27] + _spectrum(start, grid, strides)
+        forward_columns(work, size, first, count, tiles, target, step, 4 * args[28], sign, scratch)
+        start += tiles
 
 
 @kernel(*IMAGES_FIELDS)
@@ -114,21 +161,22 @@ def tile_images(args: Any, worker: int) -> None:
     scratch = args[34] + 4 * worker * args[35]
     prepare(scratch)
     size, steps, wanted = _triple(args, 9, 1), _triple(args, 29, 4), _triple(args, 12, 1)
-    scale = float_argument(args[33])
-    for tile in range(args[7], args[8]):
-        origin = _origin(tile, args[5], args[6], _triple(args, 18, 1), _triple(args, 21, 1))
-        skipped, count = box(origin, _triple(args, 15, 1), _triple(args, 24, 1))
-        first = (wanted[0] + skipped[0], wanted[1] + skipped[1], wanted[2] + skipped[2])
-        offset = (
-            (origin[0] - wanted[0]) * steps[0]
-            + (origin[1] - wanted[1]) * steps[1]
-            + (origin[2] - wanted[2]) * steps[2]
-        )
-        if count[0] * count[1] * count[2] == 0:
-            continue
-        for block in range(args[4]):
-            source = args[0] + 4 * (tile * args[2] + block * args[3])
-            target = args[27] + 4 * block * args[28] + offset
-            inverse_tile(
-                source, 4 * args[1], size, first, count, target, steps, args[32], scale, scratch
-            )
+    grid = args[5], args[6], args[7], args[4]
+    place = _triple(args, 18, 1), _triple(args, 21, 1), _triple(args, 15, 1), _triple(args, 24, 1)
+    strides, scale = (4 * args[2], 4 * args[3]), float_argument(args[33])
+    work = scratch + SPARE_BYTES
+    start, end = 0, (args[8] - args[7]) * args[4]
+    while start < end:
+        tiles, step = _together(start, end, grid, place, strides, size, last_axis(size)[0])
+        _, skipped, count = _tile(start, grid, place)
+        first = added(wanted, skipped)
+        source = args[0] + _spectrum(start, grid, strides)
+        inverse_columns(source, step, 4 * args[1], size, first, count, tiles, work, scratch)
+        for member in range(start, start + tiles):
+            origin, skipped, count = _tile(member, grid, place)
+            first = added(wanted, skipped)
+            target = args[27] + 4 * (member % args[4]) * args[28]
+            target += offset(origin, steps) - offset(wanted, steps)
+            here = work + (member - start) * tile_bytes(size)
+            inverse_planes(here, size, first, count, target, steps, args[32], scale, scratch)
+        start += tiles

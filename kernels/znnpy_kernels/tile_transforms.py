@@ -1,7 +1,7 @@
 """One tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
 
-Scratch of one worker, in this order: zeros, room that nobody reads, half spectrum
-[z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar images. Triples are (z, y, x);
+Scratch of one worker, in this order: zeros, room that nobody reads, half spectra of some tiles
+[tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar images. Triples are (z, y, x);
 steps are bytes. Points of a tile outside [first, first + count) are zeros forward and dropped back.
 """
 
@@ -22,12 +22,43 @@ from znnpy_kernels.vectors import splat, store
 
 COMPLEX_BYTES = 2 * VECTOR_BYTES
 SPARE_BYTES = 4 * VECTOR_BYTES
+# Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
+# L2 cache of 1 MiB.
+GROUP_BYTES = 1 << 19
+MOST_ABREAST = 8
 
 
 def scratch_floats(size: tuple[int, int, int]) -> int:
     """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
     z, y, x = size
-    return z * y * (2 * (x // 2 + 1) + x) * LANES + SPARE_BYTES // 4
+    half = z * y * (x // 2 + 1) * COMPLEX_BYTES
+    voxels = z * y * x * VECTOR_BYTES
+    return (SPARE_BYTES + _abreast(half) * half + voxels) // 4
+
+
+def _abreast(half: int) -> int:
+    return max(1, min(MOST_ABREAST, GROUP_BYTES // half))
+
+
+_compiled_abreast = inlined(_abreast)
+
+
+@inlined
+def tile_bytes(size: Any) -> int:
+    """Scratch of one tile's half spectrum."""
+    return size[0] * size[1] * (size[2] // 2 + 1) * COMPLEX_BYTES
+
+
+@inlined
+def abreast(size: Any) -> int:
+    """How many tiles are in scratch at once."""
+    return _compiled_abreast(tile_bytes(size))
+
+
+@inlined
+def voxel_room(scratch: int, size: Any) -> int:
+    """Where gathered voxels go."""
+    return scratch + SPARE_BYTES + abreast(size) * tile_bytes(size)
 
 
 @inlined
@@ -51,6 +82,18 @@ def box(origin: Any, count: Any, limit: Any) -> Any:
     y, ny = overlap(origin[1], count[1], limit[1])
     x, nx = overlap(origin[2], count[2], limit[2])
     return (z, y, x), (nz, ny, nx)
+
+
+@inlined
+def added(a: Any, b: Any) -> Any:
+    """a + b on the three axes."""
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+@inlined
+def offset(point: Any, steps: Any) -> int:
+    """Bytes from point (0, 0, 0)."""
+    return point[0] * steps[0] + point[1] * steps[1] + point[2] * steps[2]
 
 
 @inlined
@@ -79,78 +122,50 @@ def gathered(
 
 
 @inlined
-def forward_tile(
-    source: int, steps: Any, first: Any, count: Any, size: Any, target: int, frequency: int,
-    sign: float, scratch: int,
-) -> None:  # fmt: skip
-    """Spectrum of a tile; `frequency` bytes between frequencies, imaginary parts times `sign`."""
+def forward_planes(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int
+) -> None:
+    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`."""
     row = (size[2] // 2 + 1) * COMPLEX_BYTES
-    plane = size[1] * row
-    work = scratch + SPARE_BYTES
-    flat = size[0] == 1
+    backwards = 0 if sign > 0.0 else 1
     for z in range(first[0], first[0] + count[0]):
-        here = work + z * plane
+        here = work + z * size[1] * row
         real_lines(
             size[2],
             (
                 source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], first[2], count[2],
-                here + first[1] * row, COMPLEX_BYTES, row, 0, size[2], count[1], scratch, 0,
+                here + first[1] * row, COMPLEX_BYTES, row, 0, size[2], count[1], 0, 0, 1, spare, 0,
             ),
             sign,
         )  # fmt: skip
-        if not flat:
+        if size[0] > 1:
             complex_lines(
                 size[1],
                 (
                     here, row, COMPLEX_BYTES, first[1], count[1],
-                    here, row, COMPLEX_BYTES, 0, size[1], row // COMPLEX_BYTES, scratch,
-                    0 if sign > 0.0 else 1,
+                    here, row, COMPLEX_BYTES, 0, size[1],
+                    row // COMPLEX_BYTES, 0, 0, 1, spare, backwards,
                 ),
                 1.0,
             )  # fmt: skip
-    columns = row // COMPLEX_BYTES if flat else plane // COMPLEX_BYTES
-    axis = 1 if flat else 0
-    complex_lines(
-        size[axis],
-        (
-            work, row if flat else plane, COMPLEX_BYTES, first[axis],
-            count[axis] if count[0] > 0 else 0,
-            target, columns * frequency, frequency, 0, size[axis], columns, scratch,
-            0 if sign > 0.0 else 1,
-        ),
-        1.0,
-    )  # fmt: skip
 
 
 @inlined
-def inverse_tile(
-    source: int, frequency: int, size: Any, first: Any, count: Any, target: int, steps: Any,
-    accumulate: int, scale: float, scratch: int,
+def inverse_planes(
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, accumulate: int,
+    scale: float, spare: int,
 ) -> None:  # fmt: skip
-    """The counted points of a tile from its spectrum; `target` is where point 0 would go."""
+    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go."""
     row = (size[2] // 2 + 1) * COMPLEX_BYTES
-    plane = size[1] * row
-    work = scratch + SPARE_BYTES
-    flat = size[0] == 1
-    columns = row // COMPLEX_BYTES if flat else plane // COMPLEX_BYTES
-    axis = 1 if flat else 0
-    complex_lines(
-        size[axis],
-        (
-            source, columns * frequency, frequency, 0, size[axis],
-            work, row if flat else plane, COMPLEX_BYTES, first[axis], count[axis], columns, scratch,
-            1,
-        ),
-        1.0,
-    )  # fmt: skip
     for z in range(first[0], first[0] + count[0]):
-        here = work + z * plane
-        if not flat:
+        here = work + z * size[1] * row
+        if size[0] > 1:
             complex_lines(
                 size[1],
                 (
                     here, row, COMPLEX_BYTES, 0, size[1],
-                    here, row, COMPLEX_BYTES, first[1], count[1], row // COMPLEX_BYTES, scratch, 1,
+                    here, row, COMPLEX_BYTES, first[1], count[1],
+                    row // COMPLEX_BYTES, 0, 0, 1, spare, 1,
                 ),
                 1.0,
             )  # fmt: skip
@@ -159,7 +174,54 @@ def inverse_tile(
             (
                 here + first[1] * row, COMPLEX_BYTES, row, 0, size[2],
                 target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], first[2], count[2],
-                count[1], scratch, accumulate,
+                count[1], 0, 0, 1, spare, accumulate,
             ),
             scale,
         )  # fmt: skip
+
+
+@inlined
+def forward_columns(
+    work: int, size: Any, first: Any, count: Any, tiles: int, target: int, tile: int,
+    frequency: int, sign: float, spare: int,
+) -> None:  # fmt: skip
+    """Forward along the last axis, from scratch to the spectra of `tiles` tiles `tile` bytes apart.
+
+    What is written for one frequency lies together, so each column is done for all tiles in turn.
+    """
+    axis, columns = last_axis(size)
+    complex_lines(
+        size[axis],
+        (
+            work, columns * COMPLEX_BYTES, tile_bytes(size), first[axis],
+            count[axis] if count[0] > 0 else 0,
+            target, columns * frequency, tile, 0, size[axis],
+            tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def inverse_columns(
+    source: int, tile: int, frequency: int, size: Any, first: Any, count: Any, tiles: int,
+    work: int, spare: int,
+) -> None:  # fmt: skip
+    """Back along the last axis, to the counted planes, or rows, of tiles in scratch."""
+    axis, columns = last_axis(size)
+    complex_lines(
+        size[axis],
+        (
+            source, columns * frequency, tile, 0, size[axis],
+            work, columns * COMPLEX_BYTES, tile_bytes(size), first[axis], count[axis],
+            tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def last_axis(size: Any) -> Any:
+    """The axis between scratch and spectra, z unless tiles are flat; how many lines there are."""
+    columns = size[2] // 2 + 1
+    return (1, columns) if size[0] == 1 else (0, size[1] * columns)
