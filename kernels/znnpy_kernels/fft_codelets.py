@@ -12,6 +12,7 @@ its code is long, and few callers need its constants.
 from __future__ import annotations
 
 import enum
+from itertools import product
 from typing import Any
 
 from llvmlite import ir
@@ -37,8 +38,12 @@ VECTOR_BYTES = 4 * LANES
 class Kind(enum.Enum):
     """What a function transforms, and its last two parameters (`option`, `factor`)."""
 
-    COMPLEX = "complex"
-    """Complex lines; option 1: backwards, unnormalised. `factor` is unused."""
+    FORWARD = "forward"
+    """Complex lines, a range of the source; with option 1 `REFLECTED` takes its place."""
+    REFLECTED = "reflected"
+    """Complex lines, a range of the source; the inverse, unnormalised."""
+    BACKWARD = "backward"
+    """Complex lines, a range of the target; the inverse, unnormalised."""
     REAL = "real"
     """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
     HERMITIAN = "hermitian"
@@ -46,7 +51,9 @@ class Kind(enum.Enum):
 
 
 _NETWORKS = {
-    Kind.COMPLEX: complex_network,
+    Kind.FORWARD: complex_network,
+    Kind.REFLECTED: complex_network,
+    Kind.BACKWARD: complex_network,
     Kind.REAL: real_network,
     Kind.HERMITIAN: hermitian_network,
 }
@@ -59,20 +66,43 @@ PARAMETERS = (
 )  # fmt: skip
 
 
+# Which kinds look at the range of which end.
+_RANGED = {
+    "source": (Kind.REAL, Kind.FORWARD, Kind.REFLECTED),
+    "target": (Kind.HERMITIAN, Kind.BACKWARD),
+}
+
+
+def _range(b: ir.IRBuilder, kind: Kind, size: int, given: dict[str, Value]) -> list[Any]:
+    """Masks and offsets that lead from a line to its elements, or to spare room, in two steps."""
+    end = "source" if kind in _RANGED["source"] else "target"
+    spare = given["spare"]
+    if end == "target":
+        spare = b.add(spare, word(2 * VECTOR_BYTES))
+    found = []
+    for element in range(size):
+        inside = b.icmp_unsigned(
+            "<", b.sub(word(element), given[f"{end}_first"]), given[f"{end}_count"]
+        )
+        offset = b.select(inside, b.mul(given[f"{end}_step"], word(element)), spare)
+        found.append((b.sext(inside, WORD), offset))
+    return found
+
+
 class _Line:
     """Emits the transform of one line."""
 
-    def __init__(self, b: ir.IRBuilder, kind: Kind, net: Network, given: dict[str, Value]) -> None:
+    def __init__(
+        self, b: ir.IRBuilder, kind: Kind, net: Network, given: dict[str, Value], ranges: list[Any]
+    ) -> None:
         self.b, self.kind, self.net, self.given = b, kind, net, given
         self.values: dict[int, Value] = {}
         self.places: dict[int, Value] = {}
         self.uses = self._uses()
-        b_swap = b.mul(given["option"], word(VECTOR_BYTES))
-        swapped = kind is Kind.COMPLEX
-        self.parts = [
-            b_swap if swapped else word(0),
-            b.sub(word(VECTOR_BYTES), b_swap) if swapped else word(VECTOR_BYTES),
-        ]
+        self.added = self.multiplied = 0
+        self.ranges = ranges
+        order = (1, 0) if kind in (Kind.REFLECTED, Kind.BACKWARD) else (0, 1)
+        self.parts = [part * VECTOR_BYTES for part in order]
 
     def _uses(self) -> dict[int, list[Node]]:
         """Which sums use each product, but nothing else: those are fused into multiply-adds."""
@@ -86,15 +116,11 @@ class _Line:
 
     def place(self, end: str, element: int) -> Value:
         """Address of an element of the source or target, or of spare room where out of range."""
-        b, given = self.b, self.given
-        address = b.add(given[end], b.mul(given[f"{end}_step"], word(element)))
-        inside = b.icmp_unsigned(
-            "<", b.sub(word(element), given[f"{end}_first"]), given[f"{end}_count"]
-        )
-        elsewhere = given["spare"]
-        if end == "target":
-            elsewhere = b.add(elsewhere, word(2 * VECTOR_BYTES))
-        return b.select(inside, address, elsewhere)
+        b = self.b
+        if self.kind in _RANGED[end]:
+            inside, offset = self.ranges[element]
+            return b.add(b.and_(self.given[end], inside), offset)
+        return b.add(self.given[end], b.mul(self.given[f"{end}_step"], word(element)))
 
     def pointer(self, address: Value) -> Value:
         return self.b.inttoptr(address, VECTOR.as_pointer())
@@ -103,14 +129,11 @@ class _Line:
         """Input `index` of the network."""
         b, per = self.b, 1 if self.kind is Kind.REAL else 2
         element, part = divmod(index, per)
-        if self.kind is Kind.HERMITIAN:
-            address = b.add(self.given["source"], b.mul(self.given["source_step"], word(element)))
-        else:
-            if element not in self.places:
-                self.places[element] = self.place("source", element)
-            address = self.places[element]
+        if element not in self.places:
+            self.places[element] = self.place("source", element)
+        address = self.places[element]
         if per == 2:
-            address = b.add(address, self.parts[part])
+            address = b.add(address, word(self.parts[part]))
         return b.load(self.pointer(address), align=4)
 
     def value(self, number: int) -> Value:
@@ -123,6 +146,7 @@ class _Line:
         if node.kind == INPUT:
             return self.load(node.left)
         if node.kind == PRODUCT:
+            self.multiplied += 1
             return self.b.fmul(self.value(node.left), constant(node.constant))
         return self._sum(node)
 
@@ -130,14 +154,20 @@ class _Line:
         b = self.b
         left, right = self.net.nodes[node.left], self.net.nodes[node.right]
         if self._fusable(right):
+            self.multiplied += 1
             factor = constant(node.constant * right.constant)
             return fma(b, self.value(right.left), factor, self.value(left.number))
         if self._fusable(left):
+            self.multiplied += 1
             other = self.value(right.number)
             other = other if node.constant > 0 else b.fneg(other)
             return fma(b, self.value(left.left), constant(left.constant), other)
-        operation = b.fadd if node.constant > 0 else b.fsub
-        return operation(self.value(left.number), self.value(right.number))
+        x, y = self.value(left.number), self.value(right.number)
+        if self.kind not in (Kind.REAL, Kind.HERMITIAN) and self.added > self.multiplied:
+            self.multiplied += 1
+            return fma(b, y if node.constant > 0 else b.fneg(y), self.given["one"], x)
+        self.added += 1
+        return b.fadd(x, y) if node.constant > 0 else b.fsub(x, y)
 
     def _fusable(self, node: Node) -> bool:
         """A product that nothing but sums take, and no output."""
@@ -174,19 +204,15 @@ class _Line:
         b, value = self.b, self.signed(index)
         if self.kind is Kind.HERMITIAN:
             address = self.place("target", index)
-            old = b.select(
-                b.icmp_signed("!=", self.given["option"], word(0)), address, self.given["spare"]
-            )
-            value = fma(b, value, self.given["factor"], b.load(self.pointer(old), align=4))
+            chosen = b.and_(address, self.given["old"])
+            chosen = b.add(chosen, self.given["no_old"])
+            old = b.load(self.pointer(chosen), align=4)
+            value = fma(b, value, self.given["factor"], old)
         else:
             element, part = divmod(index, 2)
-            if self.kind is Kind.REAL:
-                step = b.mul(self.given["target_step"], word(element))
-                address = b.add(b.add(self.given["target"], step), self.parts[part])
-                if part and value is not ZERO_VECTOR:
-                    value = b.fmul(value, self.given["factor"])
-            else:
-                address = b.add(self.place("target", element), self.parts[part])
+            address = b.add(self.place("target", element), word(self.parts[part]))
+            if self.kind is Kind.REAL and part and value is not ZERO_VECTOR:
+                value = b.fmul(value, self.given["factor"])
         b.store(value, self.pointer(address), align=4)
 
 
@@ -214,6 +240,7 @@ def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
     function.linkage = "internal"
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
+    function.attributes.alignstack = VECTOR_BYTES
     b = ir.IRBuilder(function.append_basic_block("entry"))
     given = dict(zip(PARAMETERS, function.args, strict=False))
     scale = function.args[-1]
@@ -224,9 +251,16 @@ def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     given["factor"] = b.shuffle_vector(first, undefined, lanes)
 
+    ones = b.add(given["spare"], word(4 * VECTOR_BYTES))
+    given["one"] = b.load(b.inttoptr(ones, VECTOR.as_pointer()), align=4)
+    added = b.icmp_signed("!=", given["option"], word(0))
+    given["old"] = b.sext(added, WORD)
+    given["no_old"] = b.select(added, word(0), given["spare"])
+    ranges = _range(b, kind, size, given)
+
     def line(_: Value, places: list[Value]) -> list[Value]:
         here = {**given, "source": places[0], "target": places[1]}
-        _Line(b, kind, _NETWORKS[kind](size), here).emit()
+        _Line(b, kind, _NETWORKS[kind](size), here, ranges).emit()
         return [b.add(places[0], given["source_line"]), b.add(places[1], given["target_line"])]
 
     def group(_: Value, places: list[Value]) -> list[Value]:
@@ -240,19 +274,28 @@ def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
     return function
 
 
+_APART = 1 + max(SIZES)
+
+
 def _lines(kind: Kind) -> Any:
     """An intrinsic lines(size, arguments tuple, factor) that calls the function for a size."""
 
     def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
         def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
             values = [b.extract_value(args[1], i) for i in range(len(PARAMETERS))]
+            option = values[PARAMETERS.index("option")]
             values.append(b.fptrunc(args[2], FLOAT))
+            kinds = (kind, Kind.REFLECTED) if kind is Kind.FORWARD else (kind,)
             done = b.append_basic_block("done")
-            choice = b.switch(args[0], done)
-            for each in SIZES:
-                choice.add_case(word(each), b.append_basic_block(f"size{each}"))
-                b.position_at_end(choice.cases[-1][1])
-                b.call(lines_function(b.module, kind, each), values)
+            chosen = args[0]
+            if len(kinds) > 1:
+                chosen = b.add(chosen, b.mul(option, word(_APART)))
+            choice = b.switch(chosen, done)
+            for each, offset in product(SIZES, range(len(kinds))):
+                block = b.append_basic_block(f"size{each}")
+                choice.add_case(word(each + offset * _APART), block)
+                b.position_at_end(block)
+                b.call(lines_function(b.module, kinds[offset], each), values)
                 b.branch(done)
             b.position_at_end(done)
             return context.get_dummy_value()
@@ -264,6 +307,7 @@ def _lines(kind: Kind) -> Any:
     return intrinsic(lines)
 
 
-complex_lines = _lines(Kind.COMPLEX)
+forward_lines = _lines(Kind.FORWARD)
+backward_lines = _lines(Kind.BACKWARD)
 real_lines = _lines(Kind.REAL)
 hermitian_lines = _lines(Kind.HERMITIAN)

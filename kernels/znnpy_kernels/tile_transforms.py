@@ -11,7 +11,8 @@ from typing import Any
 
 from znnpy_kernels.fft_codelets import (
     VECTOR_BYTES,
-    complex_lines,
+    backward_lines,
+    forward_lines,
     hermitian_lines,
     real_lines,
 )
@@ -21,7 +22,7 @@ from znnpy_kernels.memory import floats
 from znnpy_kernels.vectors import splat, store
 
 COMPLEX_BYTES = 2 * VECTOR_BYTES
-SPARE_BYTES = 4 * VECTOR_BYTES
+SPARE_BYTES = 5 * VECTOR_BYTES
 # Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
 # L2 cache of 1 MiB.
 GROUP_BYTES = 1 << 19
@@ -66,6 +67,7 @@ def prepare(scratch: int) -> None:
     """Zeros for points outside a range; once a task."""
     for vector in range(4):
         store(scratch + vector * VECTOR_BYTES, splat(0.0))
+    store(scratch + 4 * VECTOR_BYTES, splat(1.0))
 
 
 @inlined
@@ -139,7 +141,7 @@ def forward_planes(
             sign,
         )  # fmt: skip
         if size[0] > 1:
-            complex_lines(
+            forward_lines(
                 size[1],
                 (
                     here, row, COMPLEX_BYTES, first[1], count[1],
@@ -160,7 +162,7 @@ def inverse_planes(
     for z in range(first[0], first[0] + count[0]):
         here = work + z * size[1] * row
         if size[0] > 1:
-            complex_lines(
+            backward_lines(
                 size[1],
                 (
                     here, row, COMPLEX_BYTES, 0, size[1],
@@ -190,7 +192,7 @@ def forward_columns(
     What is written for one frequency lies together, so each column is done for all tiles in turn.
     """
     axis, columns = last_axis(size)
-    complex_lines(
+    forward_lines(
         size[axis],
         (
             work, columns * COMPLEX_BYTES, tile_bytes(size), first[axis],
@@ -209,7 +211,7 @@ def inverse_columns(
 ) -> None:  # fmt: skip
     """Back along the last axis, to the counted planes, or rows, of tiles in scratch."""
     axis, columns = last_axis(size)
-    complex_lines(
+    backward_lines(
         size[axis],
         (
             source, columns * frequency, tile, 0, size[axis],
