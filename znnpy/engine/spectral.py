@@ -6,8 +6,6 @@ weight gradient share the spectra of the source's tiles where their tiles are th
 
 from __future__ import annotations
 
-from math import log2, prod
-
 from znnpy_kernels.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
@@ -26,10 +24,11 @@ from znnpy.engine.tiles import (
     group_size,
     planes_of,
 )
+from znnpy.errors import PlanError
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName, parts
-from znnpy.plan.tiles import PRODUCT_RATE, TILE_RATE, frequencies
+from znnpy.plan.tiles import FILTER_RATE, PRODUCT_RATE, frequencies, new_points, tile_seconds
 
 ORIGIN = (0, 0, 0)
 
@@ -48,14 +47,12 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     target, tiling = build.images.backward[edge.name], _tiling(build, edge, "gradient")
     most = group_size(tiling, gradient.blocks)
     dy = TileSpectra(build, ("tile gradients", edge.name), tiling, gradient.blocks, most)
-    before = _triple(1 - taps for taps in tiling.taps)
-    _emit_spectra(
-        step, build, dy, gradient, Window(before, tiling.tile), 0, f"{edge.name} gradient tiles"
-    )
+    z, y, x = tiling.overlap
+    window = Window((-z, -y, -x), tiling.tile)
+    _emit_spectra(step, build, dy, gradient, window, 0, f"{edge.name} gradient tiles")
     dx = TileSpectra(build, ("tile gradient sums", edge.name), tiling, target.blocks, most)
     _products(step, build, edge, dy, dx, backward=True)
-    first = _triple(taps - 1 for taps in tiling.taps)
-    _emit_images(step, build, dx, target, first, f"{edge.name} backward inverse")
+    _emit_images(step, build, dx, target, tiling.overlap, f"{edge.name} backward inverse")
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -108,7 +105,7 @@ def derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
             lanes = {"source_input": piece.width, "source_lane": 1, "lanes": LANES}
         source_z, source_y, source_x = parameter.tap_strides(piece.first_output, piece.first_input)
         for offset, first, block in starts:
-            for low, high in parts(images, images * _transform_seconds(w.tile)):
+            for low, high in parts(images, images * tile_seconds(w.tile, FILTER_RATE)):
                 step.add(
                     filter_tiles,
                     {
@@ -129,7 +126,7 @@ def derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
                     },
                     name=f"{edge.name} filter tiles{' backward' if backward else ''}",
                     kind="transform",
-                    cost=(high - low) * _transform_seconds(w.tile),
+                    cost=(high - low) * tile_seconds(w.tile, FILTER_RATE),
                     reads=[parameter.values_region()],
                     writes=[w.region(lane=(first + low) * w.blocks + block)],
                 )
@@ -168,12 +165,14 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> _Filters:
 
 
 def _tiling(build: Build, edge: Edge, step: PassName) -> Tiling:
-    layout = build.layout
+    layout, full = build.layout, step == "gradient"
     tile = layout.plan.layers[edge.name].method(step).tile
-    assert tile is not None
-    node = edge.source if step == "gradient" else edge.target
+    if tile is None or any(n < k for n, k in zip(tile, edge.size, strict=True)):
+        raise PlanError(f"{edge.name}: tiles of {tile} points cannot hold {edge.size} taps")
+    extents = layout.shape(edge.source if full else edge.target)
     dilation = layout.geometry.dilations[edge.name]
-    return Tiling(tile, edge.size, dilation, layout.shape(node), layout.batch)
+    new = new_points(extents, edge.size, dilation, tile, full=full)
+    return Tiling(tile, new, dilation, extents, layout.batch)
 
 
 def _source_spectra(step: Step, build: Build, edge: Edge, tiling: Tiling) -> TileSpectra:
@@ -200,7 +199,7 @@ def _emit_spectra(
     """Transforms of all tiles of a tensor; zeros stand where a tile reaches beyond it."""
     tiling = spectra.tiling
     planar = tensor.lanes == 1
-    seconds = _transform_seconds(tiling.tile)
+    seconds = tile_seconds(tiling.tile)
     words = {
         "source_block": tensor.block_stride * (LANES if planar else 1),
         **_strides("source", tensor, tiling),
@@ -246,7 +245,7 @@ def _emit_images(
 ) -> None:
     """Transforms back of all tiles; the `step` points of each from `first` on are written."""
     tiling = spectra.tiling
-    seconds = _transform_seconds(tiling.tile)
+    seconds = tile_seconds(tiling.tile)
     window = Window(ORIGIN, tiling.step)
     words = {
         "source_frequency": spectra.frequency_stride,
@@ -332,7 +331,7 @@ def _product_words(
 def _emit_gradients(step: Step, build: Build, edge: Edge, w: _Filters) -> None:
     """Transforms back of the sums over tiles, into the packed gradient."""
     parameter = build.parameters[edge.name]
-    seconds = _transform_seconds(w.tile)
+    seconds = tile_seconds(w.tile, FILTER_RATE)
     for index, piece in enumerate(parameter.pieces):
         target_z, target_y, target_x = parameter.tap_strides(piece.first_output, piece.first_input)
         for vector in range(piece.width // LANES):
@@ -402,16 +401,6 @@ def _strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
 
 def _sizes(prefix: str, triple: Triple) -> dict[str, int]:
     return {f"{prefix}_{axis}": size for axis, size in zip("zyx", triple, strict=True)}
-
-
-def _triple(sizes: object) -> Triple:
-    z, y, x = sizes  # type: ignore[misc, attr-defined]
-    return z, y, x
-
-
-def _transform_seconds(tile: Triple) -> float:
-    """One tile of one block."""
-    return 2.5 * voxels(tile) * max(1.0, log2(prod(tile))) * LANES / TILE_RATE
 
 
 def _product_seconds(tiling: Tiling, terms: int, blocks: int) -> float:

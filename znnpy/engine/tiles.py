@@ -16,7 +16,6 @@ from znnpy_kernels.lanes import LANES
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
 from znnpy.engine.tensors import Tensor
-from znnpy.errors import PlanError
 from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
@@ -56,19 +55,15 @@ class Tiling:
     """Tiles of `tile` points whose `step` new points cover images of `extents` voxels."""
 
     tile: Triple
-    taps: Triple
+    step: Triple
     dilation: Triple
     extents: Triple
     batch: int
 
-    def __post_init__(self) -> None:
-        if any(size < taps for size, taps in zip(self.tile, self.taps, strict=True)):
-            raise PlanError(f"tiles of {self.tile} points cannot hold filters of {self.taps} taps")
-
     @property
-    def step(self) -> Triple:
-        """New points of a tile, along z, y, x."""
-        z, y, x = (n - k + 1 for n, k in zip(self.tile, self.taps, strict=True))
+    def overlap(self) -> Triple:
+        """Points along z, y, x that are not new."""
+        z, y, x = (size - new for size, new in zip(self.tile, self.step, strict=True))
         return z, y, x
 
     @property

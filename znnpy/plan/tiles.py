@@ -15,8 +15,9 @@ from znnpy.network.types import Triple
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.types import TILE_SIZES, Costs, Method
 
-TILE_RATE = 25e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
-PRODUCT_RATE = 90e9
+TILE_RATE = 60e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
+FILTER_RATE = 120e9  # of those of filters, most of whose points are zeros
+PRODUCT_RATE = 100e9
 SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
 FEWEST_TILES = 12  # that share the reading of the filters
 
@@ -33,12 +34,40 @@ def lattices(extent: int, dilation: int) -> list[int]:
     return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
 
 
-def tile_count(extents: Triple, taps: Triple, dilation: Triple, tile: Triple) -> int:
-    """Tiles of all lattices of one image."""
-    return prod(
-        sum(-(-points // (size - k + 1)) for points in lattices(extent, step))
+def new_points(
+    extents: Triple, taps: Triple, dilation: Triple, tile: Triple, *, full: bool
+) -> Triple:
+    """Points along z, y, x that each tile adds to images of `extents` voxels.
+
+    `full` is for a data gradient: around what it correlates lie zeros, so that a tile that holds
+    a whole lattice needs no overlap.
+    """
+    z, y, x = (
+        size if full and -(-extent // step) <= size else size - k + 1
         for extent, k, step, size in zip(extents, taps, dilation, tile, strict=True)
     )
+    return z, y, x
+
+
+def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
+    """Tiles of all lattices of one image, each of `points` new points."""
+    return prod(
+        sum(-(-size // new) for size in lattices(extent, step))
+        for extent, step, new in zip(extents, dilation, points, strict=True)
+    )
+
+
+def tiles_of(shape: ConvShape, tile: Triple) -> tuple[int, int]:
+    """Tiles of the whole batch: forward and weight gradient, then data gradient."""
+    ahead, back = (
+        tile_count(
+            extents,
+            shape.dilation,
+            new_points(extents, shape.size, shape.dilation, tile, full=full),
+        )
+        for extents, full in ((shape.target, False), (shape.source, True))
+    )
+    return shape.batch * ahead, shape.batch * back
 
 
 def frequencies(tile: Triple) -> int:
@@ -46,21 +75,26 @@ def frequencies(tile: Triple) -> int:
     return tile[0] * tile[1] * (tile[2] // 2 + 1)
 
 
+def tile_seconds(tile: Triple, rate: float = TILE_RATE) -> float:
+    """Transform of one tile of LANES_COUNTED images."""
+    return 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / rate
+
+
 def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     """Estimated seconds on one core, by part: three passes, and the image spectra two of them share."""
     rows = -(-shape.inputs // LANES_COUNTED)
     columns = -(-shape.outputs // LANES_COUNTED)
-    ahead = shape.batch * tile_count(shape.target, shape.size, shape.dilation, tile)
-    back = shape.batch * tile_count(shape.source, shape.size, shape.dilation, tile)
-    transform = 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / TILE_RATE
+    ahead, back = tiles_of(shape, tile)
+    transform, filters = tile_seconds(tile), tile_seconds(tile, FILTER_RATE)
     method = str(Method("spectral", tile))
     return {
         f"{method} images": ahead * rows * transform,
-        f"{method} forward": (ahead + shape.inputs) * columns * transform
+        f"{method} forward": columns * (ahead * transform + shape.inputs * filters)
         + _products(tile, ahead, shape.inputs, columns),
-        f"{method} gradient": (back * (rows + columns) + shape.outputs * rows) * transform
+        f"{method} gradient": back * (rows + columns) * transform
+        + shape.outputs * rows * filters
         + _products(tile, back, shape.outputs, rows),
-        f"{method} weight": (ahead + shape.inputs) * columns * transform
+        f"{method} weight": columns * (ahead * transform + shape.inputs * filters)
         + _products(tile, ahead, shape.inputs, columns),
     }
 
@@ -75,8 +109,7 @@ def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
     """Memory of a layer's spectra: filters both ways and their gradients, images, sums."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     filters = 2 * shape.inputs * columns + shape.outputs * rows
-    ahead = shape.batch * tile_count(shape.target, shape.size, shape.dilation, tile)
-    back = shape.batch * tile_count(shape.source, shape.size, shape.dilation, tile)
+    ahead, back = tiles_of(shape, tile)
     images = (rows + 2 * columns) * ahead + (rows + columns) * back
     return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + images)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
+from znnpy_kernels.fft_codelets import SIZES
+
 from znnpy.errors import PlanError
 from znnpy.network.types import Triple
 
@@ -13,7 +15,7 @@ Algorithm = Literal["direct", "fft", "spectral"]
 PassName = Literal["forward", "gradient", "weight"]
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-TILE_SIZES = (1, 8, 12, 16, 20, 24, 32)
+TILE_SIZES: tuple[int, ...] = SIZES
 Costs = dict[str, float]
 
 
@@ -30,7 +32,7 @@ class Method(NamedTuple):
     def named(cls, name: str) -> Method:
         """The method whose `str` this is."""
         word, _, sizes = name.partition(" ")
-        algorithm = ALGORITHMS[ALGORITHMS.index(word)]  # type: ignore[arg-type]
+        algorithm = ALGORITHMS[ALGORITHMS.index(word)]
         if not sizes:
             return cls(algorithm)
         z, y, x = map(int, sizes.split("x"))
