@@ -219,7 +219,7 @@ def real_network(n: int) -> Network:
 def hermitian_network(n: int) -> Network:
     """n // 2 + 1 frequencies to half of the n unnormalised real elements (1: the whole element)."""
     net = Network()
-    single = {0, n // 2} if n > 1 else set()
+    single = {0, n / 2} if n > 1 else set()
     given = [
         net.scale(net.input(index), 0.5 if index // 2 in single else 1.0)
         for index in range(2 * (n // 2 + 1))
