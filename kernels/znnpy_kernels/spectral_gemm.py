@@ -15,7 +15,7 @@ Argument words: addresses in bytes, strides in floats, all else counts.
     w, w_frequency, w_input, w_block    spectra of filters, by image and block; written by gradients
     y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
     frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output images
-    groups, x_group, y_group, rest      gradients alone: tiles lie in groups of `tiles`, the last of `rest`
+    accumulate                          gradients alone: 1 adds to what stands there, 0 overwrites
 
 Output vectors are the outer loop, so that one frequency's filters of two vectors stay in the L1
 cache while tiles stream past. Each sum is taken in the order of its index, whatever is cut. Tasks that
@@ -70,7 +70,7 @@ FIELDS = (
     "inputs",
     "blocks",
 )
-GRADIENT_FIELDS = (*FIELDS, "groups", "x_group", "y_group", "rest")
+GRADIENT_FIELDS = (*FIELDS, "accumulate")
 
 
 class _Block:
@@ -211,9 +211,9 @@ def _tiles(vectors: int, args: Any, x: int, w: int, y: int) -> None:
 
 
 @inlined
-def _images(vectors: int, args: Any, x: int, w: int, y: int, tiles: int, accumulate: int) -> None:
-    """Sums over the tiles of a group, of one frequency with `vectors` vectors, for all images."""
-    inputs, most = args[14], ROWS[vectors - 1]
+def _images(vectors: int, args: Any, x: int, w: int, y: int) -> None:
+    """Sums over tiles, of one frequency with `vectors` vectors, for all images."""
+    inputs, tiles, most = args[14], args[13], ROWS[vectors - 1]
     for first in range(0, inputs, LANES):
         image, end = first, min(inputs, first + LANES)
         parts = (end - first + most - 1) // most
@@ -223,7 +223,7 @@ def _images(vectors: int, args: Any, x: int, w: int, y: int, tiles: int, accumul
             at = x + 4 * (first // LANES * args[3] + image - first)
             _register_block(
                 vectors, at, 1, args[2], 0, y, args[10], args[11], w + 4 * image * args[6],
-                args[6], args[7], 1, tiles, tiles, accumulate, rows,
+                args[6], args[7], 1, tiles, tiles, args[16], rows,
             )  # fmt: skip
             image += rows
 
@@ -242,17 +242,11 @@ def spectral_products(args: Any, worker: int) -> None:
 
 @kernel(*GRADIENT_FIELDS)
 def spectral_gradients(args: Any, worker: int) -> None:
-    """Spectra of images times those of output gradients, summed over tiles: group after group."""
-    groups = args[16]
+    """Spectra of images times those of output gradients, summed over tiles."""
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         pairs = args[15] // 2
-        for group in range(groups):
-            tiles = args[19] if group == groups - 1 else args[13]
-            for pair in range(pairs):
-                at, to = y + 8 * pair * args[11], w + 8 * pair * args[7]
-                _images(2, args, x, to, at, tiles, group)
-            if args[15] % 2:
-                _images(1, args, x, w + 8 * pairs * args[7], y + 8 * pairs * args[11], tiles, group)
-            x += 4 * args[17]
-            y += 4 * args[18]
+        for pair in range(pairs):
+            _images(2, args, x, w + 8 * pair * args[7], y + 8 * pair * args[11])
+        if args[15] % 2:
+            _images(1, args, x, w + 8 * pairs * args[7], y + 8 * pairs * args[11])

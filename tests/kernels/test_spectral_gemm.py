@@ -71,27 +71,18 @@ def test_products(tiles: int, inputs: int, blocks: int) -> None:
 def test_gradients(tiles: int, inputs: int, blocks: int) -> None:
     x, _, _ = operands(3, tiles, inputs, blocks)
     y, w = Vectors(3, tiles, blocks, seed=4), Vectors(3, inputs, blocks)
-    alone = {"groups": 1, "x_group": 0, "y_group": 0, "rest": tiles}
-    spectral_gradients.run(**words(x, w, y, inputs, **alone))
+    spectral_gradients.run(**words(x, w, y, inputs, accumulate=0))
     wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex())
     np.testing.assert_allclose(w.complex(), wanted, atol=2e-5 * np.sqrt(tiles))
     assert w.guarded()
 
 
-def test_groups_of_tiles_are_summed_one_after_the_other() -> None:
-    frequencies, tiles, rest, inputs, blocks = 2, 4, 3, 5, 3
-    x = [Vectors(frequencies, tiles, 1, seed=s) for s in range(3)]
-    y = [Vectors(frequencies, tiles, blocks, seed=9 + s) for s in range(3)]
-    all_x, all_y = (np.stack([v.memory for v in side]) for side in (x, y))
-    w = Vectors(frequencies, inputs, blocks)
-    given = words(x[0], w, y[0], inputs, groups=3, rest=rest)
-    given |= {"x": all_x.ctypes.data, "x_group": all_x[0].size}
-    given |= {"y": all_y.ctypes.data, "y_group": all_y[0].size}
-    spectral_gradients.run(**given)
-    wanted = 0
-    for group, count in enumerate((tiles, tiles, rest)):
-        a, b = x[group].complex()[:, :count, :inputs], y[group].complex()[:, :count]
-        wanted = wanted + np.einsum("fti,fto->fio", a, b)
+def test_groups_of_tiles_add_up() -> None:
+    w, wanted = Vectors(2, 5, 3), 0
+    for group, tiles in enumerate((4, 4, 3)):
+        x, y = Vectors(2, tiles, 1, seed=group), Vectors(2, tiles, 3, seed=9 + group)
+        spectral_gradients.run(**words(x, w, y, 5, accumulate=int(group > 0)))
+        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :5], y.complex())
     np.testing.assert_allclose(w.complex(), wanted, atol=5e-5)
 
 

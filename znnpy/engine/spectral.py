@@ -6,6 +6,8 @@ weight gradient share the spectra of the source's tiles where their tiles are th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from znnpy_kernels.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
@@ -17,6 +19,7 @@ from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import (
     PAIR,
+    Place,
     Share,
     TileSpectra,
     Tiling,
@@ -31,58 +34,52 @@ from znnpy.plan import PassName, parts
 from znnpy.plan.tiles import FILTER_RATE, PRODUCT_RATE, frequencies, new_points, tile_seconds
 
 ORIGIN = (0, 0, 0)
+# Rings of buffers: of spectra that are multiplied, of sums, of filter gradients.
+TERMS, SUMS, GRADIENTS = "terms", "sums", "gradients"
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Correlation of the source's tiles with the filters, into the edge's contribution."""
-    target, tiling = build.images.contributions[edge.name], _tiling(build, edge, "forward")
-    x = _source_spectra(step, build, edge, tiling)
-    y = TileSpectra(build, ("tile sums", edge.name), tiling, target.blocks, x.most)
-    _products(step, build, edge, x, y, backward=False)
-    _emit_images(step, build, y, target, ORIGIN, f"{edge.name} inverse")
+    target = build.images.contributions[edge.name]
+    x = _source_spectra(build, edge, "forward")
+    y = TileSpectra(x.tiling, target.blocks, x.most)
+    w = _filters_of(build, edge, backward=False)
+    for group in range(x.groups):
+        _emit_source(step, build, edge, x, group)
+        y.places[group] = _slot(step, build, SUMS)
+        _products(step, edge, x, w, y, group, "products")
+        _emit_images(step, build, y, target, ORIGIN, group, f"{edge.name} inverse")
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
     target, tiling = build.images.backward[edge.name], _tiling(build, edge, "gradient")
-    most = group_size(tiling, gradient.blocks)
-    dy = TileSpectra(build, ("tile gradients", edge.name), tiling, gradient.blocks, most)
+    dy = TileSpectra(tiling, gradient.blocks, group_size(tiling, gradient.blocks))
+    dx = TileSpectra(tiling, target.blocks, dy.most)
+    w = _filters_of(build, edge, backward=True)
     z, y, x = tiling.overlap
     window = Window((-z, -y, -x), tiling.tile)
-    _emit_spectra(step, build, dy, gradient, window, 0, f"{edge.name} gradient tiles")
-    dx = TileSpectra(build, ("tile gradient sums", edge.name), tiling, target.blocks, most)
-    _products(step, build, edge, dy, dx, backward=True)
-    _emit_images(step, build, dx, target, tiling.overlap, f"{edge.name} backward inverse")
+    for group in range(dy.groups):
+        dy.places[group] = _slot(step, build, TERMS)
+        dx.places[group] = _slot(step, build, SUMS)
+        _emit_spectra(step, build, dy, gradient, window, 0, group, f"{edge.name} gradient tiles")
+        _products(step, edge, dy, w, dx, group, "backward products")
+        _emit_images(
+            step, build, dx, target, tiling.overlap, group, f"{edge.name} backward inverse"
+        )
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Products of source and gradient tiles summed over all tiles, then back to filters."""
-    tiling = _tiling(build, edge, "weight")
-    x = _source_spectra(step, build, edge, tiling)
-    dy = TileSpectra(build, ("tile outputs", edge.name), tiling, gradient.blocks, x.most)
-    window = Window(ORIGIN, tiling.step)
-    _emit_spectra(step, build, dy, gradient, window, 1, f"{edge.name} output tiles")
-    inputs = build.parameters[edge.name].shape[1]
-    w = _Filters(build, edge, tiling.tile, "gradients", inputs, gradient.blocks)
-    seconds = _product_seconds(tiling, inputs, gradient.blocks)
-    reads = [s.region(group) for s in (x, dy) for group in range(x.groups)]
-    for low, high in parts(tiling.frequencies, seconds):
-        step.add(
-            spectral_gradients,
-            {
-                **_product_words(x, w, dy, 0, low, high),
-                "inputs": inputs,
-                "groups": x.groups,
-                "x_group": x.group_stride,
-                "y_group": dy.group_stride,
-                "rest": x.count(x.groups - 1),
-            },
-            name=f"{edge.name} weight products",
-            kind="product",
-            cost=seconds * (high - low) / tiling.frequencies,
-            reads=reads,
-            writes=[Region(w.key, low, high)],
-        )
+    x = _source_spectra(build, edge, "weight")
+    dy = TileSpectra(x.tiling, gradient.blocks, x.most)
+    window = Window(ORIGIN, x.tiling.step)
+    w = _gradients_of(step, build, edge)
+    for group in range(x.groups):
+        _emit_source(step, build, edge, x, group)
+        dy.places[group] = _slot(step, build, TERMS)
+        _emit_spectra(step, build, dy, gradient, window, 1, group, f"{edge.name} output tiles")
+        _weight_products(step, edge, x, w, dy, group)
     _emit_gradients(step, build, edge, w)
 
 
@@ -128,63 +125,119 @@ def derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
                     kind="transform",
                     cost=(high - low) * tile_seconds(w.tile, FILTER_RATE),
                     reads=[parameter.values_region()],
-                    writes=[w.region(lane=(first + low) * w.blocks + block)],
+                    writes=[w.place.region(lane=(first + low) * w.blocks + block)],
                 )
 
 
 class _Filters:
     """Spectra of an edge's filters or of their gradients: [frequency][input][block][re, im][lane]."""
 
-    def __init__(
-        self, build: Build, edge: Edge, tile: Triple, what: str, inputs: int, blocks: int
-    ) -> None:
-        self.key = (f"tile {what}", edge.name, tile)
+    def __init__(self, tile: Triple, inputs: int, blocks: int) -> None:
         self.tile, self.inputs, self.blocks = tile, inputs, blocks
         self.input_stride = blocks * PAIR
         self.frequency_stride = (inputs * blocks | 1) * PAIR
-        self.address = build.scratch(self.key, self.frequency_stride * frequencies(tile))
+        self.floats = self.frequency_stride * frequencies(tile)
+        self.place = Place(0, ())
 
     def at(self, image: int = 0, block: int = 0, frequency: int = 0) -> int:
         """Address of a complex vector."""
         floats = frequency * self.frequency_stride + image * self.input_stride + block * PAIR
-        return self.address + 4 * floats
-
-    def region(self, lane: int = -1) -> Region:
-        """All frequencies; `lane` marks what one task alone writes."""
-        return Region(self.key, 0, frequencies(self.tile), lane)
+        return self.place.address + 4 * floats
 
 
 def _filters_of(build: Build, edge: Edge, *, backward: bool) -> _Filters:
+    """Room for the spectra of an edge's filters, kept from one update to the next."""
     outputs, inputs = build.parameters[edge.name].shape[:2]
-    layer = build.layout.plan.layers[edge.name]
-    tile = layer.gradient_tile if backward else layer.forward_tile
-    assert tile is not None
-    if backward:
-        return _Filters(build, edge, tile, "filters backward", outputs, -(-inputs // LANES))
-    return _Filters(build, edge, tile, "filters", inputs, -(-outputs // LANES))
+    tile = _tile(build, edge, "gradient" if backward else "forward")
+    terms, images = (outputs, inputs) if backward else (inputs, outputs)
+    w = _Filters(tile, terms, -(-images // LANES))
+    key = ("tile filters", edge.name, backward)
+    w.place = Place(build.scratch(key, w.floats), key)
+    return w
+
+
+def _gradients_of(step: Step, build: Build, edge: Edge) -> _Filters:
+    """Room for the spectra of an edge's filter gradients."""
+    outputs, inputs = build.parameters[edge.name].shape[:2]
+    w = _Filters(_tile(build, edge, "weight"), inputs, -(-outputs // LANES))
+    w.place = _slot(step, build, GRADIENTS)
+    return w
+
+
+def _slot(step: Step, build: Build, ring: str) -> Place:
+    """The next buffer of a ring, large enough for all layers; more workers have more buffers."""
+    slots = 2 if ring == GRADIENTS else 2 + build.layout.workers
+    key = ("tile ring", ring, step.turn(ring, slots))
+    return Place(build.scratch(key, ring_floats(build, ring)), key)
+
+
+def ring_floats(build: Build, ring: str) -> int:
+    """Floats of the buffers of one ring: what the layer that needs most needs."""
+    if not build.ring_sizes:
+        for edge in build.layout.network.edges:
+            for name, floats in _ring_needs(build, edge) if edge.kind == "conv" else ():
+                build.ring_sizes[name] = max(floats, build.ring_sizes.get(name, 0))
+    return build.ring_sizes[ring]
+
+
+def _ring_needs(build: Build, edge: Edge) -> Iterable[tuple[str, int]]:
+    """(ring, floats) of every buffer that an edge's passes take."""
+    outputs, inputs = (-(-n // LANES) for n in build.parameters[edge.name].shape[:2])
+    layer, training = build.layout.plan.layers[edge.name], build.layout.training
+    if layer.forward == "spectral":
+        x = _source_spectra(build, edge, "forward")
+        yield TERMS, 0 if x.places else x.floats
+        yield SUMS, TileSpectra(x.tiling, outputs, x.most).floats
+    if training and layer.weight == "spectral":
+        x = _source_spectra(build, edge, "weight")
+        yield TERMS, 0 if x.places else x.floats
+        yield TERMS, TileSpectra(x.tiling, outputs, x.most).floats
+        rows = build.parameters[edge.name].shape[1]
+        yield GRADIENTS, _Filters(x.tiling.tile, rows, outputs).floats
+    if edge.name in build.images.backward and layer.gradient == "spectral":
+        tiling = _tiling(build, edge, "gradient")
+        most = group_size(tiling, outputs)
+        yield TERMS, TileSpectra(tiling, outputs, most).floats
+        yield SUMS, TileSpectra(tiling, inputs, most).floats
+
+
+def _tile(build: Build, edge: Edge, step: PassName) -> Triple:
+    tile = build.layout.plan.layers[edge.name].method(step).tile
+    if tile is None or any(n < k for n, k in zip(tile, edge.size, strict=True)):
+        raise PlanError(f"{edge.name}: tiles of {tile} points cannot hold {edge.size} taps")
+    return tile
 
 
 def _tiling(build: Build, edge: Edge, step: PassName) -> Tiling:
     layout, full = build.layout, step == "gradient"
-    tile = layout.plan.layers[edge.name].method(step).tile
-    if tile is None or any(n < k for n, k in zip(tile, edge.size, strict=True)):
-        raise PlanError(f"{edge.name}: tiles of {tile} points cannot hold {edge.size} taps")
+    tile = _tile(build, edge, step)
     extents = layout.shape(edge.source if full else edge.target)
     dilation = layout.geometry.dilations[edge.name]
     new = new_points(extents, edge.size, dilation, tile, full=full)
     return Tiling(tile, new, dilation, extents, layout.batch)
 
 
-def _source_spectra(step: Step, build: Build, edge: Edge, tiling: Tiling) -> TileSpectra:
-    """Spectra of the source's tiles; emitted once a step for all that ask."""
-    source = build.value(edge.source)
-    blocks = -(-source.images // LANES)
-    most = group_size(tiling, blocks)
-    spectra = TileSpectra(build, ("tiles", edge.source), tiling, blocks, most)
-    if step.once(spectra.key):
-        name = f"{edge.source} tiles"
-        _emit_spectra(step, build, spectra, source, Window(ORIGIN, tiling.tile), 0, name)
+def _source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
+    """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
+    tiling = _tiling(build, edge, step)
+    blocks = -(-build.value(edge.source).images // LANES)
+    spectra = TileSpectra(tiling, blocks, group_size(tiling, blocks))
+    layer = build.layout.plan.layers[edge.name]
+    if build.layout.training and layer.method("forward") == layer.method("weight"):
+        for group in range(spectra.groups):
+            key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, group)
+            spectra.places[group] = Place(build.scratch(key, spectra.floats), key)
     return spectra
+
+
+def _emit_source(step: Step, build: Build, edge: Edge, x: TileSpectra, group: int) -> None:
+    """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
+    if group not in x.places:
+        x.places[group] = _slot(step, build, TERMS)
+    elif not step.once(x.places[group].key):
+        return
+    source, window = build.value(edge.source), Window(ORIGIN, x.tiling.tile)
+    _emit_spectra(step, build, x, source, window, 0, group, f"{edge.source} tiles")
 
 
 def _emit_spectra(
@@ -194,9 +247,10 @@ def _emit_spectra(
     tensor: Tensor,
     window: Window,
     conjugate: int,
+    group: int,
     name: str,
 ) -> None:
-    """Transforms of all tiles of a tensor; zeros stand where a tile reaches beyond it."""
+    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
     tiling = spectra.tiling
     planar = tensor.lanes == 1
     seconds = tile_seconds(tiling.tile)
@@ -212,7 +266,7 @@ def _emit_spectra(
         "conjugate": conjugate,
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
-    for number, (share, first, last) in enumerate(_cuts(spectra, seconds)):
+    for number, (share, first, last) in enumerate(_cuts(spectra, group, seconds)):
         held = range(first * LANES, min(tensor.images, last * LANES)) if planar else None
         planes = planes_of(tensor, tiling, share, window)
         step.add(
@@ -236,14 +290,21 @@ def _emit_spectra(
                 for block in held or range(first, last)
                 if planes
             ],
-            writes=[spectra.region(share.group, lane=number)],
+            # The first waits until the buffer is free; what was declared before it need not be kept.
+            writes=[spectra.places[group].region(lane=number if number else -1)],
         )
 
 
 def _emit_images(
-    step: Step, build: Build, spectra: TileSpectra, tensor: Tensor, first: Triple, name: str
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    first: Triple,
+    group: int,
+    name: str,
 ) -> None:
-    """Transforms back of all tiles; the `step` points of each from `first` on are written."""
+    """Transforms back of a group; the `step` points of each tile from `first` on are written."""
     tiling = spectra.tiling
     seconds = tile_seconds(tiling.tile)
     window = Window(ORIGIN, tiling.step)
@@ -260,7 +321,7 @@ def _emit_images(
         "scale": 1.0 / voxels(tiling.tile),
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
-    for number, (share, low, high) in enumerate(_cuts(spectra, seconds)):
+    for share, low, high in _cuts(spectra, group, seconds):
         planes = planes_of(tensor, tiling, share, window)
         assert planes is not None
         batch, lattice = share.grid.batch, share.grid.lattice
@@ -277,33 +338,55 @@ def _emit_images(
             name=name,
             kind="transform",
             cost=seconds * (share.high - share.low) * (high - low),
-            reads=[spectra.region(share.group)],
+            reads=[spectra.places[group].region()],
             writes=[
-                tensor.region(batch, block, *planes)._replace(lane=number)
+                tensor.region(batch, block, *planes)._replace(lane=share.grid.first + share.low)
                 for block in range(low, high)
             ],
         )
 
 
 def _products(
-    step: Step, build: Build, edge: Edge, x: TileSpectra, y: TileSpectra, *, backward: bool
+    step: Step, edge: Edge, x: TileSpectra, w: _Filters, y: TileSpectra, group: int, name: str
 ) -> None:
-    """Spectra of sums over images, group by group."""
-    w = _filters_of(build, edge, backward=backward)
+    """Spectra of the sums over images, of one group of tiles."""
     count = x.tiling.frequencies
-    for group in range(x.groups):
-        share = x.count(group) / x.tiling.tiles
-        seconds = _product_seconds(x.tiling, w.inputs, w.blocks) * share
-        for low, high in parts(count, seconds):
-            step.add(
-                spectral_products,
-                {**_product_words(x, w, y, group, low, high), "inputs": w.inputs},
-                name=f"{edge.name}{' backward' if backward else ''} products",
-                kind="product",
-                cost=seconds * (high - low) / count,
-                reads=[x.region(group), w.region()],
-                writes=[y.region(group, low, high)],
-            )
+    seconds = _product_seconds(x, w, group)
+    for low, high in parts(count, seconds):
+        step.add(
+            spectral_products,
+            _product_words(x, w, y, group, low, high),
+            name=f"{edge.name} {name}",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[x.places[group].region(), w.place.region()],
+            writes=[_claimed(y.places[group], low, high)],
+        )
+
+
+def _weight_products(
+    step: Step, edge: Edge, x: TileSpectra, w: _Filters, dy: TileSpectra, group: int
+) -> None:
+    """Add one group of tiles to the spectra of filter gradients."""
+    count = x.tiling.frequencies
+    seconds = _product_seconds(x, w, group)
+    for low, high in parts(count, _product_seconds(x, w, 0)):
+        step.add(
+            spectral_gradients,
+            {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
+            name=f"{edge.name} weight products",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[x.places[group].region(), dy.places[group].region()],
+            writes=[
+                w.place.region(low, high) if group else _claimed(w.place, low, high),
+            ],
+        )
+
+
+def _claimed(place: Place, low: int, high: int) -> Region:
+    """What a product writes; the first of a buffer waits until all of it is free."""
+    return place.region(low, high) if low else place.region()
 
 
 def _product_words(
@@ -324,6 +407,7 @@ def _product_words(
         "y_block": PAIR,
         "frequencies": high - low,
         "tiles": x.count(group),
+        "inputs": w.inputs,
         "blocks": y.blocks,
     }
 
@@ -359,20 +443,20 @@ def _emit_gradients(step: Step, build: Build, edge: Edge, w: _Filters) -> None:
                     name=f"{edge.name} weight inverse",
                     kind="transform",
                     cost=(high - low) * seconds,
-                    reads=[w.region()],
+                    reads=[w.place.region()],
                     writes=[
                         parameter.gradient_region(index, index + 1, vector * piece.inputs + low)
                     ],
                 )
 
 
-def _cuts(spectra: TileSpectra, seconds: float) -> list[tuple[Share, int, int]]:
+def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Share, int, int]]:
     """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
     found = []
-    for share in spectra.shares():
+    for share in spectra.shares(group):
         tiles = share.high - share.low
         for low, high in parts(tiles, tiles * spectra.blocks * seconds):
-            part = Share(share.grid, share.low + low, share.low + high, share.group, share.start)
+            part = Share(share.grid, share.low + low, share.low + high, group, share.start)
             for first, last in parts(spectra.blocks, (high - low) * spectra.blocks * seconds):
                 found.append((part, first, last))
     return found
@@ -403,5 +487,5 @@ def _sizes(prefix: str, triple: Triple) -> dict[str, int]:
     return {f"{prefix}_{axis}": size for axis, size in zip("zyx", triple, strict=True)}
 
 
-def _product_seconds(tiling: Tiling, terms: int, blocks: int) -> float:
-    return 8.0 * tiling.tiles * tiling.frequencies * terms * blocks * LANES / PRODUCT_RATE
+def _product_seconds(x: TileSpectra, w: _Filters, group: int) -> float:
+    return 8.0 * x.count(group) * x.tiling.frequencies * w.inputs * w.blocks * LANES / PRODUCT_RATE

@@ -1,7 +1,8 @@
 """Where the tiles of a spectral pass lie, and where their spectra lie in the arena.
 
 Tiles of all lattices and images of the batch are numbered through: [batch][lattice z y x][tile z y x].
-They are taken in groups, whose spectra lie together: [group][frequency][tile][block][re, im][lane].
+They are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane]. What is
+used soon after it was made goes round a ring of buffers that all layers share.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from znnpy_kernels.lanes import LANES
 
-from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
 from znnpy.engine.tensors import Tensor
 from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
-GROUP_BYTES = 1 << 22  # spectra of a group of tiles: they stay in the cache until they are used
+WHOLE = 1 << 40  # frequencies: more than any spectrum has
+GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 FEWEST = 12  # tiles of a group, where there are as many: they share the reading of the filters
 
 
@@ -99,49 +101,53 @@ class Tiling:
         return z, y, x
 
 
-class TileSpectra:
-    """Spectra of all tiles of some blocks of images, in groups of `most` tiles."""
+class Place(NamedTuple):
+    """A buffer and the key by which tasks declare that they touch it."""
 
-    def __init__(
-        self, build: Build, name: tuple[object, ...], tiling: Tiling, blocks: int, most: int
-    ) -> None:
-        self.key = (*name, tiling.tile, tiling.step, tiling.dilation)
+    address: int
+    key: tuple[object, ...]
+
+    def region(self, low: int = 0, high: int = WHOLE, lane: int = -1) -> Region:
+        """Frequencies low..high; `lane` >= 0 marks what one task alone writes."""
+        return Region(self.key, low, high, lane)
+
+
+class TileSpectra:
+    """Spectra of all tiles of some blocks of images, in groups of `most` tiles; `places` by group."""
+
+    def __init__(self, tiling: Tiling, blocks: int, most: int) -> None:
         self.tiling, self.blocks, self.most = tiling, blocks, most
         self.tile_stride = blocks * PAIR
         # An odd number of pairs of lines, so that frequencies do not fall on one set of the caches.
         self.frequency_stride = (most * blocks | 1) * PAIR
-        self.group_stride = self.frequency_stride * tiling.frequencies
-        self.address = build.scratch(self.key, self.group_stride * self.groups)
-
-    @property
-    def groups(self) -> int:
-        """Number of groups; all but the last have `most` tiles."""
-        return -(-self.tiling.tiles // self.most)
+        self.floats = self.frequency_stride * tiling.frequencies
+        self.groups = -(-tiling.tiles // most)
+        self.places: dict[int, Place] = {}
 
     def count(self, group: int) -> int:
-        """Tiles of a group."""
+        """Tiles of a group: `most` but for the last."""
         return min(self.most, self.tiling.tiles - group * self.most)
 
     def at(self, group: int, tile: int = 0, block: int = 0, frequency: int = 0) -> int:
         """Address of a complex vector."""
-        floats = group * self.group_stride + frequency * self.frequency_stride
-        return self.address + 4 * (floats + tile * self.tile_stride + block * PAIR)
+        floats = frequency * self.frequency_stride + tile * self.tile_stride + block * PAIR
+        return self.places[group].address + 4 * floats
 
-    def region(self, group: int, low: int = 0, high: int | None = None, lane: int = -1) -> Region:
-        """Frequencies low..high of a group."""
-        last = self.tiling.frequencies if high is None else high
-        return Region((*self.key, group), low, last, lane)
-
-    def shares(self) -> list[Share]:
-        """Every grid's tiles by group."""
-        found = []
-        for grid in self.tiling.grids:
-            end = grid.first + grid.tiles
-            for group in range(grid.first // self.most, (end - 1) // self.most + 1):
-                start = group * self.most
-                low, high = max(start, grid.first), min(start + self.most, end)
-                found.append(Share(grid, low - grid.first, high - grid.first, group, start))
-        return found
+    def shares(self, group: int) -> list[Share]:
+        """Every grid's tiles of a group."""
+        start = group * self.most
+        end = start + self.count(group)
+        return [
+            Share(
+                grid,
+                max(start, grid.first) - grid.first,
+                min(end, grid.first + grid.tiles) - grid.first,
+                group,
+                start,
+            )
+            for grid in self.tiling.grids
+            if grid.first < end and start < grid.first + grid.tiles
+        ]
 
 
 def group_size(tiling: Tiling, blocks: int) -> int:
