@@ -84,7 +84,7 @@ class Case:
         self.tiles = math.prod(self.grid)
         self.tile = self.blocks * 2 * LANES
         self.frequency = self.tiles * self.tile
-        if self.frequency % 1024 == 0:
+        if self.frequency // (2 * LANES) % 2 == 0:
             self.frequency += 2 * LANES
         self.spectra = aligned(self.frequencies * self.frequency)
         self.kernel: Triple = (1 if z == 1 else self.taps, self.taps, self.taps)

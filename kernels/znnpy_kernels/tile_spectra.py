@@ -103,7 +103,7 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 
 
 @inlined
-def _spectrum(member: int, grid: Any, strides: Any) -> int:
+def _spectrum(member: int, grid: Any, strides: Any) -> Any:
     """Bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
     return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
 

@@ -32,7 +32,7 @@ MOST_ABREAST = 8
 def scratch_floats(size: tuple[int, int, int]) -> int:
     """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
     z, y, x = size
-    half = z * y * (x // 2 + 1) * COMPLEX_BYTES
+    half = z * (y * (x // 2 + 1) + 1) * COMPLEX_BYTES
     voxels = z * y * x * VECTOR_BYTES
     return (SPARE_BYTES + _abreast(half) * half + voxels) // 4
 
@@ -45,19 +45,25 @@ _compiled_abreast = inlined(_abreast)
 
 
 @inlined
-def tile_bytes(size: Any) -> int:
-    """Scratch of one tile's half spectrum."""
-    return size[0] * size[1] * (size[2] // 2 + 1) * COMPLEX_BYTES
+def plane_bytes(size: Any) -> Any:
+    """Scratch from plane to plane: the points of a column stand in different sets of a cache."""
+    return (size[1] * (size[2] // 2 + 1) + 1) * COMPLEX_BYTES
 
 
 @inlined
-def abreast(size: Any) -> int:
+def tile_bytes(size: Any) -> Any:
+    """Scratch of one tile's half spectrum."""
+    return size[0] * plane_bytes(size)
+
+
+@inlined
+def abreast(size: Any) -> Any:
     """How many tiles are in scratch at once."""
     return _compiled_abreast(tile_bytes(size))
 
 
 @inlined
-def voxel_room(scratch: int, size: Any) -> int:
+def voxel_room(scratch: int, size: Any) -> Any:
     """Where gathered voxels go."""
     return scratch + SPARE_BYTES + abreast(size) * tile_bytes(size)
 
@@ -93,7 +99,7 @@ def added(a: Any, b: Any) -> Any:
 
 
 @inlined
-def offset(point: Any, steps: Any) -> int:
+def offset(point: Any, steps: Any) -> Any:
     """Bytes from point (0, 0, 0)."""
     return point[0] * steps[0] + point[1] * steps[1] + point[2] * steps[2]
 
@@ -131,7 +137,7 @@ def forward_planes(
     row = (size[2] // 2 + 1) * COMPLEX_BYTES
     backwards = 0 if sign > 0.0 else 1
     for z in range(first[0], first[0] + count[0]):
-        here = work + z * size[1] * row
+        here = work + z * plane_bytes(size)
         real_lines(
             size[2],
             (
@@ -160,7 +166,7 @@ def inverse_planes(
     """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go."""
     row = (size[2] // 2 + 1) * COMPLEX_BYTES
     for z in range(first[0], first[0] + count[0]):
-        here = work + z * size[1] * row
+        here = work + z * plane_bytes(size)
         if size[0] > 1:
             backward_lines(
                 size[1],
@@ -191,11 +197,11 @@ def forward_columns(
 
     What is written for one frequency lies together, so each column is done for all tiles in turn.
     """
-    axis, columns = last_axis(size)
+    axis, columns, step = last_axis(size)
     forward_lines(
         size[axis],
         (
-            work, columns * COMPLEX_BYTES, tile_bytes(size), first[axis],
+            work, step, tile_bytes(size), first[axis],
             count[axis] if count[0] > 0 else 0,
             target, columns * frequency, tile, 0, size[axis],
             tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
@@ -210,12 +216,12 @@ def inverse_columns(
     work: int, spare: int,
 ) -> None:  # fmt: skip
     """Back along the last axis, to the counted planes, or rows, of tiles in scratch."""
-    axis, columns = last_axis(size)
+    axis, columns, step = last_axis(size)
     backward_lines(
         size[axis],
         (
             source, columns * frequency, tile, 0, size[axis],
-            work, columns * COMPLEX_BYTES, tile_bytes(size), first[axis], count[axis],
+            work, step, tile_bytes(size), first[axis], count[axis],
             tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
         ),
         1.0,
@@ -224,6 +230,8 @@ def inverse_columns(
 
 @inlined
 def last_axis(size: Any) -> Any:
-    """The axis between scratch and spectra, z unless tiles are flat; how many lines there are."""
+    """The axis between scratch and spectra, its lines, and the step along it in scratch."""
     columns = size[2] // 2 + 1
-    return (1, columns) if size[0] == 1 else (0, size[1] * columns)
+    if size[0] == 1:
+        return 1, columns, columns * COMPLEX_BYTES
+    return 0, size[1] * columns, plane_bytes(size)
