@@ -5,7 +5,8 @@ The elements of a line are vectors of LANES floats (real) or two vectors, real a
 between lines, and takes only a range of a line's elements: those outside are read as zeros where
 the line is the source, and dropped where it is the target. Which kinds there are: `Kind`.
 
-Lines come in groups, so that two steps lead from line to line. A function is called, never inlined:
+Lines come in groups, so that two steps lead from line to line. Spectra lie far apart in memory: where
+a line is written to them, or read from them, the same line of the next group is asked for. A function is called, never inlined:
 its code is long, and few callers need its constants.
 """
 
@@ -134,6 +135,8 @@ class _Line:
         address = self.places[element]
         if per == 2:
             address = b.add(address, word(self.parts[part]))
+        if self.kind is Kind.BACKWARD:
+            prefetch(b, b.add(address, self.given["source_group"]), False)
         return b.load(self.pointer(address), align=4)
 
     def value(self, number: int) -> Value:
@@ -214,6 +217,8 @@ class _Line:
             if self.kind is Kind.REAL and part and value is not ZERO_VECTOR:
                 value = b.fmul(value, self.given["factor"])
         b.store(value, self.pointer(address), align=4)
+        if self.kind in (Kind.FORWARD, Kind.REFLECTED):
+            prefetch(b, b.add(address, self.given["target_group"]), True)
 
 
 def constant(value: float) -> Value:
@@ -228,6 +233,16 @@ def fma(b: ir.IRBuilder, x: Value, y: Value, z: Value) -> Value:
     if function is None:
         function = ir.Function(b.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
     return b.call(function, [x, y, z])
+
+
+def prefetch(b: ir.IRBuilder, address: Value, write: bool) -> None:
+    """Ask for the cache line at an address."""
+    number = ir.IntType(32)
+    pointer = b.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    name = "llvm.prefetch.p0"
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [pointer, *(ir.Constant(number, n) for n in (int(write), 3, 1))])
 
 
 def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
