@@ -97,6 +97,13 @@ def test_spectra_of_tiles_are_shared_by_passes_with_the_same_tile_alone():
     assert (layer.forward_tile, layer.gradient_tile, layer.weight_tile) == (small, large, large)
 
 
+def test_data_gradients_into_inputs_do_not_count():
+    given = costs((5, 9, 5), (5, 0.1, 3), (1, 1, 1))
+    assert cheapest(given).weight == "fft"
+    layer = chosen(network(size=5), "auto", given)
+    assert (layer.forward, layer.weight) == ("direct", "direct")
+
+
 def test_tiles_serve_the_filter():
     assert 6 <= min(best_tiles(shape_of((3, 3, 3)), 1)[0]) <= 16
     assert best_tiles(shape_of((1, 3, 3)), 1)[0][0] == 1

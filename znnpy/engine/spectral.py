@@ -24,18 +24,25 @@ from znnpy.engine.tiles import (
     TileSpectra,
     Tiling,
     Window,
-    group_size,
     planes_of,
 )
 from znnpy.errors import PlanError
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName, parts
-from znnpy.plan.tiles import FILTER_RATE, PRODUCT_RATE, frequencies, new_points, tile_seconds
+from znnpy.plan.tiles import (
+    FILTER_RATE,
+    PRODUCT_RATE,
+    frequencies,
+    group_size,
+    new_points,
+    tile_seconds,
+)
 
 ORIGIN = (0, 0, 0)
 # Rings of buffers: of spectra that are multiplied, of sums, of filter gradients.
 TERMS, SUMS, GRADIENTS = "terms", "sums", "gradients"
+MOST_AHEAD = 4  # groups of tiles under way beside the two that one worker alternates between
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -54,7 +61,9 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
     target, tiling = build.images.backward[edge.name], _tiling(build, edge, "gradient")
-    dy = TileSpectra(tiling, gradient.blocks, group_size(tiling, gradient.blocks))
+    dy = TileSpectra(
+        tiling, gradient.blocks, group_size(tiling.tile, tiling.tiles, gradient.blocks)
+    )
     dx = TileSpectra(tiling, target.blocks, dy.most)
     w = _filters_of(build, edge, backward=True)
     z, y, x = tiling.overlap
@@ -165,8 +174,8 @@ def _gradients_of(step: Step, build: Build, edge: Edge) -> _Filters:
 
 
 def _slot(step: Step, build: Build, ring: str) -> Place:
-    """The next buffer of a ring, large enough for all layers; more workers have more buffers."""
-    slots = 2 if ring == GRADIENTS else 2 + build.layout.workers
+    """The next buffer of a ring, large enough for all layers: the more workers, the more buffers."""
+    slots = 1 if ring == GRADIENTS else 2 + min(build.layout.workers, MOST_AHEAD)
     key = ("tile ring", ring, step.turn(ring, slots))
     return Place(build.scratch(key, ring_floats(build, ring)), key)
 
@@ -196,7 +205,7 @@ def _ring_needs(build: Build, edge: Edge) -> Iterable[tuple[str, int]]:
         yield GRADIENTS, _Filters(x.tiling.tile, rows, outputs).floats
     if edge.name in build.images.backward and layer.gradient == "spectral":
         tiling = _tiling(build, edge, "gradient")
-        most = group_size(tiling, outputs)
+        most = group_size(tiling.tile, tiling.tiles, outputs)
         yield TERMS, TileSpectra(tiling, outputs, most).floats
         yield SUMS, TileSpectra(tiling, inputs, most).floats
 
@@ -221,7 +230,7 @@ def _source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
     tiling = _tiling(build, edge, step)
     blocks = -(-build.value(edge.source).images // LANES)
-    spectra = TileSpectra(tiling, blocks, group_size(tiling, blocks))
+    spectra = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
     layer = build.layout.plan.layers[edge.name]
     if build.layout.training and layer.method("forward") == layer.method("weight"):
         for group in range(spectra.groups):

@@ -22,8 +22,6 @@ from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
 WHOLE = 1 << 40  # frequencies: more than any spectrum has
-GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
-FEWEST = 12  # tiles of a group, where there are as many: they share the reading of the filters
 
 
 @dataclass(frozen=True)
@@ -148,14 +146,6 @@ class TileSpectra:
             for grid in self.tiling.grids
             if grid.first < end and start < grid.first + grid.tiles
         ]
-
-
-def group_size(tiling: Tiling, blocks: int) -> int:
-    """Tiles of a group of this many blocks: the same for all that share its spectra."""
-    bytes_ = tiling.frequencies * blocks * PAIR * 4
-    most = min(tiling.tiles, max(FEWEST, GROUP_BYTES // bytes_))
-    groups = -(-tiling.tiles // most)
-    return -(-tiling.tiles // groups)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,12 @@ def choose(
     """
     return Plan(
         {
-            edge.name: _layer(ConvShape.of(edge, network, geometry, batch), conv, measure)
+            edge.name: _layer(
+                ConvShape.of(edge, network, geometry, batch),
+                conv,
+                measure,
+                learns=network.node(edge.source).kind != "input",
+            )
             for edge in network.edges
             if edge.kind == "conv"
         }
@@ -61,18 +66,29 @@ def candidates(shape: ConvShape) -> list[Method]:
     return found
 
 
-def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
+def _layer(shape: ConvShape, conv: Choice, measure: Measure, *, learns: bool) -> LayerPlan:
+    """`learns`: whether anything before the layer does, so that its data gradient is needed."""
     if max(shape.stride) > 1:
         return _all(DIRECT, "strided convolutions run directly")
     if conv == "spectral":
         costs = estimated_spectral(shape, TRIED_TILES)
-        return cheapest(costs, "estimated") if costs else _all(DIRECT, "no tile holds its filters")
+        if not costs:
+            return _all(DIRECT, "no tile holds its filters")
+        return cheapest(_needed(costs, learns), "estimated")
     if conv != "auto":
         return _all(Method(conv), f"conv: {conv}")
     if candidates(shape) == [DIRECT]:
         words = f"direct {_ms(direct_seconds(shape))}, fft {_ms(fft_seconds(shape))}"
         return _all(DIRECT, f"estimated {words} a pass")
-    return cheapest(measure(shape))
+    return cheapest(_needed(measure(shape), learns))
+
+
+def _needed(costs: Costs, learns: bool) -> Costs:
+    """A data gradient that nobody needs costs nothing, whatever the method."""
+    return {
+        part: 0.0 if part.endswith(" gradient") and not learns else cost
+        for part, cost in costs.items()
+    }
 
 
 def _all(method: Method, reason: str) -> LayerPlan:

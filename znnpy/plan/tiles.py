@@ -19,7 +19,9 @@ TILE_RATE = 60e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
 FILTER_RATE = 120e9  # of those of filters, most of whose points are zeros
 PRODUCT_RATE = 100e9
 SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
-FEWEST_TILES = 12  # that share the reading of the filters
+CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
+FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or not
+GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
 
 def tile_options(taps: int) -> tuple[int, ...]:
@@ -70,6 +72,18 @@ def tiles_of(shape: ConvShape, tile: Triple) -> tuple[int, int]:
     return shape.batch * ahead, shape.batch * back
 
 
+def group_size(tile: Triple, tiles: int, blocks: int) -> int:
+    """Tiles whose spectra, of so many blocks of images, are made and used together.
+
+    Of equal groups all have this many tiles but the last. The fewer tiles, the more often the filters
+    are read; it is taken for granted that a layer has about as many outputs as inputs.
+    """
+    bytes_ = 8 * LANES_COUNTED * frequencies(tile) * blocks
+    fewest = MANY_TILES if bytes_ * blocks * LANES_COUNTED > CACHED_BYTES else FEW_TILES
+    groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
+    return -(-tiles // groups)
+
+
 def frequencies(tile: Triple) -> int:
     """Complex numbers in the spectrum of a real tile."""
     return tile[0] * tile[1] * (tile[2] // 2 + 1)
@@ -100,9 +114,12 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
 
 
 def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
-    """Products of a pass, and the filter spectra that each group of tiles reads."""
+    """Products of a pass; spectra of filters are written once and read by each group of tiles."""
     numbers = frequencies(tile) * terms * columns * LANES_COUNTED
-    return numbers * (8.0 * tiles / PRODUCT_RATE + 8.0 / SPECTRA_RATE * (1 + tiles // 100))
+    seconds = 8.0 * numbers * tiles / PRODUCT_RATE
+    if 8 * numbers > CACHED_BYTES:
+        seconds += 8.0 * numbers * (2 + -(-tiles // MANY_TILES)) / SPECTRA_RATE
+    return seconds
 
 
 def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
