@@ -6,8 +6,8 @@ between lines, and takes only a range of a line's elements: those outside are re
 the line is the source, and dropped where it is the target. Which kinds there are: `Kind`.
 
 Lines come in groups, so that two steps lead from line to line. Spectra lie far apart in memory: where
-a line is written to them, or read from them, the same line of the next group is asked for. A function is called, never inlined:
-its code is long, and few callers need its constants.
+a line is written to them, or read from them, the same line of the next group is asked for. A function
+is called, never inlined: its code is long, and few callers need its constants.
 """
 
 from __future__ import annotations
