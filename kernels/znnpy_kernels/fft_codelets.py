@@ -51,13 +51,20 @@ class Kind(enum.Enum):
     """Half spectra to `factor` times real lines, unnormalised; option 1: added to the target."""
 
 
-_NETWORKS = {
-    Kind.FORWARD: complex_network,
-    Kind.REFLECTED: complex_network,
-    Kind.BACKWARD: complex_network,
-    Kind.REAL: real_network,
-    Kind.HERMITIAN: hermitian_network,
-}
+# Filters of few taps have functions of their own, which leave out what is zero or not wanted.
+FEW = 4
+
+
+def _network(kind: Kind, size: int, few: bool) -> Network:
+    if kind is Kind.REAL:
+        return real_network(size)
+    if kind is Kind.HERMITIAN:
+        return hermitian_network(size)
+    some = min(FEW, size) if few else size
+    back = kind is Kind.BACKWARD
+    return complex_network(size, size if back else some, some if back else size)
+
+
 # Addresses and steps in bytes. `source` and `target` are of element 0 of the first line, inside the
 # range or not; `spare` holds two vectors of zeros, and then room for two that nobody reads.
 PARAMETERS = (
@@ -245,9 +252,9 @@ def prefetch(b: ir.IRBuilder, address: Value, write: bool) -> None:
     b.call(function, [pointer, *(ir.Constant(number, n) for n in (int(write), 3, 1))])
 
 
-def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
+def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
     """The function that transforms lines of `size`, made in this module at the first request."""
-    name = f"znnpy_{kind.value}_lines_{size}_{LANES}"
+    name = f"znnpy_{kind.value}_lines_{size}_{LANES}{'_few' if few else ''}"
     if name in module.globals:
         return module.globals[name]
     signature = ir.FunctionType(ir.VoidType(), [WORD] * len(PARAMETERS) + [FLOAT])
@@ -275,7 +282,7 @@ def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
 
     def line(_: Value, places: list[Value]) -> list[Value]:
         here = {**given, "source": places[0], "target": places[1]}
-        _Line(b, kind, _NETWORKS[kind](size), here, ranges).emit()
+        _Line(b, kind, _network(kind, size, few), here, ranges).emit()
         return [b.add(places[0], given["source_line"]), b.add(places[1], given["target_line"])]
 
     def group(_: Value, places: list[Value]) -> list[Value]:
@@ -292,7 +299,7 @@ def lines_function(module: ir.Module, kind: Kind, size: int) -> Any:
 _APART = 1 + max(SIZES)
 
 
-def _lines(kind: Kind) -> Any:
+def _lines(kind: Kind, few: bool = False) -> Any:
     """An intrinsic lines(size, arguments tuple, factor) that calls the function for a size."""
 
     def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
@@ -310,7 +317,7 @@ def _lines(kind: Kind) -> Any:
                 block = b.append_basic_block(f"size{each}")
                 choice.add_case(word(each + offset * _APART), block)
                 b.position_at_end(block)
-                b.call(lines_function(b.module, kinds[offset], each), values)
+                b.call(lines_function(b.module, kinds[offset], each, few), values)
                 b.branch(done)
             b.position_at_end(done)
             return context.get_dummy_value()
@@ -318,11 +325,13 @@ def _lines(kind: Kind) -> Any:
         given = types.UniTuple(types.int64, len(PARAMETERS))
         return types.void(types.int64, given, types.float64), codegen
 
-    lines.__name__ = lines.__qualname__ = f"{kind.value}_lines"
+    lines.__name__ = lines.__qualname__ = f"{'few_' if few else ''}{kind.value}_lines"
     return intrinsic(lines)
 
 
 forward_lines = _lines(Kind.FORWARD)
 backward_lines = _lines(Kind.BACKWARD)
+few_forward_lines = _lines(Kind.FORWARD, few=True)
+few_backward_lines = _lines(Kind.BACKWARD, few=True)
 real_lines = _lines(Kind.REAL)
 hermitian_lines = _lines(Kind.HERMITIAN)

@@ -197,11 +197,12 @@ def _split_radix(net: Network, x: Sequence[Complex]) -> list[Complex]:
 
 
 @cache
-def complex_network(n: int) -> Network:
-    """2n inputs (real and imaginary part of each element in turn) to 2n outputs."""
+def complex_network(n: int, taken: int, given: int) -> Network:
+    """2 * taken inputs (real and imaginary part in turn; the rest is 0) to 2 * given outputs."""
     net = Network()
-    x = [(net.input(2 * k), net.input(2 * k + 1)) for k in range(n)]
-    net.outputs = [part for value in transform(net, x) for part in value]
+    x: list[Complex] = [(net.input(2 * k), net.input(2 * k + 1)) for k in range(taken)]
+    x += [(None, None)] * (n - taken)
+    net.outputs = [part for value in transform(net, x)[:given] for part in value]
     return net
 
 

@@ -25,15 +25,19 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.fft_codelets import FEW
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.tile_transforms import (
     SPARE_BYTES,
     abreast,
+    few_forward_columns,
+    few_inverse_columns,
     forward_columns,
     forward_planes,
     gathered,
     inverse_columns,
     inverse_planes,
+    last_axis,
     prepare,
     tile_bytes,
     voxel_room,
@@ -69,7 +73,14 @@ def filter_tiles(args: Any, worker: int) -> None:
             here = work + number * tile_bytes(size)
             forward_planes(source, strides, origin, taps, size, here, sign, scratch)
         target, tile = args[14] + 4 * start * args[16], 4 * args[16]
-        forward_columns(work, size, origin, taps, tiles, target, tile, 4 * args[15], sign, scratch)
+        if taps[last_axis(size)[0]] <= FEW:
+            few_forward_columns(
+                work, size, origin, taps, tiles, target, tile, 4 * args[15], sign, scratch
+            )
+        else:
+            forward_columns(
+                work, size, origin, taps, tiles, target, tile, 4 * args[15], sign, scratch
+            )
 
 
 @kernel(*GRADIENT_FIELDS)
@@ -83,7 +94,10 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
     for start in range(0, args[3], most):
         tiles = min(most, args[3] - start)
         source, tile = args[0] + 4 * start * args[2], 4 * args[2]
-        inverse_columns(source, tile, 4 * args[1], size, origin, taps, tiles, work, scratch)
+        if taps[last_axis(size)[0]] <= FEW:
+            few_inverse_columns(source, tile, 4 * args[1], size, origin, taps, tiles, work, scratch)
+        else:
+            inverse_columns(source, tile, 4 * args[1], size, origin, taps, tiles, work, scratch)
         for number in range(tiles):
             here = work + number * tile_bytes(size)
             target = args[10] + 4 * (start + number) * args[11]

@@ -12,6 +12,8 @@ from typing import Any
 from znnpy_kernels.fft_codelets import (
     VECTOR_BYTES,
     backward_lines,
+    few_backward_lines,
+    few_forward_lines,
     forward_lines,
     hermitian_lines,
     real_lines,
@@ -218,6 +220,43 @@ def inverse_columns(
     """Back along the last axis, to the counted planes, or rows, of tiles in scratch."""
     axis, columns, step = last_axis(size)
     backward_lines(
+        size[axis],
+        (
+            source, columns * frequency, tile, 0, size[axis],
+            work, step, tile_bytes(size), first[axis], count[axis],
+            tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def few_forward_columns(
+    work: int, size: Any, first: Any, count: Any, tiles: int, target: int, tile: int,
+    frequency: int, sign: float, spare: int,
+) -> None:  # fmt: skip
+    """`forward_columns` where the points end before `FEW` on the last axis."""
+    axis, columns, step = last_axis(size)
+    few_forward_lines(
+        size[axis],
+        (
+            work, step, tile_bytes(size), first[axis],
+            count[axis] if count[0] > 0 else 0,
+            target, columns * frequency, tile, 0, size[axis],
+            tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def few_inverse_columns(
+    source: int, tile: int, frequency: int, size: Any, first: Any, count: Any, tiles: int,
+    work: int, spare: int,
+) -> None:  # fmt: skip
+    """`inverse_columns` where the points end before `FEW` on the last axis."""
+    axis, columns, step = last_axis(size)
+    few_backward_lines(
         size[axis],
         (
             source, columns * frequency, tile, 0, size[axis],

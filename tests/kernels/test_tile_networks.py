@@ -45,7 +45,7 @@ def joined(values: np.ndarray) -> np.ndarray:
 def test_networks_are_fourier_transforms(n: int) -> None:
     x = line(n)
     np.testing.assert_allclose(
-        joined(evaluate(complex_network(n), parts(x))), np.fft.fft(x), atol=1e-12
+        joined(evaluate(complex_network(n, n, n), parts(x))), np.fft.fft(x), atol=1e-12
     )
     half = np.fft.rfft(x.real)
     np.testing.assert_allclose(joined(evaluate(real_network(n), x.real)), half, atol=1e-12)
@@ -58,7 +58,17 @@ def test_networks_are_fourier_transforms(n: int) -> None:
 )
 def test_networks_are_as_short_as_known_ones(n: int, known: tuple[int, int]) -> None:
     """Additions and multiplications of split radix and of Good's mapping, halved for real lines."""
-    assert operations(complex_network(n)) == known
+    assert operations(complex_network(n, n, n)) == known
     additions, multiplications = operations(real_network(n))
     assert additions < known[0] / 2
     assert multiplications <= known[1] / 2
+
+
+@pytest.mark.parametrize("n", SIZES[1:])
+def test_short_lines_cost_less(n: int) -> None:
+    x = line(n)
+    x[3:] = 0
+    few = complex_network(n, 3, 4)
+    np.testing.assert_allclose(joined(evaluate(few, parts(x[:3]))), np.fft.fft(x)[:4], atol=1e-12)
+    assert operations(complex_network(n, 4, n))[0] < operations(complex_network(n, n, n))[0]
+    assert operations(complex_network(n, n, 4))[0] < operations(complex_network(n, n, n))[0]
