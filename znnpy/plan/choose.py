@@ -42,12 +42,7 @@ def choose(
     """
     return Plan(
         {
-            edge.name: _layer(
-                ConvShape.of(edge, network, geometry, batch),
-                conv,
-                measure,
-                learns=network.node(edge.source).kind != "input",
-            )
+            edge.name: _layer(ConvShape.of(edge, network, geometry, batch), conv, measure)
             for edge in network.edges
             if edge.kind == "conv"
         }
@@ -66,21 +61,20 @@ def candidates(shape: ConvShape) -> list[Method]:
     return found
 
 
-def _layer(shape: ConvShape, conv: Choice, measure: Measure, *, learns: bool) -> LayerPlan:
-    """`learns`: whether anything before the layer does, so that its data gradient is needed."""
+def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     if max(shape.stride) > 1:
         return _all(DIRECT, "strided convolutions run directly")
     if conv == "spectral":
         costs = estimated_spectral(shape, TRIED_TILES)
         if not costs:
             return _all(DIRECT, "no tile holds its filters")
-        return cheapest(_needed(costs, learns), "estimated")
+        return cheapest(_needed(costs, shape.learns), "estimated")
     if conv != "auto":
         return _all(Method(conv), f"conv: {conv}")
     if candidates(shape) == [DIRECT]:
         words = f"direct {_ms(direct_seconds(shape))}, fft {_ms(fft_seconds(shape))}"
         return _all(DIRECT, f"estimated {words} a pass")
-    return cheapest(_needed(measure(shape), learns))
+    return cheapest(_needed(measure(shape), shape.learns))
 
 
 def _needed(costs: Costs, learns: bool) -> Costs:

@@ -136,11 +136,20 @@ def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Tr
     if voxels(shape.size) == 1:
         return []  # one tap: there is nothing to transform
     found = [
-        (sum(spectral_costs(shape, tile).values()), tile)
+        (_wanted_seconds(shape, tile), tile)
         for tile in _candidates(shape.size)
         if spectral_bytes(shape, tile) <= most_bytes
     ]
     return [tile for _, tile in sorted(found)[:count]]
+
+
+def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
+    """All passes that the layer needs."""
+    return sum(
+        cost
+        for part, cost in spectral_costs(shape, tile).items()
+        if shape.learns or not part.endswith(" gradient")
+    )
 
 
 def _candidates(taps: Triple) -> Iterable[Triple]:
