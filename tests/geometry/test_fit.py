@@ -79,7 +79,7 @@ def test_different_sparsities_cannot_converge():
 
 def test_true_stride_after_a_sparse_layer_is_refused():
     net = chain(conv(1), max_filter(2), conv(3, stride=(2, 2, 2)))
-    with pytest.raises(NetworkError, match="'e3'.*stride 2 along z"):
+    with pytest.raises(NetworkError, match=r"'e3'.*stride 2 along z"):
         fit(net, (4, 4, 4))
 
 
