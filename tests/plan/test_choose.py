@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from znnpy_kernels.fft_lines import MOST_TAPS
 
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
@@ -54,6 +55,13 @@ def test_huge_spectra_are_not_tried():
     assert FFT not in candidates(shape)
     assert any(method.tile for method in candidates(shape))
     assert candidates(replace(shape, inputs=2000, outputs=2000)) == [Method("direct")]
+
+
+def test_fft_is_not_tried_with_more_taps_than_it_takes():
+    taps = (1, 1, MOST_TAPS + 1)
+    shape = ConvShape(20, 20, taps, ONE, ONE, (1, 90, 90 + MOST_TAPS), (1, 90, 90), 1)
+    assert FFT not in candidates(shape)
+    assert FFT in candidates(replace(shape, size=(1, 1, MOST_TAPS)))
 
 
 def test_shared_spectra_count_once():

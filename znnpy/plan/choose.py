@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import Literal
 
+from znnpy_kernels.fft_lines import MOST_TAPS
+
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
@@ -53,7 +55,8 @@ def candidates(shape: ConvShape) -> list[Method]:
     """The methods worth measuring for a layer without strides; direct is always one."""
     direct = direct_seconds(shape)
     found = [DIRECT]
-    if fft_seconds(shape) <= direct * CLEAR_RATIO and fft_bytes(shape) <= MOST_BYTES:
+    fits = max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES
+    if fits and fft_seconds(shape) <= direct * CLEAR_RATIO:
         found.append(FFT)
     for tile in best_tiles(shape, MEASURED_TILES, MOST_BYTES):
         if sum(spectral_costs(shape, tile).values()) <= len(PASSES) * direct * CLEAR_RATIO:
