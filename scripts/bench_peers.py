@@ -101,7 +101,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--layers", action="store_true", help="single layers")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--conv", choices=["auto", "direct", "fft"], default="auto")
+    parser.add_argument("--conv", choices=["auto", "direct", "fft", "spectral"], default="auto")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 

@@ -1,15 +1,22 @@
 """Which algorithm is chosen, and what a saved plan may say."""
 
+import json
+from dataclasses import replace
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
+from znnpy_kernels.fft_lines import MOST_TAPS
 
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
-from znnpy.plan import PASSES, LayerPlan, Plan, choose
-from znnpy.plan.choose import cheapest
+from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
+from znnpy.plan.choose import FFT, candidates, cheapest
+from znnpy.plan.tiles import best_tiles, lattices, new_points, tile_count
+
+ONE = (1, 1, 1)
 
 
 def network(size=3, stride=1, images=8):
@@ -29,7 +36,7 @@ def chosen(net, conv, costs=None, shape=(16, 16, 16)):
 def costs(direct, fft, shared):
     parts = {f"direct {step}": cost for step, cost in zip(PASSES, direct, strict=True)}
     parts |= {f"fft {step}": cost for step, cost in zip(PASSES, fft, strict=True)}
-    return parts | dict(zip(("images", "filters", "gradients"), shared, strict=True))
+    return parts | dict(zip(("fft images", "fft filters", "fft gradients"), shared, strict=True))
 
 
 def test_what_is_told_is_done():
@@ -43,9 +50,18 @@ def test_small_filters_are_not_even_measured():
 
 
 def test_huge_spectra_are_not_tried():
-    layer = chosen(network(size=9, images=200), "auto", shape=(40, 40, 40))
-    assert layer.forward == "direct"
-    assert "GiB" in layer.reason
+    # Spectra of whole images and filters would take far more than those of tiles.
+    shape = ConvShape(40, 40, (9, 9, 9), ONE, ONE, (80, 80, 80), (72, 72, 72), 1)
+    assert FFT not in candidates(shape)
+    assert any(method.tile for method in candidates(shape))
+    assert candidates(replace(shape, inputs=2000, outputs=2000)) == [Method("direct")]
+
+
+def test_fft_is_not_tried_with_more_taps_than_it_takes():
+    taps = (1, 1, MOST_TAPS + 1)
+    shape = ConvShape(20, 20, taps, ONE, ONE, (1, 90, 90 + MOST_TAPS), (1, 90, 90), 1)
+    assert FFT not in candidates(shape)
+    assert FFT in candidates(replace(shape, size=(1, 1, MOST_TAPS)))
 
 
 def test_shared_spectra_count_once():
@@ -64,12 +80,88 @@ def test_the_cheapest_is_the_least_of_all(seed):
     def total(forward, gradient, weight):
         steps = zip((forward, gradient, weight), PASSES, strict=True)
         sum_ = sum(given[f"{how} {step}"] for how, step in steps)
-        sum_ += given["images"] * ("fft" in (forward, weight))
-        sum_ += given["filters"] * ("fft" in (forward, gradient))
-        return sum_ + given["gradients"] * ("fft" in (gradient, weight))
+        sum_ += given["fft images"] * ("fft" in (forward, weight))
+        sum_ += given["fft filters"] * ("fft" in (forward, gradient))
+        return sum_ + given["fft gradients"] * ("fft" in (gradient, weight))
 
     least = min(total(*how) for how in product(("direct", "fft"), repeat=3))
     assert total(layer.forward, layer.gradient, layer.weight) == pytest.approx(least)
+
+
+def tiled(tile, images, forward, gradient, weight):
+    method = str(Method("spectral", tile))
+    parts = {"forward": forward, "gradient": gradient, "weight": weight, "images": images}
+    return {f"{method} {part}": cost for part, cost in parts.items()}
+
+
+def test_spectra_of_tiles_are_shared_by_passes_with_the_same_tile_alone():
+    small, large = (8, 8, 8), (16, 16, 16)
+    given = tiled(small, 4, 1, 3, 3) | tiled(large, 4, 3, 1, 1)
+    layer = cheapest(given)
+    assert layer.forward_tile == layer.weight_tile
+    assert layer.gradient_tile == large
+    given = tiled(small, 1, 1, 3, 9) | tiled(large, 1, 9, 1, 1)
+    layer = cheapest(given)
+    assert (layer.forward_tile, layer.gradient_tile, layer.weight_tile) == (small, large, large)
+
+
+def test_data_gradients_into_inputs_do_not_count():
+    given = costs((5, 9, 5), (5, 0.1, 3), (1, 1, 1))
+    assert cheapest(given).weight == "fft"
+    layer = chosen(network(size=5), "auto", given)
+    assert (layer.forward, layer.weight) == ("direct", "direct")
+
+
+def test_tiles_serve_the_filter():
+    assert 6 <= min(best_tiles(shape_of((3, 3, 3)), 1)[0]) <= 16
+    assert best_tiles(shape_of((1, 3, 3)), 1)[0][0] == 1
+    assert all(size >= 17 for size in best_tiles(shape_of((17, 17, 17)), 1)[0])
+    assert best_tiles(shape_of((33, 3, 3)), 1) == []
+    assert best_tiles(shape_of((1, 1, 1)), 1) == []
+    larger, smaller = (prod(best_tiles(shape_of((k, k, k)), 1)[0]) for k in (7, 3))
+    assert larger > smaller
+
+
+def shape_of(size):
+    nodes = (Node("input", "input", 32), Node("out", "transfer", 32))
+    net = Network(nodes, (Edge("c", "conv", "input", "out", size=size),))
+    return ConvShape.of(net.edges[0], net, fit(net, (48, 48, 48)), 1)
+
+
+def test_tiles_of_dilated_layers_cover_every_lattice():
+    # Lattices of 3, 3 and 2 points, four new points a tile.
+    assert lattices(8, 3) == [3, 3, 2]
+    assert tile_count((8, 1, 1), (3, 1, 1), (2, 1, 1)) == 5
+    assert lattices(2, 4) == [1, 1]
+
+
+def test_data_gradients_of_whole_lattices_need_no_overlap():
+    given = {"taps": (3, 3, 3), "dilation": (2, 1, 1), "tile": (8, 8, 8)}
+    assert new_points((16, 8, 9), **given, full=True) == (8, 8, 6)
+    assert new_points((16, 8, 9), **given, full=False) == (6, 6, 6)
+
+
+def test_spectral_is_told_or_falls_back():
+    layer = chosen(network(), "spectral")
+    assert (layer.forward, layer.gradient, layer.weight) == ("spectral",) * 3
+    assert layer.forward_tile
+    assert chosen(network(size=1), "spectral").forward == "direct"
+    assert chosen(network(size=35), "spectral").forward == "direct"
+    assert chosen(network(stride=2), "spectral").forward == "direct"
+
+
+def test_tiles_are_read_back_and_checked():
+    tile = (8, 12, 16)
+    plan = Plan({"c": LayerPlan("spectral", "direct", "fft", "because", forward_tile=tile)})
+    record = json.loads(json.dumps(plan.to_record()))
+    assert Plan.from_record(record, network()) == plan
+    for bad in (None, [8, 8], [8, 8, 9], "888", [8, 8, True]):
+        with pytest.raises(PlanError, match="in the forward pass of 'c'"):
+            Plan.from_record({"c": record["c"] | {"forward_tile": bad}}, network())
+    with pytest.raises(PlanError, match="in the gradient pass of 'c'"):
+        Plan.from_record({"c": record["c"] | {"gradient_tile": [8, 8, 8]}}, network())
+    with pytest.raises(PlanError, match="unknown entries"):
+        Plan.from_record({"c": record["c"] | {"tile": 8}}, network())
 
 
 def test_records_are_read_back_and_checked():
@@ -77,7 +169,7 @@ def test_records_are_read_back_and_checked():
     assert Plan.from_record(plan.to_record(), network()) == plan
     with pytest.raises(PlanError, match=r"layers \['d'\], the network has \['c'\]"):
         Plan.from_record({"d": plan.to_record()["c"]}, network())
-    with pytest.raises(PlanError, match="fft in 'c', which has a true stride"):
+    with pytest.raises(PlanError, match="'c': a true stride runs by direct only"):
         Plan.from_record(plan.to_record(), network(stride=2))
     record = plan.to_record()
     record["c"]["weight"] = "winograd"

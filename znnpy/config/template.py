@@ -79,7 +79,7 @@ training:
   # schedule: {kind: cosine, every: 1000, final: 0}
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0
-  conv: auto                       # auto, direct or fft
+  conv: auto                       # auto, direct, fft or spectral
   precision: float32               # float64 is the slow reference
   validation: {every: 500, patches: 16}
 

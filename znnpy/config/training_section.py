@@ -135,7 +135,7 @@ class TrainingSection(Strict):
     seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(
         default=0, description="Seed of all randomness: start, patches, augmentation, dropout."
     )
-    conv: Literal["auto", "direct", "fft"] = Field(
+    conv: Literal["auto", "direct", "fft", "spectral"] = Field(
         default="auto",
         description="Convolution algorithm; auto measures and takes the faster per layer.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from znnpy_kernels.compile import compile_all
@@ -15,7 +15,7 @@ from znnpy.engine.images import Layout
 from znnpy.engine.step import Step
 from znnpy.geometry import Geometry, fit
 from znnpy.network.types import Edge, Network, Node
-from znnpy.plan import ALGORITHMS, Algorithm, Choice, ConvShape, Costs, LayerPlan, Plan, choose
+from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 
@@ -23,18 +23,27 @@ REPEATS = 3
 # Which part of a layer's cost the tasks of the measured edge `conv` belong to.
 PARTS = {
     "source spectra": "images",
+    "source tiles": "images",
     "conv filter spectra": "filters",
-    "target gradient spectra": "gradients",
-    "conv": "direct forward",
-    "conv products": "fft forward",
-    "target inverse": "fft forward",
-    "conv transpose": "direct gradient",
-    "conv backward": "direct gradient",
-    "conv backward products": "fft gradient",
-    "source gradient inverse": "fft gradient",
-    "conv gradient sum": "{} weight",
-    "conv weight gradient": "{} weight",
     "conv dense filters": "filters",
+    "target gradient spectra": "gradients",
+    "conv": "forward",
+    "conv products": "forward",
+    "conv filter tiles": "forward",
+    "conv inverse": "forward",
+    "target inverse": "forward",
+    "conv transpose": "gradient",
+    "conv backward": "gradient",
+    "conv backward products": "gradient",
+    "conv backward inverse": "gradient",
+    "conv filter tiles backward": "gradient",
+    "conv gradient tiles": "gradient",
+    "source gradient inverse": "gradient",
+    "conv gradient sum": "weight",
+    "conv weight gradient": "weight",
+    "conv output tiles": "weight",
+    "conv weight products": "weight",
+    "conv weight inverse": "weight",
 }
 
 
@@ -53,21 +62,22 @@ def planned(
 
 def measured(shape: ConvShape) -> Costs:
     """Seconds by part of one layer on one core, from wisdom or measured now and remembered."""
-    key = repr(shape)
+    methods = candidates(shape)
+    key = f"{shape!r} by {', '.join(map(str, methods))}"
     found = recall(key)
-    return found if found is not None else remember(key, _measure(shape))
+    return found if found is not None else remember(key, _measure(shape, methods))
 
 
-def _measure(shape: ConvShape) -> Costs:
+def _measure(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     costs: Costs = {}
-    for algorithm in ALGORITHMS:
-        costs |= _measure_by(shape, algorithm)
+    for method in methods:
+        costs |= _measure_by(shape, method)
     return costs
 
 
-def _measure_by(shape: ConvShape, algorithm: Algorithm) -> Costs:
+def _measure_by(shape: ConvShape, method: Method) -> Costs:
     """The least time over a few runs of each part, by the serial executor's record."""
-    layout, edge = _alone(shape, algorithm)
+    layout, edge = _alone(shape, method)
     arena = Arena()
     _emit(Build.new(arena, layout, 0), edge)
     memory = Arena.of(arena.bytes)
@@ -80,21 +90,21 @@ def _measure_by(shape: ConvShape, algorithm: Algorithm) -> Costs:
             executor.reset()
             executor.release(0)
             executor.wait(last_group(0), 1)
-            for part, seconds in _by_part(executor, graph.names, algorithm).items():
+            for part, seconds in _by_part(executor, graph.names, method).items():
                 best[part] = min(seconds, best.get(part, seconds))
     return best
 
 
-def _by_part(executor: SerialExecutor, names: tuple[str, ...], algorithm: Algorithm) -> Costs:
+def _by_part(executor: SerialExecutor, names: tuple[str, ...], method: Method) -> Costs:
     totals: Costs = {}
     for event in executor.recording()[0].events:
-        part = PARTS[names[event["task"]]].format(algorithm)
+        part = f"{method} {PARTS[names[event['task']]]}"
         seconds = float(event["end_ns"] - event["start_ns"]) * 1e-9
         totals[part] = totals.get(part, 0.0) + seconds
     return totals
 
 
-def _alone(shape: ConvShape, algorithm: Algorithm) -> tuple[Layout, Edge]:
+def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     """A network around one conv edge whose source needs a gradient too."""
     edge = Edge("conv", "conv", "source", "target", size=shape.size, sparsity=shape.dilation)
     network = Network(
@@ -108,7 +118,7 @@ def _alone(shape: ConvShape, algorithm: Algorithm) -> tuple[Layout, Edge]:
     plan = Plan(
         {
             "lift": LayerPlan("direct", "direct", "direct"),
-            "conv": LayerPlan(algorithm, algorithm, algorithm),
+            "conv": LayerPlan.of(method, method, method),
         }
     )
     return Layout(network, fit(network, shape.target), plan, shape.batch, training=True), edge

@@ -28,6 +28,7 @@ class Build:
     staging: list[Staging]
     copy: int = 0
     dropping: bool = True
+    ring_sizes: dict[str, int] = field(default_factory=dict)  # floats of buffers that layers share
     _scratch: dict[tuple[object, ...], int] = field(default_factory=dict)
     _tensors: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
 

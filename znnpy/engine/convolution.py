@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from types import ModuleType
 
-from znnpy.engine import direct, spectra
+from znnpy.engine import direct, spectra, spectral
 from znnpy.engine.build import Build
 from znnpy.engine.spectra import Product, Spectra
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.network.types import Edge, Node, Triple
 
+# Algorithms that keep to one edge; by whole-image FFT spectra of several edges meet.
+_EMITTERS: dict[str, ModuleType] = {"direct": direct, "spectral": spectral}
+
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """What a conv edge brings to its target; by FFT it stays a spectrum until `finish_forward`."""
-    if build.layout.plan.layers[edge.name].forward == "direct":
-        direct.forward(step, build, edge)
+    emitter = _EMITTERS.get(build.layout.plan.layers[edge.name].forward)
+    if emitter:
+        emitter.forward(step, build, edge)
         return
     grid, source = spectra.grid_of(build, edge), build.value(edge.source)
     x = spectra.image_spectra_of(step, build, source, edge.source, "spectra", grid)
@@ -35,8 +40,9 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """What a conv edge brings to its source's gradient; by FFT a spectrum until `finish_backward`."""
-    if build.layout.plan.layers[edge.name].gradient == "direct":
-        direct.data_gradient(step, build, edge, gradient)
+    emitter = _EMITTERS.get(build.layout.plan.layers[edge.name].gradient)
+    if emitter:
+        emitter.data_gradient(step, build, edge, gradient)
         return
     dy = _gradient_spectra(step, build, edge, gradient)
     out = _backward_sum(build, edge)
@@ -55,8 +61,9 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Gradient of an edge's filters, from its source's images and its target's gradient."""
-    if build.layout.plan.layers[edge.name].weight == "direct":
-        direct.weight_gradient(step, build, edge, gradient)
+    emitter = _EMITTERS.get(build.layout.plan.layers[edge.name].weight)
+    if emitter:
+        emitter.weight_gradient(step, build, edge, gradient)
         return
     grid, source = spectra.grid_of(build, edge), build.value(edge.source)
     x = spectra.image_spectra_of(step, build, source, edge.source, "spectra", grid)
@@ -73,6 +80,10 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
             spectra.filter_spectra_of(step, build, edge, emit=True)
         else:
             spectra.densify(step, build, edge)
+    if layer.forward == "spectral":
+        spectral.derive(step, build, edge, backward=False)
+    if trains_source and layer.gradient == "spectral":
+        spectral.derive(step, build, edge, backward=True)
     if trains_source and layer.gradient == "direct":
         direct.transpose(step, build, edge)
 

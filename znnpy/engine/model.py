@@ -37,7 +37,7 @@ class Model:
 
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
     (z, y, x), or a dict by output node. `threads`: workers (default: all cores this process may use; 0:
-    the serial executor). `conv`: auto, direct or fft. `max_memory`: bytes; PlanError when the plan
+    the serial executor). `conv`: auto, direct, fft, spectral. `max_memory`: bytes; PlanError when the plan
     needs more. `plan`: a `plan_record` to repeat. `training=False` reserves no gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks.
 

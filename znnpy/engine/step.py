@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,12 +21,18 @@ class Step:
 
     tasks: list[Declared] = field(default_factory=list)
     _made: set[object] = field(default_factory=set)
+    _turns: Counter[str] = field(default_factory=Counter)
 
     def once(self, key: object) -> bool:
         """True at the first call with this key: for what several edges share."""
         first = key not in self._made
         self._made.add(key)
         return first
+
+    def turn(self, ring: str, slots: int) -> int:
+        """The slot of a ring of buffers whose turn it is."""
+        self._turns[ring] += 1
+        return (self._turns[ring] - 1) % slots
 
     def add(
         self,

@@ -1,4 +1,4 @@
-"""Choose an algorithm per layer and pass: as told, or the cheapest by estimate or by measurement."""
+"""Choose a method per layer and pass: as told, or the cheapest by estimate or by measurement."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from znnpy_kernels.fft_lines import MOST_TAPS
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
-from znnpy.plan.types import ALGORITHMS, PASSES, Algorithm, LayerPlan, Plan
+from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_costs
+from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, Plan
 
-Choice = Literal["auto", "direct", "fft"]
-Costs = dict[str, float]
+Choice = Literal["auto", "direct", "fft", "spectral"]
 Measure = Callable[[ConvShape], Costs]
 
 # Where the estimates differ by more than this, measuring cannot change the choice.
 CLEAR_RATIO = 6.0
 # Spectra of a layer's filters grow with inputs x outputs x voxels: beyond this, `auto` does not try.
-MOST_FFT_BYTES = 2.0 * 2**30
+MOST_BYTES = 2.0 * 2**30
+MEASURED_TILES = 2  # sizes of tiles that `auto` measures
+TRIED_TILES = 8  # sizes among which `conv: spectral` takes the best for each pass
+# Spectra that two passes share when they use the same method.
+SHARED = {
+    "images": ("forward", "weight"),
+    "filters": ("forward", "gradient"),
+    "gradients": ("gradient", "weight"),
+}
+DIRECT = Method("direct")
+FFT = Method("fft")
 
 
 def choose(
@@ -28,8 +38,9 @@ def choose(
 ) -> Plan:
     """A plan for every conv edge.
 
-    With `conv: auto`, `measure` gives seconds by part (`direct forward`, `fft weight`, and the
-    spectra that passes share: `images`, `filters`, `gradients`) where the estimates are close.
+    With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` (`direct forward`,
+    `spectral 8x8x8 weight`, and spectra that passes share: `fft images`, `filters`, `gradients`) where
+    the estimates are close.
     """
     return Plan(
         {
@@ -40,47 +51,73 @@ def choose(
     )
 
 
+def candidates(shape: ConvShape) -> list[Method]:
+    """The methods worth measuring for a layer without strides; direct is always one."""
+    direct = direct_seconds(shape)
+    found = [DIRECT]
+    fits = max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES
+    if fits and fft_seconds(shape) <= direct * CLEAR_RATIO:
+        found.append(FFT)
+    for tile in best_tiles(shape, MEASURED_TILES, MOST_BYTES):
+        if sum(spectral_costs(shape, tile).values()) <= len(PASSES) * direct * CLEAR_RATIO:
+            found.append(Method("spectral", tile))
+    return found
+
+
 def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     if max(shape.stride) > 1:
-        return LayerPlan("direct", "direct", "direct", "strided convolutions run directly")
+        return _all(DIRECT, "strided convolutions run directly")
+    if conv == "spectral":
+        costs = estimated_spectral(shape, TRIED_TILES)
+        if not costs:
+            return _all(DIRECT, "no tile holds its filters")
+        return cheapest(_needed(costs, shape.learns), "estimated")
     if conv != "auto":
-        return LayerPlan(conv, conv, conv, f"conv: {conv}")
-    if max(shape.size) > MOST_TAPS:
-        return LayerPlan("direct", "direct", "direct", f"fft takes up to {MOST_TAPS} taps an axis")
-    direct, fft = direct_seconds(shape), fft_seconds(shape)
-    if fft_bytes(shape) > MOST_FFT_BYTES:
-        words = f"fft would take {fft_bytes(shape) / 2**30:.2g} GiB"
-        return LayerPlan("direct", "direct", "direct", words)
-    if direct * CLEAR_RATIO < fft:
-        words = f"estimated direct {_ms(direct)}, fft {_ms(fft)} a pass"
-        return LayerPlan("direct", "direct", "direct", words)
-    return cheapest(measure(shape))
+        return _all(Method(conv), f"conv: {conv}")
+    if candidates(shape) == [DIRECT]:
+        words = f"direct {_ms(direct_seconds(shape))}, fft {_ms(fft_seconds(shape))}"
+        return _all(DIRECT, f"estimated {words} a pass")
+    return cheapest(_needed(measure(shape), shape.learns))
 
 
-def cheapest(costs: Costs) -> LayerPlan:
-    """The combination of algorithms with the least sum, spectra that passes share counted once."""
-    forward, gradient, weight = min(
-        product(ALGORITHMS, repeat=len(PASSES)), key=lambda chosen: _total(chosen, costs)
-    )
+def _needed(costs: Costs, learns: bool) -> Costs:
+    """A data gradient that nobody needs costs nothing, whatever the method."""
+    return {
+        part: 0.0 if part.endswith(" gradient") and not learns else cost
+        for part, cost in costs.items()
+    }
+
+
+def _all(method: Method, reason: str) -> LayerPlan:
+    return LayerPlan.of(method, method, method, reason)
+
+
+def cheapest(costs: Costs, how: str = "measured") -> LayerPlan:
+    """The combination of methods with the least sum, spectra that passes share counted once."""
+    methods = _methods(costs)
+    chosen = min(product(methods, methods, methods), key=lambda it: total(it, costs))
     words = ", ".join(
-        f"{step} {_ms(costs[f'direct {step}'])} against {_ms(costs[f'fft {step}'])}"
+        f"{step} {' against '.join(_ms(costs[f'{method} {step}']) for method in methods)}"
         for step in PASSES
     )
-    shared = _ms(sum(costs[part] for part in ("images", "filters", "gradients")))
-    return LayerPlan(
-        forward,
-        gradient,
-        weight,
-        f"measured direct against fft: {words}, shared spectra {shared}",
-    )
+    names = ", ".join(map(str, methods))
+    return LayerPlan.of(*chosen, f"{how} {names}: {words}, all {_ms(total(chosen, costs))}")
 
 
-def _total(chosen: tuple[Algorithm, ...], costs: Costs) -> float:
-    total = sum(costs[f"{how} {step}"] for how, step in zip(chosen, PASSES, strict=True))
-    forward, gradient, weight = (how == "fft" for how in chosen)
-    total += costs["images"] * (forward or weight)
-    total += costs["filters"] * (forward or gradient)
-    return total + costs["gradients"] * (gradient or weight)
+def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
+    """Seconds of all passes by these methods; each shared part counts once for each method using it."""
+    by_pass = dict(zip(PASSES, chosen, strict=True))
+    seconds = sum(costs[f"{method} {step}"] for step, method in by_pass.items())
+    for part, steps in SHARED.items():
+        users = {method for step, method in by_pass.items() if step in steps}
+        seconds += sum(costs.get(f"{method} {part}", 0.0) for method in users)
+    return seconds
+
+
+def _methods(costs: Costs) -> list[Method]:
+    """Methods whose cost is known, in the order of the costs."""
+    names = [key.removesuffix(" forward") for key in costs if key.endswith(" forward")]
+    return [Method.named(name) for name in names]
 
 
 def _ms(seconds: float) -> str:

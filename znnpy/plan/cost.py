@@ -31,6 +31,7 @@ class ConvShape:
     source: Triple
     target: Triple
     batch: int
+    learns: bool = True  # whether anything before it does, so that its data gradient is needed
 
     @classmethod
     def of(cls, edge: Edge, network: Network, geometry: Geometry, batch: int) -> ConvShape:
@@ -44,6 +45,7 @@ class ConvShape:
             geometry.nodes[edge.source].shape,
             geometry.nodes[edge.target].shape,
             batch,
+            network.node(edge.source).kind != "input",
         )
 
 

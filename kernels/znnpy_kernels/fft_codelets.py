@@ -1,0 +1,337 @@
+"""Straight-line Fourier transforms of lines, LANES lines abreast: one compiled function a size and kind.
+
+The elements of a line are vectors of LANES floats (real) or two vectors, real and imaginary parts
+(complex). Each function transforms many lines of one length, with any steps between elements and
+between lines, and takes only a range of a line's elements: those outside are read as zeros where
+the line is the source, and dropped where it is the target. Which kinds there are: `Kind`.
+
+Lines come in groups, so that two steps lead from line to line. Spectra lie far apart in memory: where
+a line is written to them, or read from them, the same line of the next group is asked for. A function
+is called, never inlined: its code is long, and few callers need its constants.
+"""
+
+from __future__ import annotations
+
+import enum
+from itertools import product
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from znnpy_kernels.fft_networks import (
+    INPUT,
+    PRODUCT,
+    Network,
+    Node,
+    complex_network,
+    hermitian_network,
+    real_network,
+)
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.simd import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
+
+SIZES = (1, 8, 12, 16, 20, 24, 32)
+VECTOR_BYTES = 4 * LANES
+
+
+class Kind(enum.Enum):
+    """What a function transforms, and its last two parameters (`option`, `factor`)."""
+
+    FORWARD = "forward"
+    """Complex lines, a range of the source; with option 1 `REFLECTED` takes its place."""
+    REFLECTED = "reflected"
+    """Complex lines, a range of the source; the inverse, unnormalised."""
+    BACKWARD = "backward"
+    """Complex lines, a range of the target; the inverse, unnormalised."""
+    REAL = "real"
+    """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
+    HERMITIAN = "hermitian"
+    """Half spectra to `factor` times real lines, unnormalised; option 1: added to the target."""
+
+
+# Filters of few taps have functions of their own, which leave out what is zero or not wanted.
+FEW = 4
+
+
+def _network(kind: Kind, size: int, few: bool) -> Network:
+    if kind is Kind.REAL:
+        return real_network(size)
+    if kind is Kind.HERMITIAN:
+        return hermitian_network(size)
+    some = min(FEW, size) if few else size
+    back = kind is Kind.BACKWARD
+    return complex_network(size, size if back else some, some if back else size)
+
+
+# Addresses and steps in bytes. `source` and `target` are of element 0 of the first line, inside the
+# range or not; `spare` holds two vectors of zeros, and then room for two that nobody reads.
+PARAMETERS = (
+    "source", "source_step", "source_line", "source_first", "source_count",
+    "target", "target_step", "target_line", "target_first", "target_count",
+    "lines", "source_group", "target_group", "groups", "spare", "option",
+)  # fmt: skip
+
+
+# Which kinds look at the range of which end.
+_RANGED = {
+    "source": (Kind.REAL, Kind.FORWARD, Kind.REFLECTED),
+    "target": (Kind.HERMITIAN, Kind.BACKWARD),
+}
+
+
+def _range(b: ir.IRBuilder, kind: Kind, size: int, given: dict[str, Value]) -> list[Any]:
+    """Masks and offsets that lead from a line to its elements, or to spare room, in two steps."""
+    end = "source" if kind in _RANGED["source"] else "target"
+    spare = given["spare"]
+    if end == "target":
+        spare = b.add(spare, word(2 * VECTOR_BYTES))
+    found = []
+    for element in range(size):
+        inside = b.icmp_unsigned(
+            "<", b.sub(word(element), given[f"{end}_first"]), given[f"{end}_count"]
+        )
+        offset = b.select(inside, b.mul(given[f"{end}_step"], word(element)), spare)
+        found.append((b.sext(inside, WORD), offset))
+    return found
+
+
+class _Line:
+    """Emits the transform of one line."""
+
+    def __init__(
+        self, b: ir.IRBuilder, kind: Kind, net: Network, given: dict[str, Value], ranges: list[Any]
+    ) -> None:
+        self.b, self.kind, self.net, self.given = b, kind, net, given
+        self.values: dict[int, Value] = {}
+        self.places: dict[int, Value] = {}
+        self.uses = self._uses()
+        self.added = self.multiplied = 0
+        self.ranges = ranges
+        order = (1, 0) if kind in (Kind.REFLECTED, Kind.BACKWARD) else (0, 1)
+        self.parts = [part * VECTOR_BYTES for part in order]
+
+    def _uses(self) -> dict[int, list[Node]]:
+        """Which sums use each product, but nothing else: those are fused into multiply-adds."""
+        needed = self.net.needed()
+        users: dict[int, list[Node]] = {}
+        for node in self.net.nodes:
+            if needed[node.number] and node.kind != INPUT:
+                for operand in {node.left, node.right} - {-1}:
+                    users.setdefault(operand, []).append(node)
+        return users
+
+    def place(self, end: str, element: int) -> Value:
+        """Address of an element of the source or target, or of spare room where out of range."""
+        b = self.b
+        if self.kind in _RANGED[end]:
+            inside, offset = self.ranges[element]
+            return b.add(b.and_(self.given[end], inside), offset)
+        return b.add(self.given[end], b.mul(self.given[f"{end}_step"], word(element)))
+
+    def pointer(self, address: Value) -> Value:
+        return self.b.inttoptr(address, VECTOR.as_pointer())
+
+    def load(self, index: int) -> Value:
+        """Input `index` of the network."""
+        b, per = self.b, 1 if self.kind is Kind.REAL else 2
+        element, part = divmod(index, per)
+        if element not in self.places:
+            self.places[element] = self.place("source", element)
+        address = self.places[element]
+        if per == 2:
+            address = b.add(address, word(self.parts[part]))
+        if self.kind is Kind.BACKWARD:
+            prefetch(b, b.add(address, self.given["source_group"]), False)
+        return b.load(self.pointer(address), align=4)
+
+    def value(self, number: int) -> Value:
+        """The value of a node, emitted at its first use."""
+        if number not in self.values:
+            self.values[number] = self._emit(self.net.nodes[number])
+        return self.values[number]
+
+    def _emit(self, node: Node) -> Value:
+        if node.kind == INPUT:
+            return self.load(node.left)
+        if node.kind == PRODUCT:
+            self.multiplied += 1
+            return self.b.fmul(self.value(node.left), constant(node.constant))
+        return self._sum(node)
+
+    def _sum(self, node: Node) -> Value:
+        b = self.b
+        left, right = self.net.nodes[node.left], self.net.nodes[node.right]
+        if self._fusable(right):
+            self.multiplied += 1
+            factor = constant(node.constant * right.constant)
+            return fma(b, self.value(right.left), factor, self.value(left.number))
+        if self._fusable(left):
+            self.multiplied += 1
+            other = self.value(right.number)
+            other = other if node.constant > 0 else b.fneg(other)
+            return fma(b, self.value(left.left), constant(left.constant), other)
+        x, y = self.value(left.number), self.value(right.number)
+        if self.kind not in (Kind.REAL, Kind.HERMITIAN) and self.added > self.multiplied:
+            self.multiplied += 1
+            return fma(b, y if node.constant > 0 else b.fneg(y), self.given["one"], x)
+        self.added += 1
+        return b.fadd(x, y) if node.constant > 0 else b.fsub(x, y)
+
+    def _fusable(self, node: Node) -> bool:
+        """A product that nothing but sums take, and no output."""
+        if node.kind != PRODUCT or any(value and value[1] is node for value in self.net.outputs):
+            return False
+        return all(user.kind not in (INPUT, PRODUCT) for user in self.uses[node.number])
+
+    def signed(self, index: int) -> Value:
+        """Output `index` of the network."""
+        value = self.net.outputs[index]
+        if value is None:
+            return ZERO_VECTOR
+        made = self.value(value[1].number)
+        return made if value[0] > 0 else self.b.fneg(made)
+
+    def emit(self) -> None:
+        """The whole line, in the order in which the network was made; stores as soon as known."""
+        pending: dict[int, list[int]] = {}
+        for index, output in enumerate(self.net.outputs):
+            pending.setdefault(-1 if output is None else output[1].number, []).append(index)
+        for index in pending.pop(-1, ()):
+            self.store(index)
+        needed = self.net.needed()
+        for node in self.net.nodes:
+            here = needed[node.number] and node.kind != INPUT and not self._fusable(node)
+            if not here and node.number not in pending:
+                continue
+            self.value(node.number)
+            for index in pending.get(node.number, ()):
+                self.store(index)
+
+    def store(self, index: int) -> None:
+        """Output `index` to its place."""
+        b, value = self.b, self.signed(index)
+        if self.kind is Kind.HERMITIAN:
+            address = self.place("target", index)
+            chosen = b.and_(address, self.given["old"])
+            chosen = b.add(chosen, self.given["no_old"])
+            old = b.load(self.pointer(chosen), align=4)
+            value = fma(b, value, self.given["factor"], old)
+        else:
+            element, part = divmod(index, 2)
+            address = b.add(self.place("target", element), word(self.parts[part]))
+            if self.kind is Kind.REAL and part and value is not ZERO_VECTOR:
+                value = b.fmul(value, self.given["factor"])
+        b.store(value, self.pointer(address), align=4)
+        if self.kind in (Kind.FORWARD, Kind.REFLECTED):
+            prefetch(b, b.add(address, self.given["target_group"]), True)
+
+
+def constant(value: float) -> Value:
+    """A float in all lanes."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+def fma(b: ir.IRBuilder, x: Value, y: Value, z: Value) -> Value:
+    """x * y + z in one rounding."""
+    name = f"llvm.fma.v{LANES}f32"
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
+    return b.call(function, [x, y, z])
+
+
+def prefetch(b: ir.IRBuilder, address: Value, write: bool) -> None:
+    """Ask for the cache line at an address."""
+    number = ir.IntType(32)
+    pointer = b.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    name = "llvm.prefetch.p0"
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [pointer, *(ir.Constant(number, n) for n in (int(write), 3, 1))])
+
+
+def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
+    """The function that transforms lines of `size`, made in this module at the first request."""
+    name = f"znnpy_{kind.value}_lines_{size}_{LANES}{'_few' if few else ''}"
+    if name in module.globals:
+        return module.globals[name]
+    signature = ir.FunctionType(ir.VoidType(), [WORD] * len(PARAMETERS) + [FLOAT])
+    function = ir.Function(module, signature, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    function.attributes.alignstack = VECTOR_BYTES
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    given = dict(zip(PARAMETERS, function.args, strict=False))
+    scale = function.args[-1]
+    if kind is Kind.HERMITIAN and size > 1:
+        scale = b.fadd(scale, scale)
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    first = b.insert_element(undefined, scale, ir.Constant(ir.IntType(32), 0))
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    given["factor"] = b.shuffle_vector(first, undefined, lanes)
+
+    ones = b.add(given["spare"], word(4 * VECTOR_BYTES))
+    given["one"] = b.load(b.inttoptr(ones, VECTOR.as_pointer()), align=4)
+    added = b.icmp_signed("!=", given["option"], word(0))
+    given["old"] = b.sext(added, WORD)
+    given["no_old"] = b.select(added, word(0), given["spare"])
+    ranges = _range(b, kind, size, given)
+
+    def line(_: Value, places: list[Value]) -> list[Value]:
+        here = {**given, "source": places[0], "target": places[1]}
+        _Line(b, kind, _network(kind, size, few), here, ranges).emit()
+        return [b.add(places[0], given["source_line"]), b.add(places[1], given["target_line"])]
+
+    def group(_: Value, places: list[Value]) -> list[Value]:
+        counted_loop(b, given["lines"], places, line, maybe_empty=True)
+        steps = given["source_group"], given["target_group"]
+        return [b.add(place, step) for place, step in zip(places, steps, strict=True)]
+
+    places = [given["source"], given["target"]]
+    counted_loop(b, given["groups"], places, group, maybe_empty=True)
+    b.ret_void()
+    return function
+
+
+_APART = 1 + max(SIZES)
+
+
+def _lines(kind: Kind, few: bool = False) -> Any:
+    """An intrinsic lines(size, arguments tuple, factor) that calls the function for a size."""
+
+    def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
+        def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
+            values = [b.extract_value(args[1], i) for i in range(len(PARAMETERS))]
+            option = values[PARAMETERS.index("option")]
+            values.append(b.fptrunc(args[2], FLOAT))
+            kinds = (kind, Kind.REFLECTED) if kind is Kind.FORWARD else (kind,)
+            done = b.append_basic_block("done")
+            chosen = args[0]
+            if len(kinds) > 1:
+                chosen = b.add(chosen, b.mul(option, word(_APART)))
+            choice = b.switch(chosen, done)
+            for each, offset in product(SIZES, range(len(kinds))):
+                block = b.append_basic_block(f"size{each}")
+                choice.add_case(word(each + offset * _APART), block)
+                b.position_at_end(block)
+                b.call(lines_function(b.module, kinds[offset], each, few), values)
+                b.branch(done)
+            b.position_at_end(done)
+            return context.get_dummy_value()
+
+        given = types.UniTuple(types.int64, len(PARAMETERS))
+        return types.void(types.int64, given, types.float64), codegen
+
+    lines.__name__ = lines.__qualname__ = f"{'few_' if few else ''}{kind.value}_lines"
+    return intrinsic(lines)
+
+
+forward_lines = _lines(Kind.FORWARD)
+backward_lines = _lines(Kind.BACKWARD)
+few_forward_lines = _lines(Kind.FORWARD, few=True)
+few_backward_lines = _lines(Kind.BACKWARD, few=True)
+real_lines = _lines(Kind.REAL)
+hermitian_lines = _lines(Kind.HERMITIAN)

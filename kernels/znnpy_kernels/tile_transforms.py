@@ -1,0 +1,276 @@
+"""One tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
+
+Scratch of one worker, in this order: zeros, room that nobody reads, half spectra of some tiles
+[tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar images. Triples are (z, y, x);
+steps are bytes. Points of a tile outside [first, first + count) are zeros forward and dropped back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.fft_codelets import (
+    VECTOR_BYTES,
+    backward_lines,
+    few_backward_lines,
+    few_forward_lines,
+    forward_lines,
+    hermitian_lines,
+    real_lines,
+)
+from znnpy_kernels.inlining import inlined
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import floats
+from znnpy_kernels.vectors import splat, store
+
+COMPLEX_BYTES = 2 * VECTOR_BYTES
+SPARE_BYTES = 5 * VECTOR_BYTES
+# Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
+# L2 cache of 1 MiB.
+GROUP_BYTES = 1 << 19
+MOST_ABREAST = 8
+
+
+def scratch_floats(size: tuple[int, int, int]) -> int:
+    """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
+    z, y, x = size
+    half = z * (y * (x // 2 + 1) + 1) * COMPLEX_BYTES
+    voxels = z * y * x * VECTOR_BYTES
+    return (SPARE_BYTES + _abreast(half) * half + voxels) // 4
+
+
+def _abreast(half: int) -> int:
+    return max(1, min(MOST_ABREAST, GROUP_BYTES // half))
+
+
+_compiled_abreast = inlined(_abreast)
+
+
+@inlined
+def plane_bytes(size: Any) -> Any:
+    """Scratch from plane to plane: the points of a column stand in different sets of a cache."""
+    return (size[1] * (size[2] // 2 + 1) + 1) * COMPLEX_BYTES
+
+
+@inlined
+def tile_bytes(size: Any) -> Any:
+    """Scratch of one tile's half spectrum."""
+    return size[0] * plane_bytes(size)
+
+
+@inlined
+def abreast(size: Any) -> Any:
+    """How many tiles are in scratch at once."""
+    return _compiled_abreast(tile_bytes(size))
+
+
+@inlined
+def voxel_room(scratch: int, size: Any) -> Any:
+    """Where gathered voxels go."""
+    return scratch + SPARE_BYTES + abreast(size) * tile_bytes(size)
+
+
+@inlined
+def prepare(scratch: int) -> None:
+    """Zeros for points outside a range; once a task."""
+    for vector in range(4):
+        store(scratch + vector * VECTOR_BYTES, splat(0.0))
+    store(scratch + 4 * VECTOR_BYTES, splat(1.0))
+
+
+@inlined
+def overlap(origin: int, count: int, limit: int) -> Any:
+    """Which of `count` points from voxel `origin` on lie in [0, limit): first, how many."""
+    first = max(0, -origin)
+    return first, max(0, min(count, limit - origin) - first)
+
+
+@inlined
+def box(origin: Any, count: Any, limit: Any) -> Any:
+    """`overlap` on the three axes: firsts and counts."""
+    z, nz = overlap(origin[0], count[0], limit[0])
+    y, ny = overlap(origin[1], count[1], limit[1])
+    x, nx = overlap(origin[2], count[2], limit[2])
+    return (z, y, x), (nz, ny, nx)
+
+
+@inlined
+def added(a: Any, b: Any) -> Any:
+    """a + b on the three axes."""
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+@inlined
+def offset(point: Any, steps: Any) -> Any:
+    """Bytes from point (0, 0, 0)."""
+    return point[0] * steps[0] + point[1] * steps[1] + point[2] * steps[2]
+
+
+@inlined
+def gathered(
+    source: int, steps: Any, lane: int, lanes: int, first: Any, count: Any, to: int
+) -> Any:
+    """Copy points with any step between lanes to dense voxels; address of point 0 and its steps.
+
+    `lanes` are taken, the others become 0. `to` has room for the counted points.
+    """
+    dense_y, dense_z = count[2] * VECTOR_BYTES, count[1] * count[2] * VECTOR_BYTES
+    for z in range(count[0]):
+        for y in range(count[1]):
+            row = to + z * dense_z + y * dense_y
+            if lanes < LANES:
+                for x in range(count[2]):
+                    store(row + x * VECTOR_BYTES, splat(0.0))
+            start = source + (first[0] + z) * steps[0] + (first[1] + y) * steps[1]
+            for number in range(lanes):
+                voxels = floats(start + first[2] * steps[2] + number * lane)
+                target = floats(row)
+                for x in range(count[2]):
+                    target[x * LANES + number] = voxels[x * (steps[2] // 4)]
+    origin = to - first[0] * dense_z - first[1] * dense_y - first[2] * VECTOR_BYTES
+    return origin, (dense_z, dense_y, VECTOR_BYTES)
+
+
+@inlined
+def forward_planes(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int
+) -> None:
+    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`."""
+    row = (size[2] // 2 + 1) * COMPLEX_BYTES
+    backwards = 0 if sign > 0.0 else 1
+    for z in range(first[0], first[0] + count[0]):
+        here = work + z * plane_bytes(size)
+        real_lines(
+            size[2],
+            (
+                source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], first[2], count[2],
+                here + first[1] * row, COMPLEX_BYTES, row, 0, size[2], count[1], 0, 0, 1, spare, 0,
+            ),
+            sign,
+        )  # fmt: skip
+        if size[0] > 1:
+            forward_lines(
+                size[1],
+                (
+                    here, row, COMPLEX_BYTES, first[1], count[1],
+                    here, row, COMPLEX_BYTES, 0, size[1],
+                    row // COMPLEX_BYTES, 0, 0, 1, spare, backwards,
+                ),
+                1.0,
+            )  # fmt: skip
+
+
+@inlined
+def inverse_planes(
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, accumulate: int,
+    scale: float, spare: int,
+) -> None:  # fmt: skip
+    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go."""
+    row = (size[2] // 2 + 1) * COMPLEX_BYTES
+    for z in range(first[0], first[0] + count[0]):
+        here = work + z * plane_bytes(size)
+        if size[0] > 1:
+            backward_lines(
+                size[1],
+                (
+                    here, row, COMPLEX_BYTES, 0, size[1],
+                    here, row, COMPLEX_BYTES, first[1], count[1],
+                    row // COMPLEX_BYTES, 0, 0, 1, spare, 1,
+                ),
+                1.0,
+            )  # fmt: skip
+        hermitian_lines(
+            size[2],
+            (
+                here + first[1] * row, COMPLEX_BYTES, row, 0, size[2],
+                target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], first[2], count[2],
+                count[1], 0, 0, 1, spare, accumulate,
+            ),
+            scale,
+        )  # fmt: skip
+
+
+@inlined
+def forward_columns(
+    work: int, size: Any, first: Any, count: Any, tiles: int, target: int, tile: int,
+    frequency: int, sign: float, spare: int,
+) -> None:  # fmt: skip
+    """Forward along the last axis, from scratch to the spectra of `tiles` tiles `tile` bytes apart.
+
+    What is written for one frequency lies together, so each column is done for all tiles in turn.
+    """
+    axis, columns, step = last_axis(size)
+    forward_lines(
+        size[axis],
+        (
+            work, step, tile_bytes(size), first[axis],
+            count[axis] if count[0] > 0 else 0,
+            target, columns * frequency, tile, 0, size[axis],
+            tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def inverse_columns(
+    source: int, tile: int, frequency: int, size: Any, first: Any, count: Any, tiles: int,
+    work: int, spare: int,
+) -> None:  # fmt: skip
+    """Back along the last axis, to the counted planes, or rows, of tiles in scratch."""
+    axis, columns, step = last_axis(size)
+    backward_lines(
+        size[axis],
+        (
+            source, columns * frequency, tile, 0, size[axis],
+            work, step, tile_bytes(size), first[axis], count[axis],
+            tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def few_forward_columns(
+    work: int, size: Any, first: Any, count: Any, tiles: int, target: int, tile: int,
+    frequency: int, sign: float, spare: int,
+) -> None:  # fmt: skip
+    """`forward_columns` where the points end before `FEW` on the last axis."""
+    axis, columns, step = last_axis(size)
+    few_forward_lines(
+        size[axis],
+        (
+            work, step, tile_bytes(size), first[axis],
+            count[axis] if count[0] > 0 else 0,
+            target, columns * frequency, tile, 0, size[axis],
+            tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def few_inverse_columns(
+    source: int, tile: int, frequency: int, size: Any, first: Any, count: Any, tiles: int,
+    work: int, spare: int,
+) -> None:  # fmt: skip
+    """`inverse_columns` where the points end before `FEW` on the last axis."""
+    axis, columns, step = last_axis(size)
+    few_backward_lines(
+        size[axis],
+        (
+            source, columns * frequency, tile, 0, size[axis],
+            work, step, tile_bytes(size), first[axis], count[axis],
+            tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def last_axis(size: Any) -> Any:
+    """The axis between scratch and spectra, its lines, and the step along it in scratch."""
+    columns = size[2] // 2 + 1
+    if size[0] == 1:
+        return 1, columns, columns * COMPLEX_BYTES
+    return 0, size[1] * columns, plane_bytes(size)

@@ -1,0 +1,130 @@
+"""Tiled spectral convolution in whole networks against the float64 reference."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from test_model import LOSSES, check
+
+from znnpy import Model, reference
+from znnpy.geometry import fit
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Edge, Network, Node
+
+ONE = (1, 1, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 7])
+def test_random_networks_equal_the_reference(seed):
+    check(seed, "spectral", LOSSES[seed % 3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8, 50))
+def test_more_random_networks(seed):
+    check(seed, "spectral", LOSSES[seed % 3])
+
+
+def layers(channels, size, sparsity=ONE):
+    """Two convolutions, so that the second passes a gradient back to the first."""
+    nodes = tuple(
+        Node(name, "transfer" if index else "input", count, function="linear")
+        for index, (name, count) in enumerate(zip(("input", "a", "out"), channels, strict=True))
+    )
+    edges = (
+        Edge("c1", "conv", "input", "a", size=size),
+        Edge("c2", "conv", "a", "out", size=size, sparsity=sparsity),
+    )
+    return Network(nodes, edges)
+
+
+def errors(network, output, conv, batch=1, seed=0):
+    """Largest relative error of outputs and of each gradient."""
+    geometry, rng = fit(network, output), np.random.default_rng(seed)
+    parameters = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in parameter_shapes(network).items()
+    }
+    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
+    target = rng.standard_normal((batch, network.outputs[0].images, *output))
+    x, target = x.astype(np.float32), target.astype(np.float32)
+    weight = np.ones((batch, 1, *output), np.float32)
+    with Model(network, output, batch=batch, threads=1, conv=conv, loss="square") as model:
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)}
+        found |= model.loss_and_gradients(x, target, weight=weight)[1]
+    inputs, targets, weights = {"input": x}, {"out": target}, {"out": weight}
+    wanted = {"forward": reference.forward(network, geometry, parameters, inputs)["out"]}
+    wanted |= reference.gradients(
+        network, geometry, parameters, inputs, targets, weights, "square"
+    )[1]
+    return {name: np.abs(found[name] - w).max() / np.abs(w).max() for name, w in wanted.items()}
+
+
+CASES = [
+    ((1, 10, 16), (3, 3, 3), ONE, (9, 8, 7), 1),
+    ((3, 16, 33), (3, 3, 3), ONE, (7, 7, 7), 2),
+    ((2, 40, 10), (3, 3, 3), (2, 2, 2), (5, 6, 7), 1),
+    ((1, 5, 6), (3, 3, 3), (4, 4, 4), (3, 5, 6), 2),
+    ((1, 10, 3), (5, 5, 5), ONE, (9, 10, 11), 1),
+    ((1, 4, 2), (7, 7, 7), ONE, (8, 4, 11), 1),
+    ((2, 17, 3), (1, 3, 3), ONE, (5, 20, 21), 2),
+    ((1, 6, 2), (1, 11, 11), ONE, (1, 30, 31), 1),
+]
+
+
+@pytest.mark.parametrize(("channels", "size", "sparsity", "output", "batch"), CASES)
+def test_layers(channels, size, sparsity, output, batch):
+    found = errors(layers(channels, size, sparsity), output, "spectral", batch)
+    assert max(found.values()) < 2e-5, found
+
+
+def test_rounding_is_at_most_four_times_that_of_direct():
+    network = layers((8, 32, 32), (3, 3, 3))
+    spectral = errors(network, (12, 12, 12), "spectral")
+    direct = errors(network, (12, 12, 12), "direct")
+    for name, error in spectral.items():
+        assert error <= 4 * direct[name], (name, error, direct[name])
+
+
+def trained(threads):
+    network = layers((2, 18, 5), (3, 3, 3), (2, 2, 2))
+    rng = np.random.default_rng(5)
+    with Model(network, (11, 12, 13), batch=2, seed=1, threads=threads, conv="spectral") as model:
+        for _ in range(6):
+            x = rng.standard_normal((2, 2, *model.input_shape)).astype(np.float32)
+            target = rng.random((2, 5, 11, 12, 13)).astype(np.float32)
+            model.step(x, target, learning_rate=0.1)
+        return model.parameters
+
+
+def test_same_bits_for_any_number_of_threads():
+    wanted = trained(0)
+    for threads in (1, 2, 8):
+        for name, values in trained(threads).items():
+            np.testing.assert_array_equal(values, wanted[name])
+
+
+AVX2 = """
+    import os
+    os.environ["NUMBA_CPU_NAME"] = "haswell"
+    os.environ["NUMBA_CPU_FEATURES"] = "+avx,+avx2,+fma,+sse4.2,+popcnt,+bmi,+bmi2"
+    import sys
+    sys.path[:0] = {paths}
+    from test_spectral import errors, layers
+    from znnpy_kernels.lanes import LANES
+    found = errors(layers((2, 17, 9), (3, 3, 3)), (7, 8, 9), "spectral")
+    print(LANES, max(found.values()))
+"""
+
+
+@pytest.mark.slow
+def test_avx2():
+    script = textwrap.dedent(AVX2).format(paths=sys.path)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lanes, error = done.stdout.split()
+    assert lanes == "8"
+    assert float(error) < 2e-5

@@ -1,0 +1,75 @@
+"""Tiles of lattices: every voxel belongs to exactly one tile, every tile to one group."""
+
+import numpy as np
+import pytest
+
+from znnpy.engine.arena import Arena
+from znnpy.engine.tensors import new_tensor
+from znnpy.engine.tiles import TileSpectra, Tiling, Window, planes_of
+from znnpy.plan.tiles import group_size
+
+CASES = [
+    Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (13, 6, 7), 2),
+    Tiling((8, 12, 8), (6, 10, 4), (2, 3, 1), (5, 22, 9), 1),
+    Tiling((1, 8, 8), (1, 4, 6), (4, 4, 4), (2, 9, 30), 2),
+]
+
+
+def voxels_of(tiling, share):
+    """Voxels (batch, z, y, x) that the new points of some tiles cover, clipped to the image."""
+    grid = share.grid
+    _, rows, columns = grid.counts
+    for tile in range(share.low, share.high):
+        at = (tile // (rows * columns), tile // columns % rows, tile % columns)
+        axes = [
+            range(
+                first + step * new * number,
+                min(extent, first + step * new * (number + 1)),
+                step,
+            )
+            for first, step, new, number, extent in zip(
+                grid.lattice, tiling.dilation, tiling.step, at, tiling.extents, strict=True
+            )
+        ]
+        yield grid.batch, axes
+
+
+@pytest.mark.parametrize("tiling", CASES)
+@pytest.mark.parametrize("most", [1, 4, 1000])
+def test_groups_cover_every_voxel_once(tiling, most):
+    spectra = TileSpectra(tiling, 1, most)
+    times = np.zeros((tiling.batch, *tiling.extents), int)
+    for group in range(spectra.groups):
+        shares = spectra.shares(group)
+        assert sum(share.high - share.low for share in shares) == spectra.count(group)
+        for share in shares:
+            for batch, axes in voxels_of(tiling, share):
+                times[batch][np.ix_(*axes)] += 1
+    assert (times == 1).all()
+
+
+@pytest.mark.parametrize("tiling", CASES)
+@pytest.mark.parametrize("cut", [0, 1])
+def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
+    tensor = new_tensor(Arena(), tiling.batch, 3, tiling.extents, cut=cut)
+    spectra = TileSpectra(tiling, 1, 5)
+    window = Window((0, 0, 0), tiling.step)
+    for group in range(spectra.groups):
+        for share in spectra.shares(group):
+            low, high = planes_of(tensor, tiling, share, window)
+            for _, axes in voxels_of(tiling, share):
+                assert low <= axes[cut][0]
+                assert axes[cut][-1] < high <= tensor.extent
+
+
+def test_planes_outside_the_image_are_not_read():
+    tiling = Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (12, 6, 6), 1)
+    gradient = new_tensor(Arena(), 1, 1, (3, 6, 6), cut=0)
+    last = TileSpectra(tiling, 1, 1).shares(1)[0]
+    assert planes_of(gradient, tiling, last, Window((-2, 0, 0), tiling.tile)) is None
+
+
+def test_groups_are_even_and_share_large_filters():
+    assert group_size((8, 8, 8), 5, 3) == 5
+    assert group_size((16, 16, 16), 26, 1) == 9  # 12 would leave 2 for the last
+    assert group_size((16, 16, 16), 26, 5) == 13

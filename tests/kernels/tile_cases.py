@@ -1,0 +1,337 @@
+"""Cases for the tile kernels: tensors with gaps and guards, float64 references, one run of each kernel.
+
+Run as a program, it checks every kernel once for the CPU that numba is told to compile for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from direct_cases import GUARD, Tensor, Triple, random_values
+from numpy.lib.stride_tricks import as_strided
+from znnpy_kernels.filter_tiles import filter_gradient_tiles, filter_tiles
+from znnpy_kernels.filters import group_offset, output_groups, pack_filters, unpack_filters
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
+
+AXES = "zyx"
+TOLERANCE = 3e-6
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles over one lattice of an image; see `tile_spectra` for the words."""
+
+    size: Triple
+    tiles: Triple
+    step: Triple
+    origin: Triple
+    count: Triple
+    first: Triple = (0, 0, 0)
+    dilation: Triple = (1, 1, 1)
+    lattice: Triple = (0, 0, 0)
+
+    @property
+    def number(self) -> int:
+        return int(np.prod(self.tiles))
+
+    @property
+    def half(self) -> Triple:
+        return (*self.size[:2], self.size[2] // 2 + 1)
+
+    def origins(self) -> list[Triple]:
+        """Lattice voxel under each tile's first point."""
+        return [
+            tuple(o + t * s for o, t, s in zip(self.origin, tile, self.step, strict=True))
+            for tile in product(*map(range, self.tiles))
+        ]
+
+    def limits(self, image: Triple) -> Triple:
+        """Voxels of the lattice on each axis."""
+        return tuple(
+            -(-(n - q) // d) for n, q, d in zip(image, self.lattice, self.dilation, strict=True)
+        )
+
+
+class Spectra:
+    """Rows of complex vectors [frequency][tile][block] with gaps, and guards in them."""
+
+    def __init__(self, frequencies: Triple, tiles: int, blocks: int) -> None:
+        self.frequencies = frequencies
+        self.block = 2 * LANES
+        self.tile = blocks * self.block + LANES
+        self.frequency = tiles * self.tile + 2 * LANES
+        self.count = int(np.prod(frequencies))
+        self.shape = (self.count, tiles, blocks, 2, LANES)
+        self.buffer = np.full(self.count * self.frequency + 64, GUARD, np.float32)
+        self.start = 16 + (-self.buffer.ctypes.data % 64) // 4
+
+    @property
+    def address(self) -> int:
+        return int(self.buffer.ctypes.data) + 4 * self.start
+
+    def whole(self, buffer: np.ndarray | None = None) -> np.ndarray:
+        steps = (self.frequency, self.tile, self.block, LANES, 1)
+        buffer = self.buffer if buffer is None else buffer
+        strides = tuple(buffer.itemsize * s for s in steps)
+        return as_strided(buffer[self.start :], self.shape, strides)
+
+    def read(self) -> np.ndarray:
+        """(tile, image, kz, ky, kx) as complex128."""
+        values = self.whole().astype(np.float64)
+        values = (values[..., 0, :] + 1j * values[..., 1, :]).transpose(1, 2, 3, 0)
+        return values.reshape(self.shape[1], -1, *self.frequencies)
+
+    def write(self, values: np.ndarray) -> None:
+        tiles, blocks = self.shape[1:3]
+        values = values.reshape(tiles, blocks, LANES, self.count).transpose(3, 0, 1, 2)
+        self.whole()[..., 0, :], self.whole()[..., 1, :] = values.real, values.imag
+
+    def check_guards(self) -> None:
+        inside = np.zeros(self.buffer.shape, bool)
+        self.whole(inside)[...] = True
+        assert (self.buffer[~inside] == GUARD).all(), "written outside the spectra"
+
+
+class Scratch:
+    """Room of two workers, poisoned, with guards around the second, who does the work."""
+
+    def __init__(self, size: Triple) -> None:
+        self.floats = scratch_floats(size)
+        self.stride = self.floats + 16
+        self.buffer = np.full(2 * self.stride + 64, np.nan, np.float32)
+        self.start = (-self.buffer.ctypes.data % 64) // 4
+
+    def words(self) -> dict[str, int]:
+        return {
+            "scratch": int(self.buffer.ctypes.data) + 4 * self.start,
+            "scratch_worker": self.stride,
+        }
+
+    def check_guards(self) -> None:
+        mine = self.start + self.stride
+        assert np.isnan(self.buffer[:mine]).all()
+        assert np.isnan(self.buffer[mine + self.floats :]).all()
+
+
+def words(name: str, values: Triple) -> dict[str, int]:
+    """One word for each axis."""
+    return {f"{name}_{axis}": value for axis, value in zip(AXES, values, strict=True)}
+
+
+def near(actual: np.ndarray, expected: np.ndarray, tolerance: float = TOLERANCE) -> None:
+    """Largest error relative to the largest value."""
+    error = np.abs(actual - expected).max(initial=0)
+    assert error <= tolerance * max(1e-30, np.abs(expected).max(initial=0)), error
+
+
+def tile_voxels(images: np.ndarray, tiling: Tiling) -> np.ndarray:
+    """(tile, image, z, y, x): what each tile reads, zeros elsewhere, in float64."""
+    window = tuple(slice(q, None, d) for q, d in zip(tiling.lattice, tiling.dilation, strict=True))
+    lattice = images[(slice(None), *window)]
+    out = np.zeros((tiling.number, len(images), *tiling.size))
+    for number, origin in enumerate(tiling.origins()):
+        for point in product(*map(range, tiling.count)):
+            voxel = tuple(o + p for o, p in zip(origin, point, strict=True))
+            if all(0 <= v < n for v, n in zip(voxel, lattice.shape[1:], strict=True)):
+                out[(number, slice(None), *point)] = lattice[(slice(None), *voxel)]
+    return out
+
+
+def lattice_start(tensor: Tensor, tiling: Tiling) -> tuple[int, Triple]:
+    """Address of a lattice's voxel (0, 0, 0), and its strides."""
+    steps = (tensor.z, tensor.y, tensor.x)
+    offset = sum(q * s for q, s in zip(tiling.lattice, steps, strict=True))
+    strides = tuple(d * s for d, s in zip(tiling.dilation, steps, strict=True))
+    return tensor.address + 4 * offset, strides
+
+
+def check_spectra(
+    tiling: Tiling,
+    image: Triple,
+    channels: int,
+    seed: int = 0,
+    planar: bool = False,
+    conjugate: bool = False,
+) -> None:
+    """`tile_spectra` in two tasks against NumPy."""
+    rng = np.random.default_rng(seed)
+    values = random_values(rng, channels, *image)
+    tensor = Tensor(channels, image, 1 if planar else LANES, np.nan)
+    tensor.write(values)
+    blocks = -(-channels // LANES)
+    spectra, scratch = Spectra(tiling.half, tiling.number, blocks), Scratch(tiling.size)
+    source, strides = lattice_start(tensor, tiling)
+    cut = tiling.number // 3
+    for tile0, tile1 in ((0, cut), (cut, tiling.number)):
+        tile_spectra.run(
+            1, source=source, source_block=LANES * tensor.block if planar else tensor.block,
+            source_lane=tensor.block if planar else 1, channels=channels, blocks=blocks,
+            tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
+            target=spectra.address, target_frequency=spectra.frequency, target_tile=spectra.tile,
+            target_block=spectra.block, conjugate=conjugate, **words("source", strides),
+            **words("origin", tiling.origin), **words("step", tiling.step),
+            **words("count", tiling.count), **words("limit", tiling.limits(image)),
+            **words("size", tiling.size), **scratch.words(),
+        )  # fmt: skip
+    expected = np.fft.rfftn(tile_voxels(values, tiling), axes=(2, 3, 4))
+    result = spectra.read()
+    near(result[:, :channels], expected.conj() if conjugate else expected)
+    assert not result[:, channels:].any(), "missing lanes must be 0"
+    spectra.check_guards()
+    scratch.check_guards()
+
+
+def check_images(
+    tiling: Tiling, image: Triple, channels: int, seed: int = 0, accumulate: bool = False
+) -> None:
+    """`tile_images` in two tasks against NumPy; tiles must not overlap."""
+    rng = np.random.default_rng(seed)
+    blocks = -(-channels // LANES)
+    tiles = rng.standard_normal((tiling.number, blocks * LANES, *tiling.size))
+    tiles[:, channels:] = 0
+    spectra, scratch = Spectra(tiling.half, tiling.number, blocks), Scratch(tiling.size)
+    spectra.write(np.fft.rfftn(tiles, axes=(2, 3, 4)))
+    target = Tensor(channels, image, LANES, GUARD)
+    before = random_values(rng, channels, *image)
+    target.write(before)
+    start, strides = lattice_start(target, tiling)
+    cut = tiling.number // 2
+    for tile0, tile1 in ((0, cut), (cut, tiling.number)):
+        tile_images.run(
+            1, source=spectra.address, source_frequency=spectra.frequency,
+            source_tile=spectra.tile, source_block=spectra.block, blocks=blocks,
+            tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
+            target=start, target_block=target.block, accumulate=accumulate,
+            scale=0.5 / np.prod(tiling.size), **words("target", strides),
+            **words("size", tiling.size), **words("first", tiling.first),
+            **words("count", tiling.count), **words("origin", tiling.origin),
+            **words("step", tiling.step), **words("limit", tiling.limits(image)),
+            **scratch.words(),
+        )  # fmt: skip
+    near(target.read(), expected_images(tiling, tiles[:, :channels], before, accumulate))
+    target.check_guards()
+    scratch.check_guards()
+
+
+def expected_images(
+    tiling: Tiling, tiles: np.ndarray, before: np.ndarray, accumulate: bool
+) -> np.ndarray:
+    """Half of the tiles' wanted points in, or on, the images."""
+    out = before.astype(np.float64)
+    window = tuple(slice(q, None, d) for q, d in zip(tiling.lattice, tiling.dilation, strict=True))
+    lattice = out[(slice(None), *window)]
+    for number, origin in enumerate(tiling.origins()):
+        for wanted in product(*map(range, tiling.count)):
+            voxel = tuple(o + p for o, p in zip(origin, wanted, strict=True))
+            point = tuple(f + p for f, p in zip(tiling.first, wanted, strict=True))
+            if all(0 <= v < n for v, n in zip(voxel, lattice.shape[1:], strict=True)):
+                old = lattice[(slice(None), *voxel)] if accumulate else 0
+                lattice[(slice(None), *voxel)] = old + 0.5 * tiles[(number, slice(None), *point)]
+    return out
+
+
+def check_filters(
+    size: Triple, taps: Triple, images: tuple[int, int], seed: int = 0, conjugate: bool = False
+) -> None:
+    """`filter_tiles` from packed filters, forward and transposed, against NumPy."""
+    inputs, outputs = images
+    filters = random_values(np.random.default_rng(seed), outputs, inputs, *taps)
+    packed = pack_filters(filters)
+    expected = np.fft.rfftn(filters.astype(np.float64), size, axes=(2, 3, 4))
+    expected = expected.conj() if conjugate else expected
+    for transposed in (False, True):
+        rows, lanes = (outputs, inputs) if transposed else (inputs, outputs)
+        blocks = -(-lanes // LANES)
+        spectra, scratch = Spectra((*size[:2], size[2] // 2 + 1), rows, blocks), Scratch(size)
+        for o_block, i_block in product(range(-(-outputs // LANES)), range(-(-inputs // LANES))):
+            first, block = (o_block, i_block) if transposed else (i_block, o_block)
+            target = spectra.address + 4 * (first * LANES * spectra.tile + block * spectra.block)
+            filter_tiles.run(
+                1, **piece(packed.ctypes.data, "source", taps, images, o_block, i_block, transposed),
+                target=target, target_frequency=spectra.frequency, target_input=spectra.tile,
+                conjugate=conjugate, **words("taps", taps), **words("size", size),
+                **scratch.words(),
+            )  # fmt: skip
+        result = spectra.read()
+        near(result[:, :lanes], expected if transposed else expected.swapaxes(0, 1))
+        assert not result[:, lanes:].any(), "missing lanes must be 0"
+        spectra.check_guards()
+        scratch.check_guards()
+
+
+def piece(
+    address: int, end: str, taps: Triple, images: tuple[int, int], o_block: int, i_block: int,
+    transposed: bool,
+) -> dict[str, int]:  # fmt: skip
+    """Words of the filters between an output and an input block of packed filters."""
+    inputs, outputs = images
+    count = int(np.prod(taps))
+    width = LANES * output_groups(outputs)[o_block // 2]
+    i_count = min(LANES, inputs - i_block * LANES)
+    o_count = min(LANES, outputs - o_block * LANES)
+    offset = group_offset(o_block // 2, inputs, count) + i_block * LANES * count * width
+    offset += o_block % 2 * LANES
+    x = i_count * width
+    found = {
+        end: address + 4 * offset,
+        f"{end}_input": 1 if transposed else width,
+        "inputs": o_count if transposed else i_count,
+        **words(end, (taps[1] * taps[2] * x, taps[2] * x, x)),
+    }
+    if end == "source":
+        found |= {"source_lane": width if transposed else 1}
+        found |= {"lanes": i_count if transposed else LANES}
+    return found
+
+
+def check_filter_gradients(
+    size: Triple, taps: Triple, images: tuple[int, int], seed: int = 0, accumulate: bool = False
+) -> None:
+    """`filter_gradient_tiles` into packed gradients against NumPy."""
+    inputs, outputs = images
+    rng = np.random.default_rng(seed)
+    blocks = -(-outputs // LANES)
+    tiles = rng.standard_normal((inputs, blocks * LANES, *size))
+    tiles[:, outputs:] = 0
+    spectra, scratch = Spectra((*size[:2], size[2] // 2 + 1), inputs, blocks), Scratch(size)
+    spectra.write(np.fft.rfftn(tiles, axes=(2, 3, 4)))
+    before = random_values(rng, outputs, inputs, *taps)
+    packed = pack_filters(before)
+    guarded = np.full(packed.size + 2 * LANES, GUARD, np.float32)
+    guarded[LANES:-LANES] = packed
+    for o_block, i_block in product(range(blocks), range(-(-inputs // LANES))):
+        source = spectra.address + 4 * (i_block * LANES * spectra.tile + o_block * spectra.block)
+        address = guarded.ctypes.data + 4 * LANES
+        filter_gradient_tiles.run(
+            1, **piece(address, "target", taps, images, o_block, i_block, False), source=source,
+            source_frequency=spectra.frequency, source_input=spectra.tile, accumulate=accumulate,
+            scale=1 / np.prod(size), **words("taps", taps), **words("size", size),
+            **scratch.words(),
+        )  # fmt: skip
+    shape = (outputs, inputs, *taps)
+    expected = tiles[:, :outputs, : taps[0], : taps[1], : taps[2]].swapaxes(0, 1)
+    result = guarded[LANES:-LANES]
+    near(unpack_filters(result, shape), expected + (before if accumulate else 0))
+    assert (guarded[:LANES] == GUARD).all()
+    assert (guarded[-LANES:] == GUARD).all()
+    again = pack_filters(unpack_filters(result, shape))
+    np.testing.assert_array_equal(again, result, "lanes beyond the last output must be 0")
+    scratch.check_guards()
+
+
+def main() -> None:
+    tiling = Tiling((8, 12, 16), (2, 1, 2), (6, 9, 14), (-2, -1, 3), (8, 12, 16))
+    check_spectra(tiling, (11, 9, 25), LANES + 3)
+    check_spectra(tiling, (11, 9, 25), 3, planar=True, conjugate=True)
+    wanted = Tiling((8, 12, 16), (2, 1, 2), (6, 9, 12), (-2, -1, 3), (6, 9, 12), (1, 2, 3))
+    check_images(wanted, (9, 9, 25), LANES + 3, accumulate=True)
+    check_filters((8, 20, 24), (3, 5, 7), (LANES + 2, 2 * LANES + 3))
+    check_filter_gradients((8, 12, 32), (3, 5, 7), (LANES + 2, 2 * LANES + 3))
+    print(LANES)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Tiles of spectral convolution: which sizes serve a layer, where tiles lie, what passes cost.
+
+An axis with k taps and tiles of n points gives n - k + 1 new points a tile. A dilated convolution is an
+ordinary one on each of the interleaved lattices of its source, so that tiles are those of all lattices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from math import inf, log2, prod
+
+from znnpy.geometry import voxels
+from znnpy.network.types import Triple
+from znnpy.plan.cost import LANES_COUNTED, ConvShape
+from znnpy.plan.types import TILE_SIZES, Costs, Method
+
+TILE_RATE = 60e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
+FILTER_RATE = 120e9  # of those of filters, most of whose points are zeros
+PRODUCT_RATE = 100e9
+SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
+CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
+FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or not
+GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
+
+
+def tile_options(taps: int) -> tuple[int, ...]:
+    """Sizes of tiles for an axis with so many taps: an axis without a filter needs no transform."""
+    if taps == 1:
+        return (1,)
+    return tuple(size for size in TILE_SIZES if size >= max(taps, 2))
+
+
+def lattices(extent: int, dilation: int) -> list[int]:
+    """Points of each interleaved lattice of an axis; none is empty."""
+    return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
+
+
+def new_points(
+    extents: Triple, taps: Triple, dilation: Triple, tile: Triple, *, full: bool
+) -> Triple:
+    """Points along z, y, x that each tile adds to images of `extents` voxels.
+
+    `full` is for a data gradient: around what it correlates lie zeros, so that a tile that holds
+    a whole lattice needs no overlap.
+    """
+    z, y, x = (
+        size if full and -(-extent // step) <= size else size - k + 1
+        for extent, k, step, size in zip(extents, taps, dilation, tile, strict=True)
+    )
+    return z, y, x
+
+
+def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
+    """Tiles of all lattices of one image, each of `points` new points."""
+    return prod(
+        sum(-(-size // new) for size in lattices(extent, step))
+        for extent, step, new in zip(extents, dilation, points, strict=True)
+    )
+
+
+def tiles_of(shape: ConvShape, tile: Triple) -> tuple[int, int]:
+    """Tiles of the whole batch: forward and weight gradient, then data gradient."""
+    ahead, back = (
+        tile_count(
+            extents,
+            shape.dilation,
+            new_points(extents, shape.size, shape.dilation, tile, full=full),
+        )
+        for extents, full in ((shape.target, False), (shape.source, True))
+    )
+    return shape.batch * ahead, shape.batch * back
+
+
+def group_size(tile: Triple, tiles: int, blocks: int) -> int:
+    """Tiles whose spectra, of so many blocks of images, are made and used together.
+
+    Of equal groups all have this many tiles but the last. The fewer tiles, the more often the filters
+    are read; it is taken for granted that a layer has about as many outputs as inputs.
+    """
+    bytes_ = 8 * LANES_COUNTED * frequencies(tile) * blocks
+    fewest = MANY_TILES if bytes_ * blocks * LANES_COUNTED > CACHED_BYTES else FEW_TILES
+    groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
+    return -(-tiles // groups)
+
+
+def frequencies(tile: Triple) -> int:
+    """Complex numbers in the spectrum of a real tile."""
+    return tile[0] * tile[1] * (tile[2] // 2 + 1)
+
+
+def tile_seconds(tile: Triple, rate: float = TILE_RATE) -> float:
+    """Transform of one tile of LANES_COUNTED images."""
+    return 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / rate
+
+
+def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
+    """Estimated seconds on one core, by part: three passes, and the image spectra two of them share."""
+    rows = -(-shape.inputs // LANES_COUNTED)
+    columns = -(-shape.outputs // LANES_COUNTED)
+    ahead, back = tiles_of(shape, tile)
+    transform, filters = tile_seconds(tile), tile_seconds(tile, FILTER_RATE)
+    method = str(Method("spectral", tile))
+    return {
+        f"{method} images": ahead * rows * transform,
+        f"{method} forward": columns * (ahead * transform + shape.inputs * filters)
+        + _products(tile, ahead, shape.inputs, columns),
+        f"{method} gradient": back * (rows + columns) * transform
+        + shape.outputs * rows * filters
+        + _products(tile, back, shape.outputs, rows),
+        f"{method} weight": columns * (ahead * transform + shape.inputs * filters)
+        + _products(tile, ahead, shape.inputs, columns),
+    }
+
+
+def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
+    """Products of a pass; spectra of filters are written once and read by each group of tiles."""
+    numbers = frequencies(tile) * terms * columns * LANES_COUNTED
+    seconds = 8.0 * numbers * tiles / PRODUCT_RATE
+    if 8 * numbers > CACHED_BYTES:
+        seconds += 8.0 * numbers * (2 + -(-tiles // MANY_TILES)) / SPECTRA_RATE
+    return seconds
+
+
+def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
+    """Memory of a layer's spectra: filters both ways and their gradients, images, sums."""
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    filters = 2 * shape.inputs * columns + shape.outputs * rows
+    ahead, back = tiles_of(shape, tile)
+    images = (rows + 2 * columns) * ahead + (rows + columns) * back
+    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + images)
+
+
+def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:
+    """The `count` sizes with the least estimated sum of all passes; none where none fits."""
+    if voxels(shape.size) == 1:
+        return []  # one tap: there is nothing to transform
+    found = [
+        (_wanted_seconds(shape, tile), tile)
+        for tile in _candidates(shape.size)
+        if spectral_bytes(shape, tile) <= most_bytes
+    ]
+    return [tile for _, tile in sorted(found)[:count]]
+
+
+def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
+    """All passes that the layer needs."""
+    return sum(
+        cost
+        for part, cost in spectral_costs(shape, tile).items()
+        if shape.learns or not part.endswith(" gradient")
+    )
+
+
+def _candidates(taps: Triple) -> Iterable[Triple]:
+    z, y, x = (tile_options(k) for k in taps)
+    return product(z, y, x)
+
+
+def estimated_spectral(shape: ConvShape, count: int) -> Costs:
+    """Estimates for the best tiles, as `cheapest` takes them."""
+    costs: Costs = {}
+    for tile in best_tiles(shape, count):
+        costs |= spectral_costs(shape, tile)
+    return costs
