@@ -7,7 +7,7 @@ from typing import Any
 
 from znnpy_kernels.compile import compile_all
 
-from znnpy.engine import convolution
+from znnpy.engine import convolution, fft
 from znnpy.engine.arena import Arena
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import connect, last_group
@@ -130,8 +130,8 @@ def _emit(build: Build, edge: Edge) -> Step:
     gradient = build.images.gradients[edge.target]
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
-    convolution.finish_forward(step, build, network.node(edge.target))
+    fft.finish_forward(step, build, network.node(edge.target))
     convolution.weight_gradient(step, build, edge, gradient)
     convolution.data_gradient(step, build, edge, gradient)
-    convolution.finish_backward(step, build, network.node(edge.source))
+    fft.finish_backward(step, build, network.node(edge.source))
     return step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from znnpy.engine import convolution, moves, pooling
+from znnpy.engine import convolution, fft, moves, pooling
 from znnpy.engine.build import Build
 from znnpy.engine.images import trained_nodes
 from znnpy.engine.loss import emit_loss
@@ -38,7 +38,7 @@ def emit_forward(step: Step, build: Build) -> None:
             continue
         for edge in network.incoming(node.name):
             FORWARD[edge.kind](step, build, edge)
-        convolution.finish_forward(step, build, node)
+        fft.finish_forward(step, build, node)
         converge_forward(step, build, node)
 
 
@@ -50,7 +50,7 @@ def emit_backward(step: Step, build: Build, loss: str) -> None:
         emit_loss(step, build, node, loss)
     for node in reversed(network.nodes):
         if node.name in trained:
-            convolution.finish_backward(step, build, node)
+            fft.finish_backward(step, build, node)
             converge_backward(step, build, node)
             _emit_edges_backward(step, build, node, trained)
 

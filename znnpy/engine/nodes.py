@@ -8,8 +8,8 @@ from znnpy_kernels.rows import copy_channels
 from znnpy_kernels.transfer import BACKWARD, FORWARD
 
 from znnpy.engine.build import Build
-from znnpy.engine.convolution import summed_elsewhere
 from znnpy.engine.dependencies import Region
+from znnpy.engine.fft import summed_elsewhere
 from znnpy.engine.softmax import softmax_backward, softmax_forward
 from znnpy.engine.step import Step, combine_tensors, counts, plane_parts, rows_of
 from znnpy.engine.tensors import Tensor
@@ -24,7 +24,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         brought = [build.images.contributions[edge.name] for edge in incoming]
         _concatenate(step, build.images.activations[node.name], brought, node.name)
     else:
-        included = summed_elsewhere(build, incoming, backward=False)
+        included = summed_elsewhere(build, incoming, "forward")
         leaves = [build.images.contributions[e.name] for e in incoming if e.name not in included]
         combine_tensors(step, leaves, f"{node.name} sum")
     if node.kind == "transfer":
@@ -34,7 +34,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
 def converge_backward(step: Step, build: Build, node: Node) -> None:
     """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum."""
     outgoing = build.layout.network.outgoing(node.name)
-    included = summed_elsewhere(build, outgoing, backward=True)
+    included = summed_elsewhere(build, outgoing, "gradient")
     leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
     if leaves:
         combine_tensors(step, leaves, f"{node.name} gradient sum")
