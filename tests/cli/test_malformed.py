@@ -165,6 +165,7 @@ def test_the_good_config_trains(capsys: Capture, folder: Path) -> None:
     code, _, errors = run(capsys, "train", "config.yaml")
     assert code == 0, errors
     assert (folder / "run" / CONFIG).exists()
+    assert "of memory, threads: " in errors
 
 
 def test_alias_bomb(capsys: Capture, folder: Path) -> None:

@@ -1,24 +1,15 @@
-"""Memory asked for, in words: parsing is the config's, refusing is the engine's."""
+"""Plans that need more memory than allowed are refused, with a size that would fit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+from znnpy.data.memory import readable
 from znnpy.engine.images import Layout
 from znnpy.errors import NetworkError, PlanError
 from znnpy.geometry import describe, fit
 from znnpy.network.types import Triple
-
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def readable(size: float) -> str:
-    """A number of bytes for people: 1.5 GiB."""
-    unit = 0
-    while size >= 1024 and unit < len(UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.4g} {UNITS[unit]}"
 
 
 def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.augment import Augmentation
+from znnpy.data.memory import readable
 from znnpy.data.prefetch import Prefetcher
 from znnpy.data.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
@@ -120,6 +121,8 @@ class _Session:
         standing = self._standing
         report = self._reporter.compiling
         model = training_model(self._config, self._network, standing.plan, report=report)
+        planned = f"updates take {readable(model.memory)} of memory"
+        self._reporter.note(f"{planned}, threads: {model.threads}")
         checkpoint = standing.checkpoint
         if checkpoint:
             name = f"the checkpoint of iteration {checkpoint.iteration} in {self._run.path}"
