@@ -207,7 +207,7 @@ def updated(name, plan, updates=4, **options):
 def finest_tasks(monkeypatch):
     """Cut finely, so that small images make many tasks."""
     monkeypatch.setattr(sys.modules["znnpy.plan.parts"], "TARGET_SECONDS", 5e-7)
-    monkeypatch.setattr("znnpy.engine.whole_spectra.TARGET_SECONDS", 5e-7)
+    monkeypatch.setattr("znnpy.engine.fft.spectra.TARGET_SECONDS", 5e-7)
     monkeypatch.setattr("znnpy.engine.direct.SLAB_BYTES", 1 << 12)
 
 

@@ -1,7 +1,6 @@
-"""Whole-image FFT convolution: every pass of a conv edge, and sums that end in one inverse transform.
+"""Every pass of a conv edge, and sums that end in one inverse transform.
 
-What an edge brings stays a spectrum until the node's `finish_forward` or `finish_backward`: edges that
-converge on one node are added in the frequency domain (ZNN, arXiv 1510.06706, section IV).
+What an edge brings stays a spectrum until the node's `finish_forward` or `finish_backward`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from znnpy.engine import whole_spectra as spectra
 from znnpy.engine.build import Build
+from znnpy.engine.fft import filters
+from znnpy.engine.fft.products import Product, emit_product
+from znnpy.engine.fft.spectra import (
+    Spectra,
+    combine_spectra,
+    grid_of,
+    image_spectra_of,
+    images_of_spectra,
+)
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
-from znnpy.engine.whole_spectra import Product, Spectra
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName
 
@@ -24,16 +30,16 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     x = _source_spectra(step, build, edge)
     out = _sum(build, edge, "forward")
     name = f"{edge.name} products"
-    if not spectra.filters_stay_cached(build, edge):
-        spectra.emit_filtered_sum(step, build, edge, x, out, backward=False, name=name)
+    if not filters.filters_stay_cached(build, edge):
+        filters.emit_filtered_sum(step, build, edge, x, out, backward=False, name=name)
         return
-    w = spectra.filter_spectra_of(step, build, edge, emit=False)
+    w = filters.filter_spectra_of(step, build, edge, emit=False)
     outputs, inputs = build.parameters[edge.name].shape[:2]
     pairs = Product(
         terms=inputs, rows=source.batch, columns=outputs, a_term=1, a_row=inputs, b_term=1,
         b_column=inputs, out_row=outputs, out_column=1, conjugate=True,
     )  # fmt: skip
-    spectra.emit_product(step, x, w, out, pairs, name)
+    emit_product(step, x, w, out, pairs, name)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -41,31 +47,31 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     dy = _gradient_spectra(step, build, edge, gradient)
     out = _sum(build, edge, "gradient")
     name = f"{edge.name} backward products"
-    if not spectra.filters_stay_cached(build, edge):
-        spectra.emit_filtered_sum(step, build, edge, dy, out, backward=True, name=name)
+    if not filters.filters_stay_cached(build, edge):
+        filters.emit_filtered_sum(step, build, edge, dy, out, backward=True, name=name)
         return
-    w = spectra.filter_spectra_of(step, build, edge, emit=False)
+    w = filters.filter_spectra_of(step, build, edge, emit=False)
     outputs, inputs = build.parameters[edge.name].shape[:2]
     pairs = Product(
         terms=outputs, rows=gradient.batch, columns=inputs, a_term=1, a_row=outputs,
         b_term=inputs, b_column=1, out_row=inputs, out_column=1, conjugate=False,
     )  # fmt: skip
-    spectra.emit_product(step, dy, w, out, pairs, name)
+    emit_product(step, dy, w, out, pairs, name)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Gradient of an edge's filters, from its source's images and its target's gradient."""
     x = _source_spectra(step, build, edge)
     dy = _gradient_spectra(step, build, edge, gradient)
-    spectra.weight_gradient(step, build, edge, x, dy)
+    filters.weight_gradient(step, build, edge, x, dy)
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Spectra of an edge's filters, or dense copies where spectra are made as they are used."""
-    if spectra.filters_stay_cached(build, edge):
-        spectra.filter_spectra_of(step, build, edge, emit=True)
+    if filters.filters_stay_cached(build, edge):
+        filters.filter_spectra_of(step, build, edge, emit=True)
     else:
-        spectra.densify(step, build, edge)
+        filters.densify(step, build, edge)
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:
@@ -95,8 +101,8 @@ def _finish(
 ) -> None:
     for group in _by_grid(build, edges, which):
         leaves = [_sum(build, edge, which) for edge in group]
-        spectra.combine_spectra(step, leaves, f"{name} spectral sum")
-        spectra.images_of_spectra(step, leaves[0], targets[group[0].name], f"{name} inverse")
+        combine_spectra(step, leaves, f"{name} spectral sum")
+        images_of_spectra(step, leaves[0], targets[group[0].name], f"{name} inverse")
 
 
 def _by_grid(build: Build, edges: tuple[Edge, ...], step: PassName) -> list[list[Edge]]:
@@ -104,22 +110,22 @@ def _by_grid(build: Build, edges: tuple[Edge, ...], step: PassName) -> list[list
     groups: dict[Triple, list[Edge]] = defaultdict(list)
     for edge in edges:
         if edge.kind == "conv" and getattr(build.layout.plan.layers[edge.name], step) == "fft":
-            groups[spectra.grid_of(build, edge)].append(edge)
+            groups[grid_of(build, edge)].append(edge)
     return list(groups.values())
 
 
 def _source_spectra(step: Step, build: Build, edge: Edge) -> Spectra:
-    grid, source = spectra.grid_of(build, edge), build.value(edge.source)
-    return spectra.image_spectra_of(step, build, source, edge.source, "spectra", grid)
+    grid, source = grid_of(build, edge), build.value(edge.source)
+    return image_spectra_of(step, build, source, edge.source, "spectra", grid)
 
 
 def _gradient_spectra(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Spectra:
-    grid = spectra.grid_of(build, edge)
-    return spectra.image_spectra_of(step, build, gradient, edge.target, "gradient spectra", grid)
+    grid = grid_of(build, edge)
+    return image_spectra_of(step, build, gradient, edge.target, "gradient spectra", grid)
 
 
 def _sum(build: Build, edge: Edge, step: PassName) -> Spectra:
     """Spectra of what an edge brings to its target (forward) or its source (gradient)."""
     layout, end = build.layout, edge.target if step == "forward" else edge.source
     count = layout.batch * layout.network.node(end).images
-    return Spectra(build, (step, edge.name), count, spectra.grid_of(build, edge))
+    return Spectra(build, (step, edge.name), count, grid_of(build, edge))

@@ -1,0 +1,69 @@
+"""The three passes of an edge: transforms of a group of tiles, its products, and back."""
+
+from __future__ import annotations
+
+from znnpy.engine.build import Build
+from znnpy.engine.spectral.buffers import SUMS, TERMS, slot, source_spectra, tiling_of
+from znnpy.engine.spectral.filters import emit_gradients, filters_of, gradients_of
+from znnpy.engine.spectral.products import emit_products, emit_weight_products
+from znnpy.engine.spectral.transforms import ORIGIN, emit_images, emit_spectra
+from znnpy.engine.step import Step
+from znnpy.engine.tensors import Tensor
+from znnpy.engine.tiles import TileSpectra, Window
+from znnpy.network.types import Edge
+from znnpy.plan.tiles import group_size
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Correlation of the source's tiles with the filters, into the edge's contribution."""
+    target = build.images.contributions[edge.name]
+    x = source_spectra(build, edge, "forward")
+    y = TileSpectra(x.tiling, target.blocks, x.most)
+    w = filters_of(build, edge, backward=False)
+    for group in range(x.groups):
+        emit_source(step, build, edge, x, group)
+        y.places[group] = slot(step, build, SUMS)
+        emit_products(step, edge, x, w, y, group, "products")
+        emit_images(step, build, y, target, ORIGIN, group, f"{edge.name} inverse")
+
+
+def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
+    target, tiling = build.images.backward[edge.name], tiling_of(build, edge, "gradient")
+    dy = TileSpectra(
+        tiling, gradient.blocks, group_size(tiling.tile, tiling.tiles, gradient.blocks)
+    )
+    dx = TileSpectra(tiling, target.blocks, dy.most)
+    w = filters_of(build, edge, backward=True)
+    z, y, x = tiling.overlap
+    window = Window((-z, -y, -x), tiling.tile)
+    for group in range(dy.groups):
+        dy.places[group] = slot(step, build, TERMS)
+        dx.places[group] = slot(step, build, SUMS)
+        emit_spectra(step, build, dy, gradient, window, 0, group, f"{edge.name} gradient tiles")
+        emit_products(step, edge, dy, w, dx, group, "backward products")
+        emit_images(step, build, dx, target, tiling.overlap, group, f"{edge.name} backward inverse")
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Products of source and gradient tiles summed over all tiles, then back to filters."""
+    x = source_spectra(build, edge, "weight")
+    dy = TileSpectra(x.tiling, gradient.blocks, x.most)
+    window = Window(ORIGIN, x.tiling.step)
+    w = gradients_of(step, build, edge)
+    for group in range(x.groups):
+        emit_source(step, build, edge, x, group)
+        dy.places[group] = slot(step, build, TERMS)
+        emit_spectra(step, build, dy, gradient, window, 1, group, f"{edge.name} output tiles")
+        emit_weight_products(step, edge, x, w, dy, group)
+    emit_gradients(step, build, edge, w)
+
+
+def emit_source(step: Step, build: Build, edge: Edge, x: TileSpectra, group: int) -> None:
+    """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
+    if group not in x.places:
+        x.places[group] = slot(step, build, TERMS)
+    elif not step.once(x.places[group].key):
+        return
+    source, window = build.value(edge.source), Window(ORIGIN, x.tiling.tile)
+    emit_spectra(step, build, x, source, window, 0, group, f"{edge.source} tiles")

@@ -1,0 +1,84 @@
+"""Products of each frequency: sums over images, and over tiles for filter gradients."""
+
+from __future__ import annotations
+
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
+
+from znnpy.engine.dependencies import Region
+from znnpy.engine.spectral.buffers import Filters
+from znnpy.engine.step import Step
+from znnpy.engine.tiles import PAIR, Place, TileSpectra
+from znnpy.network.types import Edge
+from znnpy.plan import parts
+from znnpy.plan.tiles import PRODUCT_RATE
+
+
+def emit_products(
+    step: Step, edge: Edge, x: TileSpectra, w: Filters, y: TileSpectra, group: int, name: str
+) -> None:
+    """Spectra of the sums over images, of one group of tiles."""
+    count = x.tiling.frequencies
+    seconds = _product_seconds(x, w, group)
+    for low, high in parts(count, seconds):
+        step.add(
+            spectral_products,
+            _product_words(x, w, y, group, low, high),
+            name=f"{edge.name} {name}",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[x.places[group].region(), w.place.region()],
+            writes=[_claimed(y.places[group], low, high)],
+        )
+
+
+def emit_weight_products(
+    step: Step, edge: Edge, x: TileSpectra, w: Filters, dy: TileSpectra, group: int
+) -> None:
+    """Add one group of tiles to the spectra of filter gradients."""
+    count = x.tiling.frequencies
+    seconds = _product_seconds(x, w, group)
+    for low, high in parts(count, _product_seconds(x, w, 0)):
+        step.add(
+            spectral_gradients,
+            {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
+            name=f"{edge.name} weight products",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[x.places[group].region(), dy.places[group].region()],
+            writes=[
+                w.place.region(low, high) if group else _claimed(w.place, low, high),
+            ],
+        )
+
+
+def _claimed(place: Place, low: int, high: int) -> Region:
+    """What a product writes; the first of a buffer waits until all of it is free."""
+    return place.region(low, high) if low else place.region()
+
+
+def _product_words(
+    x: TileSpectra, w: Filters, y: TileSpectra, group: int, low: int, high: int
+) -> dict[str, int]:
+    return {
+        "x": x.at(group, frequency=low),
+        "x_frequency": x.frequency_stride,
+        "x_tile": x.tile_stride,
+        "x_block": PAIR,
+        "w": w.at(frequency=low),
+        "w_frequency": w.frequency_stride,
+        "w_input": w.input_stride,
+        "w_block": PAIR,
+        "y": y.at(group, frequency=low),
+        "y_frequency": y.frequency_stride,
+        "y_tile": y.tile_stride,
+        "y_block": PAIR,
+        "frequencies": high - low,
+        "tiles": x.count(group),
+        "inputs": w.inputs,
+        "blocks": y.blocks,
+    }
+
+
+def _product_seconds(x: TileSpectra, w: Filters, group: int) -> float:
+    return 8.0 * x.count(group) * x.tiling.frequencies * w.inputs * w.blocks * LANES / PRODUCT_RATE

@@ -1,0 +1,160 @@
+"""Transforms of groups of tiles and back."""
+
+from __future__ import annotations
+
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
+
+from znnpy.engine.build import Build
+from znnpy.engine.step import Step
+from znnpy.engine.tensors import Tensor
+from znnpy.engine.tiles import PAIR, Share, TileSpectra, Tiling, Window, planes_of
+from znnpy.geometry import voxels
+from znnpy.network.types import Triple
+from znnpy.plan import parts
+from znnpy.plan.tiles import tile_seconds
+
+ORIGIN = (0, 0, 0)
+
+
+def emit_spectra(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    window: Window,
+    conjugate: int,
+    group: int,
+    name: str,
+) -> None:
+    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+    tiling = spectra.tiling
+    planar = tensor.lanes == 1
+    seconds = tile_seconds(tiling.tile)
+    words = {
+        "source_block": tensor.block_stride * (LANES if planar else 1),
+        **_strides("source", tensor, tiling),
+        "source_lane": tensor.block_stride if planar else 1,
+        **sizes("origin", window.origin),
+        **sizes("count", window.count),
+        "target_frequency": spectra.frequency_stride,
+        "target_tile": spectra.tile_stride,
+        "target_block": PAIR,
+        "conjugate": conjugate,
+        **build.worker_scratch(scratch_floats(tiling.tile)),
+    }
+    for number, (share, first, last) in enumerate(_cuts(spectra, group, seconds)):
+        held = range(first * LANES, min(tensor.images, last * LANES)) if planar else None
+        planes = planes_of(tensor, tiling, share, window)
+        step.add(
+            tile_spectra,
+            {
+                **words,
+                **_tile_words(tiling, share),
+                "source": tensor.at(
+                    share.grid.batch, first * (LANES if planar else 1), *share.grid.lattice
+                ),
+                "channels": tensor.images - first * LANES,
+                "blocks": last - first,
+                **sizes("limit", tiling.lattice_shape(tensor.shape, share.grid.lattice)),
+                "target": spectra.at(share.group, share.grid.first - share.start, first),
+            },
+            name=name,
+            kind="transform",
+            cost=seconds * (share.high - share.low) * (last - first),
+            reads=[
+                tensor.region(share.grid.batch, block, *planes)
+                for block in held or range(first, last)
+                if planes
+            ],
+            # The first waits until the buffer is free; what was declared before it need not be kept.
+            writes=[spectra.places[group].region(lane=number if number else -1)],
+        )
+
+
+def emit_images(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    first: Triple,
+    group: int,
+    name: str,
+) -> None:
+    """Transforms back of a group; the `step` points of each tile from `first` on are written."""
+    tiling = spectra.tiling
+    seconds = tile_seconds(tiling.tile)
+    window = Window(ORIGIN, tiling.step)
+    words = {
+        "source_frequency": spectra.frequency_stride,
+        "source_tile": spectra.tile_stride,
+        "source_block": PAIR,
+        **sizes("first", first),
+        **sizes("origin", ORIGIN),
+        **sizes("count", tiling.step),
+        "target_block": tensor.block_stride,
+        **_strides("target", tensor, tiling),
+        "accumulate": 0,
+        "scale": 1.0 / voxels(tiling.tile),
+        **build.worker_scratch(scratch_floats(tiling.tile)),
+    }
+    for share, low, high in _cuts(spectra, group, seconds):
+        planes = planes_of(tensor, tiling, share, window)
+        assert planes is not None
+        batch, lattice = share.grid.batch, share.grid.lattice
+        step.add(
+            tile_images,
+            {
+                **words,
+                **_tile_words(tiling, share),
+                "source": spectra.at(share.group, share.grid.first - share.start, low),
+                "blocks": high - low,
+                **sizes("limit", tiling.lattice_shape(tensor.shape, lattice)),
+                "target": tensor.at(batch, low, *lattice),
+            },
+            name=name,
+            kind="transform",
+            cost=seconds * (share.high - share.low) * (high - low),
+            reads=[spectra.places[group].region()],
+            writes=[
+                tensor.region(batch, block, *planes)._replace(lane=share.grid.first + share.low)
+                for block in range(low, high)
+            ],
+        )
+
+
+def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Share, int, int]]:
+    """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
+    found = []
+    for share in spectra.shares(group):
+        tiles = share.high - share.low
+        for low, high in parts(tiles, tiles * spectra.blocks * seconds):
+            part = Share(share.grid, share.low + low, share.low + high, group, share.start)
+            for first, last in parts(spectra.blocks, (high - low) * spectra.blocks * seconds):
+                found.append((part, first, last))
+    return found
+
+
+def _tile_words(tiling: Tiling, share: Share) -> dict[str, int]:
+    return {
+        "tiles_y": share.grid.counts[1],
+        "tiles_x": share.grid.counts[2],
+        "tile0": share.low,
+        "tile1": share.high,
+        **sizes("step", tiling.step),
+        **sizes("size", tiling.tile),
+    }
+
+
+def _strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
+    """Strides of a lattice."""
+    z, y, x = tiling.dilation
+    return {
+        f"{prefix}_z": tensor.z_stride * z,
+        f"{prefix}_y": tensor.y_stride * y,
+        f"{prefix}_x": tensor.lanes * x,
+    }
+
+
+def sizes(prefix: str, triple: Triple) -> dict[str, int]:
+    return {f"{prefix}_{axis}": size for axis, size in zip("zyx", triple, strict=True)}
