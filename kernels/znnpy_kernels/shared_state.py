@@ -43,12 +43,15 @@ TOP = LINE
 """One word a band; written by thieves (and the owner at the last entry)."""
 STATE = 2 * LINE
 SEMAPHORE = STATE + 8
-EXECUTED, STEALS, FAILED_STEALS, PARKS, PARKED_NS, RANDOM = range(3 * LINE, 3 * LINE + 48, 8)
-"""Written by the owner only."""
+EXECUTED, STEALS, FAILED_STEALS, PARKS, PARKED_NS, RANDOM, SEARCHES = range(
+    3 * LINE, 3 * LINE + 56, 8
+)
+"""Written by the owner only. SEARCHES counts only while events are recorded."""
 SLOTS = 4 * LINE
 """One address a band: the fixed array of int32 entries."""
 MASKS = SLOTS + 8 * BANDS
 RING = MASKS + 8 * BANDS
+SEARCH_RING = RING + 8
 QUEUE_BYTES = 5 * LINE
 
 AWAKE, PARKED = range(2)
@@ -58,4 +61,5 @@ MISSING, MEMBERS, COMPLETED, DONE_SEMAPHORE = range(0, 32, 8)
 GROUP_BYTES = LINE
 
 EVENT_BYTES = 32
-"""task, start_ns, end_ns, where it came from (0 own deque, 1 another worker, 2 the injector)."""
+"""task, start_ns, end_ns, where it came from (0 own deque, 1 another worker, 2 the injector).
+A search: start_ns, park_ns (0: it did not sleep), end_ns, rounds over all victims that brought nothing."""

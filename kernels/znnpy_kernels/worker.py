@@ -54,6 +54,7 @@ from znnpy_kernels.shared_state import (
     LAST,
     MEMBERS,
     MISSING,
+    PARKS,
     PHASE_COUNT,
     PHASES,
     QUEUE_BYTES,
@@ -61,6 +62,8 @@ from znnpy_kernels.shared_state import (
     RANDOM,
     RING,
     RING_ROWS,
+    SEARCH_RING,
+    SEARCHES,
     SEMAPHORE,
     SLEEPERS,
     SLOTS,
@@ -171,6 +174,18 @@ def note(control: int, queue: int, item: int, start: int) -> None:
 
 
 @part
+def note_search(control: int, queue: int, start: int, slept: int, failed: int) -> None:
+    """Write down a time without a task; `slept`: when the worker lay down, or 0."""
+    row = longs(queue + SEARCHES)[0] % longs(control + RING_ROWS)[0]
+    search = longs(longs(queue + SEARCH_RING)[0] + row * EVENT_BYTES)
+    search[0] = start
+    search[1] = slept
+    search[2] = nanoseconds()
+    search[3] = failed
+    longs(queue + SEARCHES)[0] += 1
+
+
+@part
 def execute(control: int, worker: int, queue: int, item: int) -> Any:
     """Run one task and tell its successors; returns the task to run next, or NONE.
 
@@ -242,12 +257,8 @@ def far(control: int, queue: int) -> Any:
 
 
 @part
-def search(control: int, queue: int) -> Any:
-    """Find a task: nearby, then by stealing for a while; then sleep. NONE: look again."""
-    item = nearby(control, queue)
-    if item != NONE:
-        return item
-    end = nanoseconds() + longs(control + SPIN_NS)[0]
+def steal_for_a_while(control: int, queue: int, end: int) -> Any:
+    """Steal until a task is found, the time is up or the stop flag is; at least one round."""
     rounds = 0
     while rounds == 0 or nanoseconds() < end:
         item = far(control, queue)
@@ -258,8 +269,25 @@ def search(control: int, queue: int) -> Any:
             pause()
         else:
             sched_yield()
-    park(control, queue)
     return NONE
+
+
+@part
+def search(control: int, queue: int) -> Any:
+    """Find a task: nearby, then by stealing for a while; then sleep. NONE: look again."""
+    item = nearby(control, queue)
+    if item != NONE:
+        return item
+    start, slept = nanoseconds(), 0
+    failed, parks = longs(queue + FAILED_STEALS)[0], longs(queue + PARKS)[0]
+    item = steal_for_a_while(control, queue, start + longs(control + SPIN_NS)[0])
+    if item == NONE and load_relaxed(control + STOP) == 0:
+        slept = nanoseconds()
+        park(control, queue)
+    if longs(control + RING_ROWS)[0] > 0:
+        slept = slept if longs(queue + PARKS)[0] > parks else 0
+        note_search(control, queue, start, slept, longs(queue + FAILED_STEALS)[0] - failed)
+    return item
 
 
 @native("void(int64,int64)")
@@ -339,6 +367,7 @@ def prepare(control: int) -> None:
     for index in range(longs(control + WORKERS)[0] + 1):
         queue = longs(control + QUEUES)[0] + index * QUEUE_BYTES
         longs(queue + RING)[0] += control
+        longs(queue + SEARCH_RING)[0] += control
         for band in range(BANDS):
             longs(queue + SLOTS)[band] += control
         sem_init(queue + SEMAPHORE, 0, 0)

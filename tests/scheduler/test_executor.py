@@ -182,6 +182,35 @@ def test_recording_holds_every_task_once_and_slices_never_overlap() -> None:
     judge(logged, runs=3)
 
 
+def test_recorded_searches_lie_between_tasks_and_count_what_failed() -> None:
+    logged = two_copies(5)
+    with Executor(logged.graph, workers=3, record=1000, spin_ns=0) as executor:
+        pipelined(executor, 6)
+        recordings = executor.recording()
+    assert any(len(recording.searches) for recording in recordings)
+    for recording in recordings:
+        searches, events = recording.searches, recording.events
+        assert len(searches) == recording.searched
+        assert (searches["end_ns"] >= searches["start_ns"]).all()
+        assert (searches["start_ns"][1:] >= searches["end_ns"][:-1]).all()
+        slept = searches[searches["park_ns"] > 0]
+        assert (slept["park_ns"] >= slept["start_ns"]).all()
+        assert len(slept) <= recording.parks
+        assert searches["failed"].sum() <= recording.failed_steals
+        for event in events:
+            before = searches["end_ns"] <= event["start_ns"]
+            assert (before | (searches["start_ns"] >= event["end_ns"])).all()
+
+
+def test_nothing_is_written_down_without_a_ring() -> None:
+    word = np.zeros(1, np.int64)
+    with Executor(counters(10, word), workers=2, spin_ns=0) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        for recording in executor.recording():
+            assert len(recording.searches) == recording.searched == len(recording.events) == 0
+
+
 def test_the_ring_keeps_the_last_events() -> None:
     word = np.zeros(1, np.int64)
     with Executor(counters(10, word), workers=1, record=4) as executor:

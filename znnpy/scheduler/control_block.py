@@ -46,9 +46,9 @@ class ControlBlock:
         first = (self.queues + index * at.QUEUE_BYTES) // 8
         return self.words[first : first + at.QUEUE_BYTES // 8]
 
-    def ring(self, index: int, rows: int) -> Ints:
-        """The event ring of a worker, one row an event, as a view."""
-        first = (int(self.queue(index)[at.RING // 8]) - self.address) // 8
+    def ring(self, index: int, rows: int, word: int = at.RING) -> Ints:
+        """A ring of a worker (RING: tasks, SEARCH_RING: searches), one row an entry, as a view."""
+        first = (int(self.queue(index)[word // 8]) - self.address) // 8
         return self.words[first : first + 4 * rows].reshape(rows, 4)
 
     def _put(self, content: NDArray[np.generic]) -> int:
@@ -101,7 +101,8 @@ class ControlBlock:
         randoms = np.random.default_rng(seed).integers(1, 1 << 62, workers + 1)
         for index, row in enumerate(rows):
             row[at.RANDOM // 8] = randoms[index]
-            row[at.RING // 8] = self._put(np.zeros((record, at.EVENT_BYTES // 8), np.int64))
+            for ring in (at.RING, at.SEARCH_RING):
+                row[ring // 8] = self._put(np.zeros((record, at.EVENT_BYTES // 8), np.int64))
             for band, capacity in enumerate(capacities):
                 row[at.SLOTS // 8 + band] = self._put(np.zeros(capacity, np.int32))
                 row[at.MASKS // 8 + band] = capacity - 1

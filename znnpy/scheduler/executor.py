@@ -15,7 +15,7 @@ from znnpy_kernels import worker as native
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.control_block import ControlBlock
 from znnpy.scheduler.errors import SchedulerError
-from znnpy.scheduler.recording import WorkerRecording, ring_in_order
+from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
 
 SLICE_NS = 50_000_000
@@ -126,15 +126,17 @@ class Executor:
         return self._block
 
     def _recording(self, block: ControlBlock, worker: int) -> WorkerRecording:
-        queue = block.queue(worker)
-        executed = int(queue[at.EXECUTED // 8])
+        queue, rows = block.queue(worker), self._options["record"]
+        executed, searched = int(queue[at.EXECUTED // 8]), int(queue[at.SEARCHES // 8])
         return WorkerRecording(
-            ring_in_order(block.ring(worker, self._options["record"]), executed),
+            ring_in_order(block.ring(worker, rows), executed),
             executed,
             int(queue[at.STEALS // 8]),
             int(queue[at.FAILED_STEALS // 8]),
             int(queue[at.PARKS // 8]),
             int(queue[at.PARKED_NS // 8]),
+            ring_in_order(block.ring(worker, rows, at.SEARCH_RING), searched, SEARCH),
+            searched,
         )
 
     def _start(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,12 @@ EVENT = np.dtype(
 )
 """Times are of the clock of `time.monotonic_ns`. stolen: 0 from the worker's own deque (or handed
 on directly), 1 from another worker's deque, 2 from the injector (released from outside)."""
+
+SEARCH = np.dtype(
+    [("start_ns", np.int64), ("park_ns", np.int64), ("end_ns", np.int64), ("failed", np.int64)]
+)
+"""A time without a task, from the moment the own deques were empty until a task was found or the
+worker woke up. park_ns: when it lay down to sleep, 0 if it did not; failed: rounds in vain."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +34,17 @@ class WorkerRecording:
     """Rounds over all victims that brought nothing."""
     parks: int
     parked_ns: int
+    searches: NDArray[Any] = field(default_factory=lambda: np.zeros(0, SEARCH))
+    """Structured array of SEARCH in the order of time: the last `record` times without a task."""
+    searched: int = 0
+    """Searches while events were recorded; more than len(searches) when the ring has wrapped."""
 
 
-def ring_in_order(rows: NDArray[np.int64], executed: int) -> NDArray[Any]:
-    """The events of a ring buffer (rows of four words), oldest first, as a structured copy."""
-    if len(rows) and executed > len(rows):
-        rows = np.roll(rows, -(executed % len(rows)), axis=0)
-    used = np.ascontiguousarray(rows[:executed])
-    return used.view(EVENT).reshape(-1).copy()
+def ring_in_order(
+    rows: NDArray[np.int64], written: int, kind: np.dtype[np.void] = EVENT
+) -> NDArray[Any]:
+    """The entries of a ring buffer (rows of four words), oldest first, as a structured copy."""
+    if len(rows) and written > len(rows):
+        rows = np.roll(rows, -(written % len(rows)), axis=0)
+    used = np.ascontiguousarray(rows[:written])
+    return used.view(kind).reshape(-1).copy()
