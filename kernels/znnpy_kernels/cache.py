@@ -105,6 +105,15 @@ def root() -> Path:
 
 
 @cache
+def package_hash() -> str:
+    """Hash over all kernels, and the compiler's versions: what measured times depend on."""
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
 def source_hash(source: Path) -> str:
     """Hash over a file, what it imports from this package, and the compiler's versions."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())

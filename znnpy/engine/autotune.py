@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from znnpy_kernels.compile import compile_all
 
 from znnpy.engine import convolution, fft
@@ -14,12 +16,25 @@ from znnpy.engine.dependencies import connect, last_group
 from znnpy.engine.images import Layout
 from znnpy.engine.step import Step
 from znnpy.geometry import Geometry, fit
-from znnpy.network.types import Edge, Network, Node
+from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
+from znnpy.plan.choose import estimated
+from znnpy.plan.cost import direct_seconds
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 
 REPEATS = 3
+MOST_SECONDS = 0.06  # of one pass, directly: larger layers are measured on smaller images
+SMALLEST = 24  # voxels along an axis
+FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
+# Tasks that make something out of filters, after each update.
+DERIVED = {
+    "conv filter spectra",
+    "conv dense filters",
+    "conv filter tiles",
+    "conv transpose",
+    "conv filter tiles backward",
+}
 # Which part of a layer's cost the tasks of the measured edge `conv` belong to.
 PARTS = {
     "source spectra": "images",
@@ -53,11 +68,12 @@ def planned(
     batch: int,
     conv: Choice,
     record: Mapping[str, Mapping[str, Any]] | None,
+    training: bool = True,
 ) -> Plan:
     """The plan of a saved record, or a chosen one, measured where that matters."""
     if record is not None:
         return Plan.from_record(record, network)
-    return choose(network, geometry, batch, conv, measured)
+    return choose(network, geometry, batch, conv, measured, training)
 
 
 def measured(shape: ConvShape) -> Costs:
@@ -70,35 +86,59 @@ def measured(shape: ConvShape) -> Costs:
 
 def _measure(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     costs: Costs = {}
+    smaller = _smaller(shape)
     for method in methods:
-        costs |= _measure_by(shape, method)
+        whole, part = estimated(shape, method), estimated(smaller, method)
+        for name, seconds in _measure_by(smaller, method).items():
+            costs[name] = seconds * whole[name] / part[name]
     return costs
+
+
+def _smaller(shape: ConvShape) -> ConvShape:
+    """The shape with smaller images where measuring would take too long."""
+    while direct_seconds(shape) > MOST_SECONDS and max(shape.target) > SMALLEST:
+        longest = shape.target.index(max(shape.target))
+        less = [0, 0, 0]
+        less[longest] = shape.target[longest] - max(SMALLEST, shape.target[longest] * 3 // 4)
+        shape = replace(shape, source=_less(shape.source, less), target=_less(shape.target, less))
+    return shape
+
+
+def _less(size: Triple, by: Sequence[int]) -> Triple:
+    return size[0] - by[0], size[1] - by[1], size[2] - by[2]
 
 
 def _measure_by(shape: ConvShape, method: Method) -> Costs:
     """The least time over a few runs of each part, by the serial executor's record."""
     layout, edge = _alone(shape, method)
     arena = Arena()
-    _emit(Build.new(arena, layout, 0), edge)
+    _emit(Build.new(arena, layout, 0), edge, shape)
     memory = Arena.of(arena.bytes)
-    step = _emit(Build.new(memory, layout, 0), edge)
+    step = _emit(Build.new(memory, layout, 0), edge, shape)
     compile_all({task.kernel for task in step.tasks}, 1)
     graph = connect([step.tasks]).build()
+    others = np.zeros(FLUSHED_BYTES // 4, np.float32)
     best: Costs = {}
     with SerialExecutor(graph, record=graph.size) as executor:
         for _ in range(REPEATS):
+            others += 1.0
             executor.reset()
             executor.release(0)
             executor.wait(last_group(0), 1)
-            for part, seconds in _by_part(executor, graph.names, method).items():
+            for part, seconds in _by_part(executor, graph.names, method, shape).items():
                 best[part] = min(seconds, best.get(part, seconds))
     return best
 
 
-def _by_part(executor: SerialExecutor, names: tuple[str, ...], method: Method) -> Costs:
+def _by_part(
+    executor: SerialExecutor, names: tuple[str, ...], method: Method, shape: ConvShape
+) -> Costs:
     totals: Costs = {}
     for event in executor.recording()[0].events:
-        part = f"{method} {PARTS[names[event['task']]]}"
+        name = names[event["task"]]
+        if name in DERIVED and not shape.training:
+            continue
+        part = f"{method} {PARTS[name]}"
         seconds = float(event["end_ns"] - event["start_ns"]) * 1e-9
         totals[part] = totals.get(part, 0.0) + seconds
     return totals
@@ -121,17 +161,20 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
             "conv": LayerPlan.of(method, method, method),
         }
     )
-    return Layout(network, fit(network, shape.target), plan, shape.batch, training=True), edge
+    fitted = fit(network, shape.target)
+    return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
 
 
-def _emit(build: Build, edge: Edge) -> Step:
-    """Derived filters and all three passes of one edge."""
+def _emit(build: Build, edge: Edge, shape: ConvShape) -> Step:
+    """Derived filters and the wanted passes of one edge."""
     step, network = Step(), build.layout.network
-    gradient = build.images.gradients[edge.target]
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
     fft.finish_forward(step, build, network.node(edge.target))
-    convolution.weight_gradient(step, build, edge, gradient)
-    convolution.data_gradient(step, build, edge, gradient)
-    fft.finish_backward(step, build, network.node(edge.source))
+    if "weight" in shape.passes:
+        gradient = build.images.gradients[edge.target]
+        convolution.weight_gradient(step, build, edge, gradient)
+    if "gradient" in shape.passes:
+        convolution.data_gradient(step, build, edge, gradient)
+        fft.finish_backward(step, build, network.node(edge.source))
     return step

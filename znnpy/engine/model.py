@@ -77,7 +77,7 @@ class Model:
         self.geometry: Geometry = fit(self.network, output_shape)
         self.batch, self.seed, self.loss = batch, seed, loss
         self.threads = available_cores() if threads is None else threads
-        self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan)
+        self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan, training)
         self._layout = Layout(
             self.network, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
         )

@@ -12,7 +12,7 @@ from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
 from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_costs
-from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, Plan
+from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, Plan, wanted
 
 Choice = Literal["auto", "direct", "fft", "spectral"]
 Measure = Callable[[ConvShape], Costs]
@@ -34,9 +34,14 @@ FFT = Method("fft")
 
 
 def choose(
-    network: Network, geometry: Geometry, batch: int, conv: Choice, measure: Measure
+    network: Network,
+    geometry: Geometry,
+    batch: int,
+    conv: Choice,
+    measure: Measure,
+    training: bool = True,
 ) -> Plan:
-    """A plan for every conv edge.
+    """A plan for every conv edge; without `training` only forward passes count.
 
     With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` (`direct forward`,
     `spectral 8x8x8 weight`, and spectra that passes share: `fft images`, `filters`, `gradients`) where
@@ -44,7 +49,7 @@ def choose(
     """
     return Plan(
         {
-            edge.name: _layer(ConvShape.of(edge, network, geometry, batch), conv, measure)
+            edge.name: _layer(ConvShape.of(edge, network, geometry, batch, training), conv, measure)
             for edge in network.edges
             if edge.kind == "conv"
         }
@@ -64,6 +69,14 @@ def candidates(shape: ConvShape) -> list[Method]:
     return found
 
 
+def estimated(shape: ConvShape, method: Method) -> Costs:
+    """Estimated seconds of every part that measuring a method gives."""
+    if method.tile:
+        return spectral_costs(shape, method.tile)
+    seconds = direct_seconds(shape) if method == DIRECT else fft_seconds(shape)
+    return {f"{method} {part}": seconds for part in (*PASSES, *SHARED)}
+
+
 def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     if max(shape.stride) > 1:
         return _all(DIRECT, "strided convolutions run directly")
@@ -71,21 +84,19 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
         costs = estimated_spectral(shape, TRIED_TILES)
         if not costs:
             return _all(DIRECT, "no tile holds its filters")
-        return cheapest(_needed(costs, shape.learns), "estimated")
+        return cheapest(_needed(costs, shape), "estimated")
     if conv != "auto":
         return _all(Method(conv), f"conv: {conv}")
     if candidates(shape) == [DIRECT]:
         words = f"direct {_ms(direct_seconds(shape))}, fft {_ms(fft_seconds(shape))}"
         return _all(DIRECT, f"estimated {words} a pass")
-    return cheapest(_needed(measure(shape), shape.learns))
+    return cheapest(_needed(measure(shape), shape))
 
 
-def _needed(costs: Costs, learns: bool) -> Costs:
-    """A data gradient that nobody needs costs nothing, whatever the method."""
-    return {
-        part: 0.0 if part.endswith(" gradient") and not learns else cost
-        for part, cost in costs.items()
-    }
+def _needed(costs: Costs, shape: ConvShape) -> Costs:
+    """A pass that nobody needs costs nothing, whatever the method."""
+    passes = {f"{method} {step}": 0.0 for method in _methods(costs) for step in PASSES}
+    return passes | {part: cost for part, cost in costs.items() if wanted(part, shape.passes)}
 
 
 def _all(method: Method, reason: str) -> LayerPlan:

@@ -11,6 +11,7 @@ from math import log2
 
 from znnpy.geometry import Geometry, voxels
 from znnpy.network.types import Edge, Network, Triple
+from znnpy.plan.types import PASSES, PassName
 
 DIRECT_RATE = 80e9  # flop/s
 TRANSFORM_RATE = 5e9
@@ -31,11 +32,20 @@ class ConvShape:
     source: Triple
     target: Triple
     batch: int
-    learns: bool = True  # whether anything before it does, so that its data gradient is needed
+    passes: tuple[PassName, ...] = PASSES  # what is needed of it
+
+    @property
+    def training(self) -> bool:
+        """Whether filters change: what is derived from them is made once otherwise, and costs nothing."""
+        return "weight" in self.passes
 
     @classmethod
-    def of(cls, edge: Edge, network: Network, geometry: Geometry, batch: int) -> ConvShape:
-        """The shape of one conv edge in a fitted network."""
+    def of(
+        cls, edge: Edge, network: Network, geometry: Geometry, batch: int, training: bool = True
+    ) -> ConvShape:
+        """The shape of one conv edge in a fitted network; no data gradient goes into an input."""
+        learns = network.node(edge.source).kind != "input"
+        updates: tuple[PassName, ...] = PASSES if learns else ("forward", "weight")
         return cls(
             network.node(edge.source).images,
             network.node(edge.target).images,
@@ -45,7 +55,7 @@ class ConvShape:
             geometry.nodes[edge.source].shape,
             geometry.nodes[edge.target].shape,
             batch,
-            network.node(edge.source).kind != "input",
+            updates if training else ("forward",),
         )
 
 

@@ -13,7 +13,7 @@ from math import inf, log2, prod
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
-from znnpy.plan.types import TILE_SIZES, Costs, Method
+from znnpy.plan.types import TILE_SIZES, Costs, Method, wanted
 
 TILE_RATE = 60e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
 FILTER_RATE = 120e9  # of those of filters, most of whose points are zeros
@@ -99,7 +99,8 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     rows = -(-shape.inputs // LANES_COUNTED)
     columns = -(-shape.outputs // LANES_COUNTED)
     ahead, back = tiles_of(shape, tile)
-    transform, filters = tile_seconds(tile), tile_seconds(tile, FILTER_RATE)
+    transform = tile_seconds(tile)
+    filters = tile_seconds(tile, FILTER_RATE) if shape.training else 0.0
     method = str(Method("spectral", tile))
     return {
         f"{method} images": ahead * rows * transform,
@@ -140,15 +141,16 @@ def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Tr
         for tile in _candidates(shape.size)
         if spectral_bytes(shape, tile) <= most_bytes
     ]
-    return [tile for _, tile in sorted(found)[:count]]
+    ranked: dict[tuple[int, ...], Triple] = {}
+    for _, tile in sorted(found):
+        ranked.setdefault(tuple(sorted(tile)), tile)  # a tile turned round is much the same
+    return list(ranked.values())[:count]
 
 
 def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
     """All passes that the layer needs."""
     return sum(
-        cost
-        for part, cost in spectral_costs(shape, tile).items()
-        if shape.learns or not part.endswith(" gradient")
+        cost for part, cost in spectral_costs(shape, tile).items() if wanted(part, shape.passes)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,6 +17,15 @@ PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 TILE_SIZES: tuple[int, ...] = SIZES
 Costs = dict[str, float]
+
+
+def wanted(part: str, passes: Collection[PassName]) -> bool:
+    """Whether a part of a layer's cost, such as `fft weight`, is met with only these passes.
+
+    What passes share (`fft images`) always is: whoever uses it pays for it.
+    """
+    name = part.rpartition(" ")[2]
+    return name not in PASSES or name in passes
 
 
 class Method(NamedTuple):

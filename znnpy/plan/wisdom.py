@@ -14,7 +14,6 @@ import warnings
 from pathlib import Path
 
 import llvmlite.binding
-import numba
 from znnpy_kernels import cache
 from znnpy_kernels.lanes import LANES
 
@@ -24,7 +23,7 @@ Costs = dict[str, float]
 def path() -> Path:
     """The wisdom file of this machine."""
     cpu = f"{platform.machine()}-{llvmlite.binding.get_host_cpu_name()}-{LANES}"
-    return cache.root() / f"wisdom-{cpu}-numba{numba.__version__}.json"
+    return cache.root() / f"wisdom-{cpu}-{cache.package_hash()}.json"
 
 
 def recall(key: str) -> Costs | None:

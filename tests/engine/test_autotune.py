@@ -1,0 +1,51 @@
+"""What is measured of a layer: the passes that are needed, on images of bounded size."""
+
+from dataclasses import replace
+
+import pytest
+
+from znnpy.engine import autotune
+from znnpy.plan import PASSES, ConvShape, Method
+from znnpy.plan.choose import candidates
+from znnpy.plan.cost import direct_seconds
+
+ONE = (1, 1, 1)
+SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
+
+
+@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8"])
+@pytest.mark.parametrize("passes", [PASSES, ("forward", "weight"), ("forward",)])
+def test_every_wanted_pass_and_no_other_is_measured(method, passes):
+    costs = autotune._measure_by(replace(SMALL, passes=passes), Method.named(method))
+    measured = {part.removeprefix(f"{method} ") for part in costs}
+    assert measured & set(PASSES) == set(passes)
+    assert min(costs.values()) > 0
+
+
+def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
+    large = ConvShape(80, 80, (3, 3, 3), (2, 2, 2), ONE, (104, 84, 84), (100, 80, 80), 1)
+    seen = []
+
+    def measure(shape, method):
+        seen.append(shape)
+        return {f"{method} {step}": 1.0 for step in PASSES}
+
+    monkeypatch.setattr(autotune, "_measure_by", measure)
+    costs = autotune._measure(large, [Method("direct")])
+    smaller = seen[0]
+    assert direct_seconds(smaller) < 2 * autotune.MOST_SECONDS
+    assert smaller.size == large.size and smaller.dilation == large.dilation
+    taken = [a - b for a, b in zip(large.target, smaller.target, strict=True)]
+    assert [a - b for a, b in zip(large.source, smaller.source, strict=True)] == taken
+    expected = direct_seconds(large) / direct_seconds(smaller)
+    assert costs["direct forward"] == pytest.approx(expected)
+
+
+def test_small_layers_are_measured_as_they_are():
+    assert autotune._smaller(SMALL) == SMALL
+
+
+def test_methods_differ_by_more_than_the_order_of_a_tile():
+    shape = ConvShape(40, 40, (5, 5, 5), ONE, ONE, (50, 50, 50), (46, 46, 46), 1)
+    tiles = [tuple(sorted(method.tile)) for method in candidates(shape) if method.tile]
+    assert len(set(tiles)) == len(tiles) > 1
