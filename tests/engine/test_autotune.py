@@ -34,7 +34,7 @@ def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
     costs = autotune._measure(large, [Method("direct")])
     smaller = seen[0]
     assert direct_seconds(smaller) < 2 * autotune.MOST_SECONDS
-    assert smaller.size == large.size and smaller.dilation == large.dilation
+    assert (smaller.size, smaller.dilation) == (large.size, large.dilation)
     taken = [a - b for a, b in zip(large.target, smaller.target, strict=True)]
     assert [a - b for a, b in zip(large.source, smaller.source, strict=True)] == taken
     expected = direct_seconds(large) / direct_seconds(smaller)

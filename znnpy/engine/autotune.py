@@ -20,6 +20,7 @@ from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
 from znnpy.plan.choose import estimated
 from znnpy.plan.cost import direct_seconds
+from znnpy.plan.types import wanted
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 
@@ -139,6 +140,8 @@ def _by_part(
         if name in DERIVED and not shape.training:
             continue
         part = f"{method} {PARTS[name]}"
+        if not wanted(part, shape.passes):
+            continue
         seconds = float(event["end_ns"] - event["start_ns"]) * 1e-9
         totals[part] = totals.get(part, 0.0) + seconds
     return totals
