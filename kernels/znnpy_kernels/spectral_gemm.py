@@ -2,8 +2,12 @@
 
     spectral_products    Y[f][tile][block] = sum over images i of X[f][tile][i] * W[f][i][block]
     spectral_gradients   W[f][i][block] = sum over tiles of X[f][tile][i] * Y[f][tile][block]
+    backward_products    Y[f][tile][block] = sum over images i of
+                         X[f][tile][i] * conj(W[f][image of block][i])
 
-Neither conjugates: transforms give conjugate spectra where correlations need them.
+The first two do not conjugate: transforms give conjugate spectra where correlations need them.
+The third is the data gradient's, from the forward pass's filters as they lie: it transposes and
+conjugates them as it goes, once for all tiles of a frequency.
 A complex vector is LANES real parts, then LANES imaginary parts. A register block holds the sums of
 ROWS tiles (or input images) times one or two
 vectors of output images: each turn loads the vectors,
@@ -16,6 +20,13 @@ Argument words: addresses in bytes, strides in floats, all else counts.
     y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
     frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output images
     accumulate                          gradients alone: 1 adds to what stands there, 0 overwrites
+
+`backward_products` reads `w` with the strides of the forward pass, whose outputs are its `inputs`:
+w_input leads from image to image of y, w_block from vector to vector of the terms; and three words more:
+
+    images                              of y, from its first block on: real count; lanes beyond get 0
+    scratch, scratch_worker             64-byte aligned; worker w owns `backward_floats(inputs)` floats
+                                        from w * scratch_worker on
 
 Output vectors are the outer loop, so that one frequency's filters of two vectors stay in the L1
 cache while tiles stream past. Each sum is taken in the order of its index, whatever is cut. Tasks that
@@ -47,6 +58,7 @@ from znnpy_kernels.simd import (
     when,
     word,
 )
+from znnpy_kernels.tiles import load_tile, scratch_tile, transpose_negated, transpose_tile
 
 # Rows of a register block with one and with two vectors: 24 sums of 32 registers, 10 or 8 of 16.
 ROWS: tuple[int, int] = (12, 6) if REGISTERS == 32 else (5, 2)
@@ -71,6 +83,12 @@ FIELDS = (
     "blocks",
 )
 GRADIENT_FIELDS = (*FIELDS, "accumulate")
+BACKWARD_FIELDS = (*FIELDS, "images", "scratch", "scratch_worker")
+
+
+def backward_floats(inputs: int) -> int:
+    """Floats of scratch that each worker needs for `backward_products` of so many terms."""
+    return -(-inputs // LANES) * LANES * 2 * PAIR
 
 
 class _Block:
@@ -194,8 +212,11 @@ def _register_block(
 
 
 @inlined
-def _tiles(vectors: int, args: Any, x: int, w: int, y: int) -> None:
-    """Products of one frequency with `vectors` output vectors, for all tiles."""
+def _tiles(vectors: int, args: Any, x: int, w: int, strides: Any, y: int) -> None:
+    """Products of one frequency with `vectors` output vectors, for all tiles.
+
+    `strides` of w: from term to term, from vector to vector.
+    """
     inputs, tiles, most = args[14], args[13], ROWS[vectors - 1]
     runs = (inputs + LANES - 1) // LANES
     tile, parts = 0, (tiles + most - 1) // most
@@ -203,7 +224,7 @@ def _tiles(vectors: int, args: Any, x: int, w: int, y: int) -> None:
         rows = (tiles - tile + parts - 1) // parts
         parts -= 1
         _register_block(
-            vectors, x + 4 * tile * args[2], args[2], 1, args[3], w, args[6], args[7],
+            vectors, x + 4 * tile * args[2], args[2], 1, args[3], w, strides[0], strides[1],
             y + 4 * tile * args[10], args[10], args[11], runs, LANES,
             inputs - (runs - 1) * LANES, 0, rows,
         )  # fmt: skip
@@ -231,13 +252,50 @@ def _images(vectors: int, args: Any, x: int, w: int, y: int) -> None:
 @kernel(*FIELDS)
 def spectral_products(args: Any, worker: int) -> None:
     """Spectra of images times those of filters, summed over images."""
+    strides = args[6], args[7]
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         pairs = args[15] // 2
         for pair in range(pairs):
-            _tiles(2, args, x, w + 8 * pair * args[7], y + 8 * pair * args[11])
+            _tiles(2, args, x, w + 8 * pair * args[7], strides, y + 8 * pair * args[11])
         if args[15] % 2:
-            _tiles(1, args, x, w + 8 * pairs * args[7], y + 8 * pairs * args[11])
+            _tiles(1, args, x, w + 8 * pairs * args[7], strides, y + 8 * pairs * args[11])
+
+
+@inlined
+def _exchanged(vectors: int, args: Any, w: int, first: int, scratch: int) -> None:
+    """Scratch [term][vector][PAIR]: conjugate filters of all terms and the images from `first` on."""
+    terms, row, step = (args[14] + LANES - 1) // LANES, 4 * args[6], 4 * PAIR * vectors
+    rest = scratch_tile()
+    for vector in range(vectors):
+        image = first + vector * LANES
+        held = min(LANES, args[16] - image)
+        for block in range(terms):
+            source = w + image * row + 4 * block * args[7]
+            target = scratch + block * LANES * step + 4 * PAIR * vector
+            if held == LANES:
+                transpose_tile(source, row, target, step)
+                transpose_negated(source + 4 * LANES, row, target + 4 * LANES, step)
+            else:
+                load_tile(source, row, held, LANES, rest)
+                transpose_tile(rest, 4 * LANES, target, step)
+                load_tile(source + 4 * LANES, row, held, LANES, rest)
+                transpose_negated(rest, 4 * LANES, target + 4 * LANES, step)
+
+
+@kernel(*BACKWARD_FIELDS)
+def backward_products(args: Any, worker: int) -> None:
+    """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
+    scratch = args[17] + 4 * worker * args[18]
+    for f in range(args[12]):
+        x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
+        pairs = args[15] // 2
+        for pair in range(pairs):
+            _exchanged(2, args, w, 2 * pair * LANES, scratch)
+            _tiles(2, args, x, scratch, (2 * PAIR, PAIR), y + 8 * pair * args[11])
+        if args[15] % 2:
+            _exchanged(1, args, w, 2 * pairs * LANES, scratch)
+            _tiles(1, args, x, scratch, (PAIR, PAIR), y + 8 * pairs * args[11])
 
 
 @kernel(*GRADIENT_FIELDS)

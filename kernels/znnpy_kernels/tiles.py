@@ -47,11 +47,8 @@ def _transposed(b: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-@intrinsic
-def transpose_tile(
-    typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
-) -> Any:
-    """target[j][i] = source[i][j] for a full tile; steps are bytes from row to row."""
+def _transpose(changed: Any) -> tuple[Any, Any]:
+    """Signature and emitter of a transposition that puts each row through `changed` first."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         source, source_step, target, target_step = args
@@ -61,11 +58,27 @@ def transpose_tile(
             return builder.inttoptr(address, FLOATS.ir.as_pointer())
 
         rows = [builder.load(place(source, source_step, i), align=4) for i in range(LANES)]
-        for i, row in enumerate(_transposed(builder, rows)):
+        for i, row in enumerate(_transposed(builder, [changed(builder, row) for row in rows])):
             builder.store(row, place(target, target_step, i), align=4)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def transpose_tile(
+    typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
+) -> Any:
+    """target[j][i] = source[i][j] for a full tile; steps are bytes from row to row."""
+    return _transpose(lambda builder, row: row)
+
+
+@intrinsic
+def transpose_negated(
+    typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
+) -> Any:
+    """target[j][i] = -source[i][j] for a full tile; steps are bytes from row to row."""
+    return _transpose(lambda builder, row: builder.fneg(row))
 
 
 @inlined

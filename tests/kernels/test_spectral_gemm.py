@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
+from znnpy_kernels.spectral_gemm import (
+    backward_floats,
+    backward_products,
+    spectral_gradients,
+    spectral_products,
+)
 
 PAIR = 2 * LANES
 GUARD = -12345.0
@@ -56,6 +61,12 @@ def operands(frequencies: int, tiles: int, inputs: int, blocks: int) -> tuple[Ve
 
 CASES = [(t, i, b) for t in (1, 5, 6, 7, 13, 25) for i, b in ((1, 1), (10, 2), (LANES, 3))]
 CASES += [(8, 2 * LANES + 1, 1), (12, LANES + 3, 4), (3, 3 * LANES, 5)]
+BACKWARD_CASES = [
+    (1, 1, 1),
+    (7, LANES, LANES),
+    (13, LANES + 3, 10),
+    (5, 3 * LANES - 1, 2 * LANES + 5),
+]
 
 
 @pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
@@ -75,6 +86,24 @@ def test_gradients(tiles: int, inputs: int, blocks: int) -> None:
     wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex())
     np.testing.assert_allclose(w.complex(), wanted, atol=2e-5 * np.sqrt(tiles))
     assert w.guarded()
+
+
+@pytest.mark.parametrize(("tiles", "images", "outputs"), BACKWARD_CASES)
+def test_backward_products(tiles: int, images: int, outputs: int) -> None:
+    x = Vectors(3, tiles, -(-outputs // LANES), seed=5)
+    w = Vectors(3, images, -(-outputs // LANES), seed=6)
+    y = Vectors(3, tiles, -(-images // LANES))
+    room = np.full(backward_floats(outputs) + 1, GUARD, np.float32)
+    backward_products.run(
+        **words(x, w, y, outputs, images=images, scratch=room.ctypes.data, scratch_worker=0)
+    )
+    wanted = np.einsum(
+        "fto,fio->fti", x.complex()[..., :outputs], w.complex()[..., :outputs].conj()
+    )
+    np.testing.assert_allclose(y.complex()[..., :images], wanted, atol=2e-5 * np.sqrt(outputs))
+    assert not y.complex()[..., images:].any()
+    assert y.guarded()
+    assert room[-1] == GUARD
 
 
 def test_groups_of_tiles_add_up() -> None:
