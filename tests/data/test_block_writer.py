@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from znnpy.data.block_writer import BlockWriter
+from znnpy.data.outputs import Finished, OutputSpec
 from znnpy.data.source import open_volume
 from znnpy.errors import ShapeError, VolumeError
 
@@ -26,9 +28,15 @@ def block(corner: tuple[int, int, int]) -> np.ndarray:
     return DATA[:, z : z + 3, y : y + 2, x : x + 4]
 
 
-def writer(path: Path, **options: object) -> BlockWriter:
-    attributes = {"resolution": [3, 2, 1]}
-    return BlockWriter(path, "volumes/affinities", DATA.shape, np.float32, attributes, **options)  # type: ignore[arg-type]
+def writer(
+    path: Path,
+    job: object = "one",
+    block: tuple[int, int, int] = (3, 2, 4),
+    overwrite: bool = False,
+) -> BlockWriter:
+    kind, attributes = np.dtype(np.float32), {"resolution": [3, 2, 1]}
+    spec = OutputSpec(DATA.shape, kind, block, attributes, {"weights": job})
+    return BlockWriter(path, "volumes/affinities", spec, overwrite)
 
 
 def test_blocks_in_any_order(tmp_path: Path) -> None:
@@ -49,7 +57,7 @@ def test_go_on_after_a_cut_journal(tmp_path: Path, lost: int) -> None:
     with writer(path) as out:
         for corner in CORNERS[:5]:
             out.write(corner, block(corner))
-    journal = tmp_path / "out.h5.journal"
+    journal = tmp_path / "out.h5.partial.journal"
     content = journal.read_bytes()
     journal.write_bytes(content[: len(content) - lost])
     with writer(path) as out:
@@ -68,7 +76,7 @@ def test_damaged_block_is_not_done(tmp_path: Path) -> None:
         out.write(CORNERS[0], block(CORNERS[0]))
         out.write(CORNERS[1], block(CORNERS[1]))
         place = out._place
-    with path.open("r+b") as file:
+    with (tmp_path / "out.h5.partial").open("r+b") as file:
         file.seek(place)
         file.write(b"\xff")
     with writer(path) as out:
@@ -80,18 +88,68 @@ def test_damaged_block_is_not_done(tmp_path: Path) -> None:
 def test_not_finished_while_blocks_are_missing(tmp_path: Path) -> None:
     with writer(tmp_path / "out.h5") as out:
         out.write(CORNERS[0], block(CORNERS[0]))
-        with pytest.raises(VolumeError, match="24 of 210 voxels"):
+        with pytest.raises(VolumeError, match="11 of 12 blocks"):
             out.finish()
 
 
-def test_other_settings_and_finished_files_are_refused(tmp_path: Path) -> None:
+def fill(path: Path, **options: object) -> bytes:
+    with writer(path, **options) as out:  # type: ignore[arg-type]
+        for lower, _ in set(out.spec.blocks()) - out.done:
+            out.write(lower, block(lower))
+        out.finish()
+    return path.read_bytes()
+
+
+def test_another_job_is_refused_and_named(tmp_path: Path) -> None:
     path = tmp_path / "out.h5"
-    writer(path, key="one").close()
-    with pytest.raises(VolumeError, match="other settings"):
-        writer(path, key="two")
-    (tmp_path / "out.h5.journal").unlink()
+    writer(path).close()
+    with pytest.raises(VolumeError, match='weights was "one", now "two"'):
+        writer(path, "two")
+    with pytest.raises(VolumeError, match=r"block was \[3, 2, 4\], now \[5, 6, 7\]"):
+        writer(path, block=(5, 6, 7))
+    with writer(path, "two", overwrite=True) as out:
+        assert not out.done
+
+
+def test_finished_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "out.h5"
+    first = fill(path)
     with pytest.raises(VolumeError, match="exists already"):
-        writer(path, key="one")
+        writer(path)
+    with writer(path, overwrite=True) as out:
+        out.write(CORNERS[0], block(CORNERS[0]))
+        assert path.read_bytes() == first
+    assert fill(path, overwrite=True) == first
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.h5"]
+
+
+def test_second_writer_is_refused(tmp_path: Path) -> None:
+    with writer(tmp_path / "out.h5") as out:
+        with pytest.raises(VolumeError, match="another process"):
+            writer(tmp_path / "out.h5")
+        out.write(CORNERS[0], block(CORNERS[0]))
+    with writer(tmp_path / "out.h5") as out:
+        assert len(out.done) == 1
+
+
+def test_header_that_changed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.h5"
+    writer(path).close()
+    with (tmp_path / "out.h5.partial").open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff\xff")
+    with pytest.raises(VolumeError, match="outside its blocks"):
+        writer(path)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 7), (2, 6, 7), (1, 1, 1)])
+def test_blocks_of_whole_rows_and_planes(tmp_path: Path, shape: tuple[int, int, int]) -> None:
+    with writer(tmp_path / "out.h5", block=shape) as out:
+        for (z, y, x), (z1, y1, x1) in out.spec.blocks():
+            out.write((z, y, x), DATA[:, z:z1, y:y1, x:x1])
+        out.finish()
+    with open_volume(tmp_path / "out.h5") as volume:
+        assert np.array_equal(volume.read_all(), DATA)
 
 
 @pytest.mark.parametrize("corner", [(3, 0, 0), (-1, 0, 0), (0, 0, 4)])
@@ -115,7 +173,7 @@ def test_data_is_synced_before_the_journal_names_it(
 ) -> None:
     calls: list[tuple[str, str]] = []
     with writer(tmp_path / "out.h5") as out:
-        names = {out._file: "data", out._log: "journal"}
+        names = {out._file: "data", out._journal._file: "journal"}
         for call in ("pwrite", "write", "fdatasync"):
             monkeypatch.setattr(os, call, noting(call, names, calls))
         out.write(CORNERS[0], block(CORNERS[0]))
@@ -126,51 +184,60 @@ def test_data_is_synced_before_the_journal_names_it(
 KILLED = """
 import os, signal, sys
 import numpy as np
-from znnpy.data import block_writer, contiguous
+from znnpy.data import block_writer
+from znnpy.data.outputs import OutputSpec
 
 left = int(sys.argv[2])
 
 def counted(call):
-    def wrapped(*arguments):
+    def wrapped(*arguments, **more):
         global left
         left -= 1
         if left < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments)
+        return call(*arguments, **more)
     return wrapped
 
-for name in ("pwrite", "write", "fdatasync", "fsync", "posix_fallocate"):
+for name in ("open", "pwrite", "write", "ftruncate", "fdatasync", "fsync", "posix_fallocate",
+             "rename", "replace", "unlink"):
     setattr(os, name, counted(getattr(os, name)))
 data = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
-out = block_writer.BlockWriter(sys.argv[1], "main", data.shape, np.float32)
+spec = OutputSpec(data.shape, data.dtype, (1, 3, 4))
+out = block_writer.BlockWriter(sys.argv[1], "main", spec)
 for z in range(4):
     if ((z, 0, 0), (z + 1, 3, 4)) not in out.done:
         out.write((z, 0, 0), data[:, z : z + 1])
-        sys.stdout.write(f"{z}\\n")
-        sys.stdout.flush()
+        os.fstat(1)
+        print(z, flush=True)
 out.finish()
 """
 
 
 @pytest.mark.slow
 def test_killed_at_every_system_call(tmp_path: Path) -> None:
-    """Killed before each of its writes and syncs in turn, the next run ends with the right data."""
+    """Killed before each of its calls in turn, the next run ends with the same bytes."""
     data = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
-    for calls in itertools.count():
+    spec = OutputSpec(data.shape, data.dtype, (1, 3, 4))
+    whole = None
+    for calls in itertools.chain([1_000_000], itertools.count()):
         path = tmp_path / f"{calls}.h5"
         run = [sys.executable, "-c", KILLED, str(path), str(calls)]
         killed = subprocess.run(run, capture_output=True, text=True, check=False)
-        finished = path.exists() and not (tmp_path / f"{calls}.h5.journal").exists()
         assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
+        finished = path.exists() and not (tmp_path / f"{calls}.h5.partial.journal").exists()
         if not finished:
-            with BlockWriter(path, "main", (1, 4, 3, 4), np.float32) as out:
+            # A file whose journal was complete is moved to its place, then found to be finished.
+            with contextlib.suppress(Finished), BlockWriter(path, "main", spec) as out:
                 done = {lower[0] for lower, _ in out.done}
                 assert {int(z) for z in killed.stdout.split()} <= done
                 for z in set(range(4)) - done:
                     out.write((z, 0, 0), data[:, z : z + 1])
                 out.finish()
-        with open_volume(path) as volume:
-            assert np.array_equal(volume.read_all(), data)
-        if killed.returncode == 0:
+        whole = whole or path.read_bytes()
+        assert path.read_bytes() == whole
+        assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+        path.unlink()
+        if calls < 1_000_000 and killed.returncode == 0:
             assert calls > 20
+            assert finished
             break

@@ -89,11 +89,12 @@ class _Job:
     def run(self, path: Path, dataset: str, finish: Callable[[Any], Any], uint8: bool) -> None:
         """Predict and write."""
         from znnpy.cli.blocks_bar import BlocksBar
+        from znnpy.data.block_writer import refuse_output
         from znnpy.infer.build import prediction_of
         from znnpy.infer.material import open_scene
-        from znnpy.infer.predict import predict_to_file, refuse_output
+        from znnpy.infer.predict import predict_to_file
 
-        refuse_output(path, self._overwrite)
+        refuse_output(path)
         saved, config = self._saved, self._saved.config
         scene = open_scene(self._section, config.data, saved.network)
         weights = saved.checkpoint.parameters

@@ -144,6 +144,7 @@ def _create(file: h5py.File, name: str, layout: Layout) -> int:
     properties.set_layout(h5py.h5d.CONTIGUOUS)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    properties.set_obj_track_times(False)  # the same content, the same bytes
     kind = h5py.h5t.py_create(layout.dtype, logical=True)
     space = h5py.h5s.create_simple(layout.shape)
     made = h5py.h5d.create(group.id, last.encode(), kind, space, properties)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.data.block_writer import BlockWriter
-from znnpy.data.contiguous import sync_folder
 from znnpy.data.normalise import Mode, normalisation
+from znnpy.data.outputs import OutputSpec, open_output
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple, mirror_read
 from znnpy.errors import VolumeError
 from znnpy.geometry.fit import Geometry
-from znnpy.infer.blocks import Field, input_region, starts
+from znnpy.infer.blocks import Field, input_region, starts, triple
 from znnpy.network.types import Network
 
 Floats = npt.NDArray[np.float32]
@@ -77,6 +75,13 @@ class VolumePrediction:
         by_node = found if isinstance(found, dict) else {outputs[0]: found}
         return Block(start, {name: values[0] for name, values in by_node.items()})
 
+    def cut_block(self, lower: Triple, upper: Triple, node: str) -> Floats:
+        """One output node's values in a region of at most a block."""
+        pairs = zip(lower, self.field.shape, self.block, strict=True)
+        start = triple(min(low, size - step) for low, size, step in pairs)
+        z, y, x = (slice(a - s, b - s) for a, b, s in zip(lower, upper, start, strict=True))
+        return self.block_at(start).values[node][:, z, y, x]
+
     def blocks(self, progress: Progress | None = None) -> Iterator[Block]:
         """Predict all blocks in order."""
         places = self.starts
@@ -133,33 +138,16 @@ def predict_to_file(
     is renamed at the end; a killed prediction with the same `key` goes on where it stopped. An
     existing `path` is refused unless `overwrite`. Raises VolumeError, also for a full disk.
     """
-    refuse_output(path, overwrite)
-    partial = path.with_name(path.name + ".partial")
     shape = (images, *prediction.field.shape)
+    spec = OutputSpec(shape, np.dtype(dtype), prediction.block, attributes or {}, {"key": key})
     try:
-        with BlockWriter(partial, dataset, shape, np.dtype(dtype), attributes, key) as writer:
-            places = prediction.starts
-            done = {lower for lower, _ in writer.done}
-            for number, start in enumerate(places, start=1):
-                if start not in done:
-                    writer.write(start, finish(prediction.block_at(start).values[node]))
+        with open_output(path, dataset, spec, overwrite) as writer:
+            places = spec.blocks()
+            for number, (lower, upper) in enumerate(places, start=1):
+                if (lower, upper) not in writer.done:
+                    writer.write(lower, finish(prediction.cut_block(lower, upper, node)))
                 if progress:
                     progress(number, len(places))
             writer.finish()
-        partial.replace(path)
-        sync_folder(path.parent)
     except OSError as error:
         raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def refuse_output(path: Path, overwrite: bool) -> None:
-    """Raise VolumeError where no output file can be written, before anything is computed."""
-    folder = path.parent
-    if path.is_dir():
-        raise VolumeError(f"{path} is a folder; name a file in it")
-    if path.exists() and not overwrite:
-        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
-    if not folder.is_dir():
-        raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")

@@ -1,0 +1,122 @@
+"""What a block-wise prediction is written to: one contract for all file formats.
+
+A format is a class that fulfils `BlockOutput` and takes (path, dataset, spec, overwrite), and a suffix
+in `open_output`. `journal.Journal` keeps what was done, whatever the format.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from znnpy.data.journal import Region, read_head
+from znnpy.data.volume import Array, Shape4, Triple
+from znnpy.errors import VolumeError
+
+
+class Finished(VolumeError):  # noqa: N818
+    """The output had been written whole by a process that was killed last; it is in its place now."""
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """What is to be written.
+
+    `shape` (C, Z, Y, X); `block` (z, y, x): blocks lie on a grid from voxel 0, the last along each axis
+    are cut. `job` is JSON-able: all that the values depend on, by a name that people understand. An
+    output that was begun is continued only with an equal spec; only attributes may differ, and those
+    that it was begun with stay.
+    """
+
+    shape: Shape4
+    dtype: np.dtype[Any]
+    block: Triple
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    job: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values, not compressed."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def blocks(self) -> list[Region]:
+        """All blocks, z slowest."""
+        axes = [
+            [(low, min(low + step, size)) for low in range(0, size, step)]
+            for size, step in zip(self.shape[1:], self.block, strict=True)
+        ]
+        return [((z[0], y[0], x[0]), (z[1], y[1], x[1])) for z, y, x in itertools.product(*axes)]
+
+    def head(self, dataset: str) -> dict[str, Any]:
+        """What a journal begins with."""
+        return {
+            "dataset": dataset,
+            "shape": list(self.shape),
+            "dtype": self.dtype.str,
+            "block": list(self.block),
+            **self.job,
+        }
+
+
+class BlockOutput(Protocol):
+    """A file being written. Until `finish`, nothing stands at its final path (or what stood before).
+
+    Opening it begins a file or goes on with one; VolumeError when a finished file is in the way, the
+    begun one is of another spec (the message names what differs), or another process writes to it;
+    `Finished` when only the move to the final path was left to do.
+    A write or sync that fails raises OSError; blocks that are `done` stay so.
+    """
+
+    @property
+    def done(self) -> AbstractSet[Region]:
+        """Blocks whose values are on the disk, checked against their checksums when opened."""
+
+    def write(self, lower: Triple, block: Array) -> None:
+        """Write the block (C, z, y, x) whose first voxel is `lower`; it is on the disk on return.
+
+        Several threads may write different blocks at once.
+        """
+
+    def finish(self) -> None:
+        """Move the file to its place and close; VolumeError while blocks are missing."""
+
+    def close(self) -> None:
+        """Close; what is done stays done, so that writing can go on later."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def open_output(path: Path, dataset: str, spec: OutputSpec, overwrite: bool = False) -> BlockOutput:
+    """The output at `path`, by its suffix; `overwrite` replaces what is there when finished."""
+    from znnpy.data.block_writer import BlockWriter
+
+    return BlockWriter(path, dataset, spec, overwrite)
+
+
+def begun(path: Path) -> dict[str, Any] | None:
+    """The head of an output that was begun at `path` and not finished; None when there is none."""
+    return read_head(journal_of(path))
+
+
+def partial_of(path: Path) -> Path:
+    """Where an output lies until it is finished."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def journal_of(path: Path) -> Path:
+    """Where its journal lies."""
+    return path.with_name(f"{path.name}.partial.journal")
