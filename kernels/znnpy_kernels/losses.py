@@ -2,11 +2,14 @@
 
 All kernels share `LOSS_FIELDS`. `output` (values of the node, blocked) and `gradient` (written,
 blocked, pad lanes 0; address 0: only the sums, for validation) are addresses in block 0;
-`*_block`, `*_z`, `*_y` strides in floats. `target` and `weight` are planar float32
-[image][z][y][x] with x contiguous; `weight` 0 means all ones. `normaliser` is the address of one
+`*_block`, `*_z`, `*_y` strides in floats; `lanes` is LANES, or 1 where both are planar. `target` and
+`weight` are planar float32 [image][z][y][x] with x contiguous; `weight` 0 means all ones. With
+`places` != 0 they are offsets in bytes from the two addresses that stand there (the second 0: all
+ones), so that the arrays may change from step to step. `normaliser` is the address of one
 float32, 1 / (sum of weights). `partial` gets two float64: the sum of weight * loss and the sum of
 weight * wrong over the part, not multiplied by the normaliser. `channels` counts real channels,
-`planes`, `rows`, `width` voxels.
+`planes`, `rows`, `width` voxels. `bias_gradient` (elementwise losses; 0: not wanted) gets the sum of
+the gradient over the part for each channel, LANES floats a block, pad 0, blocks `bias_block` floats apart.
 
 A loss is the weighted mean over voxels and output images, so the sum of weights runs over voxels
 and images; for softmax it is the weighted mean over voxels and the weight is read from the first
@@ -21,9 +24,9 @@ from typing import Any
 from znnpy_kernels.abi import Kernel, kernel
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.memory import doubles, floats
+from znnpy_kernels.memory import doubles, floats, longs
 from znnpy_kernels.softmax import blocks_of, zero_pad
-from znnpy_kernels.tiles import AHEAD, scratch_tile, to_rows, to_voxels
+from znnpy_kernels.tiles import AHEAD, scratch_tile, to_rows, to_voxels, transpose_tile
 from znnpy_kernels.vector_math import exp, larger, log, log1p
 from znnpy_kernels.vectors import (
     absolute,
@@ -34,6 +37,7 @@ from znnpy_kernels.vectors import (
     select,
     splat,
     store,
+    store_masked,
     to_doubles,
     total,
     zero_doubles,
@@ -44,7 +48,8 @@ LOSS_FIELDS = ("output", "output_block", "output_z", "output_y",
                "gradient", "gradient_block", "gradient_z", "gradient_y",
                "target", "target_image", "target_z", "target_y",
                "weight", "weight_image", "weight_z", "weight_y",
-               "normaliser", "partial", "channels", "planes", "rows", "width")  # fmt: skip
+               "normaliser", "partial", "channels", "planes", "rows", "width",
+               "lanes", "places", "bias_gradient", "bias_block")  # fmt: skip
 
 
 @inlined
@@ -63,6 +68,51 @@ def _binomial(x: Any, t: Any) -> Any:
 
 
 @inlined
+def _target(args: Any) -> Any:
+    """Address of the part's first target."""
+    return args[8] + (longs(args[23])[0] if args[23] else 0)
+
+
+@inlined
+def _weight(args: Any) -> Any:
+    """Address of the part's first weight; 0 where all are 1."""
+    if args[23]:
+        base = longs(args[23])[1]
+        return base + args[12] if base else 0
+    return args[12]
+
+
+@inlined
+def _load_rows(
+    args: Any, source: int, step: int, real: int, width: int, inside: Any, tile: int
+) -> None:
+    """Tile row c = channel c of a block; `step`: bytes between planar images."""
+    if args[22] == 1:
+        for c in range(real):
+            store(tile + BYTES * c, load_masked(source + step * c, inside))
+    else:
+        to_rows(source, width, tile)
+
+
+@inlined
+def _store_rows(
+    args: Any, tile: int, target: int, step: int, real: int, width: int, inside: Any
+) -> None:
+    if args[22] == 1:
+        for c in range(real):
+            store_masked(target + step * c, inside, load(tile + BYTES * c))
+    else:
+        zero_pad(tile, real)
+        to_voxels(tile, target, width)
+
+
+@inlined
+def _block_step(args: Any, stride: int) -> int:
+    """Bytes from one LANES channels to the next, where blocks or planar images are `stride` apart."""
+    return 4 * stride * (LANES if args[22] == 1 else 1)
+
+
+@inlined
 def _weights(address: int, inside: Any) -> Any:
     if address:
         prefetch(address + AHEAD)
@@ -72,42 +122,65 @@ def _weights(address: int, inside: Any) -> Any:
 
 @inlined
 def _elementwise_chunk(
-    args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any
-) -> Any:
-    """One tile: gradients replace the logits; returns the two sums."""
+    args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any,
+    biases: int,
+) -> Any:  # fmt: skip
+    """One tile: gradients replace the logits and are added to row c of `biases`; the two sums."""
     normaliser = splat(floats(args[16])[0])
     losses, wrongs = sums
     for c in range(real):
         truth = load_masked(target + 4 * c * args[9], inside)
         prefetch(target + 4 * c * args[9] + AHEAD)
-        w = _weights(weight + 4 * c * args[13] if args[12] else 0, inside)
+        w = _weights(weight + 4 * c * args[13] if weight else 0, inside)
         value, slope, wrong = loss(load(tile + BYTES * c), truth)
         losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
-        store(tile + BYTES * c, slope * (w * normaliser))
+        gradient = slope * (w * normaliser)
+        store(tile + BYTES * c, gradient)
+        if args[24]:
+            held = load(biases + BYTES * c)
+            store(biases + BYTES * c, held + select(inside, gradient, splat(0.0)))
     return losses, wrongs
 
 
 @inlined
-def _elementwise(args: Any, tile: int, loss: Any) -> None:
+def _elementwise_row(
+    args: Any, loss: Any, tile: int, biases: int, block: int, z: int, y: int, sums: Any
+) -> Any:
+    real = min(args[18] - block * LANES, LANES)
+    image = block * LANES
+    output = args[0] + block * _block_step(args, args[1]) + 4 * (z * args[2] + y * args[3])
+    gradient = args[4] + block * _block_step(args, args[5]) + 4 * (z * args[6] + y * args[7])
+    target = _target(args) + 4 * (image * args[9] + z * args[10] + y * args[11])
+    weight = _weight(args)
+    weight = weight + 4 * (image * args[13] + z * args[14] + y * args[15]) if weight else 0
+    for x in range(0, args[21], LANES):
+        width = min(args[21] - x, LANES)
+        inside, at = below(width), 4 * x * args[22]
+        _load_rows(args, output + at, 4 * args[1], real, width, inside, tile)
+        sums = _elementwise_chunk(
+            args, loss, tile, target + 4 * x, weight + 4 * x if weight else 0, real, inside, sums,
+            biases,
+        )  # fmt: skip
+        if args[4]:
+            _store_rows(args, tile, gradient + at, 4 * args[5], real, width, inside)
+    return sums
+
+
+@inlined
+def _elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
     sums = zero_doubles(), zero_doubles()
     for block in range(blocks_of(args[18])):
-        real = min(args[18] - block * LANES, LANES)
+        zero_pad(biases, 0)
         for z in range(args[19]):
             for y in range(args[20]):
-                output = args[0] + 4 * (block * args[1] + z * args[2] + y * args[3])
-                gradient = args[4] + 4 * (block * args[5] + z * args[6] + y * args[7])
-                target = args[8] + 4 * (block * LANES * args[9] + z * args[10] + y * args[11])
-                weight = args[12] + 4 * (block * LANES * args[13] + z * args[14] + y * args[15])
-                for x in range(0, args[21], LANES):
-                    width = min(args[21] - x, LANES)
-                    to_rows(output + BYTES * x, width, tile)
-                    sums = _elementwise_chunk(
-                        args, loss, tile, target + 4 * x, weight + 4 * x, real, below(width), sums
-                    )
-                    if args[4]:
-                        zero_pad(tile, real)
-                        to_voxels(tile, gradient + BYTES * x, width)
+                sums = _elementwise_row(args, loss, tile, biases, block, z, y, sums)
+        if args[24]:
+            transpose_tile(biases, BYTES, biases, BYTES)
+            total_ = splat(0.0)
+            for position in range(LANES):
+                total_ = total_ + load(biases + BYTES * position)
+            store(args[24] + 4 * block * args[25], total_)
     doubles(args[17])[0] = total(sums[0])
     doubles(args[17])[1] = total(sums[1])
 
@@ -115,7 +188,7 @@ def _elementwise(args: Any, tile: int, loss: Any) -> None:
 @kernel(*LOSS_FIELDS)
 def square_loss(args: Any, worker: int) -> None:
     """(y - t)^2, gradient 2 (y - t) w normaliser; wrong where (y > 0.5) differs from (t > 0.5)."""
-    _elementwise(args, scratch_tile(), _square)
+    _elementwise(args, scratch_tile(), scratch_tile(), _square)
 
 
 @kernel(*LOSS_FIELDS)
@@ -124,26 +197,25 @@ def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
 
     Computed as max(x, 0) - x t + log1p(e^-|x|): stable for any x. Gradient (p - t) w normaliser.
     """
-    _elementwise(args, scratch_tile(), _binomial)
+    _elementwise(args, scratch_tile(), scratch_tile(), _binomial)
 
 
 @inlined
-def _class_sums(
-    output: int, step: int, target: int, image: int, channels: int, inside: Any, width: int,
-    tile: int,
-) -> Any:  # fmt: skip
+def _class_sums(args: Any, output: int, target: int, inside: Any, width: int, tile: int) -> Any:
     """Largest logit, sum of targets, sum of target * logit, and where the two argmaxes differ."""
     lowest = splat(-3.4028234663852886e38)
     largest, truest = lowest, lowest
     mass, product = splat(0.0), splat(0.0)
     best, true = splat(0.0), splat(0.0)
-    for block in range(blocks_of(channels)):
-        to_rows(output + step * block, width, tile)
-        for c in range(min(channels - block * LANES, LANES)):
+    for block in range(blocks_of(args[18])):
+        real = min(args[18] - block * LANES, LANES)
+        step = block * _block_step(args, args[1])
+        _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
+        for c in range(real):
             number = splat(float(block * LANES + c))
             x = load(tile + BYTES * c)
-            t = load_masked(target + 4 * (block * LANES + c) * image, inside)
-            prefetch(target + 4 * (block * LANES + c) * image + AHEAD)
+            t = load_masked(target + 4 * (block * LANES + c) * args[9], inside)
+            prefetch(target + 4 * (block * LANES + c) * args[9] + AHEAD)
             best, largest = select(x > largest, number, best), larger(x, largest)
             true, truest = select(t > truest, number, true), larger(t, truest)
             mass, product = mass + t, product + t * x
@@ -151,30 +223,33 @@ def _class_sums(
 
 
 @inlined
-def _exp_sum(output: int, step: int, channels: int, largest: Any, width: int, tile: int) -> Any:
+def _exp_sum(args: Any, output: int, largest: Any, inside: Any, width: int, tile: int) -> Any:
     sums = splat(0.0)
-    for block in range(blocks_of(channels)):
-        to_rows(output + step * block, width, tile)
-        for c in range(min(channels - block * LANES, LANES)):
+    for block in range(blocks_of(args[18])):
+        real = min(args[18] - block * LANES, LANES)
+        step = block * _block_step(args, args[1])
+        _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
+        for c in range(real):
             sums = sums + exp(load(tile + BYTES * c) - largest)
     return sums
 
 
 @inlined
 def _softmax_gradient(
-    output: int, gradient: int, args: Any, target: int, largest: Any, scale: Any, weight: Any,
+    args: Any, output: int, gradient: int, target: int, largest: Any, scale: Any, weight: Any,
     inside: Any, width: int, tile: int,
 ) -> None:  # fmt: skip
     """gradient = exp(x - largest) * scale - t * weight."""
     for block in range(blocks_of(args[18])):
         real = min(args[18] - block * LANES, LANES)
-        to_rows(output + 4 * args[1] * block, width, tile)
+        step = block * _block_step(args, args[1])
+        _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
         for c in range(real):
             t = load_masked(target + 4 * (block * LANES + c) * args[9], inside)
             p = exp(load(tile + BYTES * c) - largest) * scale
             store(tile + BYTES * c, p - t * weight)
-        zero_pad(tile, real)
-        to_voxels(tile, gradient + 4 * args[5] * block, width)
+        step = block * _block_step(args, args[5])
+        _store_rows(args, tile, gradient + step, 4 * args[5], real, width, inside)
 
 
 @inlined
@@ -184,16 +259,14 @@ def _softmax_chunk(
 ) -> Any:  # fmt: skip
     inside = below(width)
     w = _weights(weight, inside)
-    largest, mass, product, wrong = _class_sums(
-        output, 4 * args[1], target, args[9], args[18], inside, width, tile
-    )
-    exponentials = _exp_sum(output, 4 * args[1], args[18], largest, width, tile)
+    largest, mass, product, wrong = _class_sums(args, output, target, inside, width, tile)
+    exponentials = _exp_sum(args, output, largest, inside, width, tile)
     value = w * ((log(exponentials) + largest) * mass - product)
     losses = sums[0] + to_doubles(select(inside, value, splat(0.0)))
     wrongs = sums[1] + to_doubles(select(wrong, w, splat(0.0)))
     if args[4]:
         w = w * splat(floats(args[16])[0])
-        _softmax_gradient(output, gradient, args, target, largest, w * mass / exponentials, w,
+        _softmax_gradient(args, output, gradient, target, largest, w * mass / exponentials, w,
                           inside, width, tile)  # fmt: skip
     return losses, wrongs
 
@@ -210,12 +283,14 @@ def softmax_loss(args: Any, worker: int) -> None:
         for y in range(args[20]):
             output = args[0] + 4 * (z * args[2] + y * args[3])
             gradient = args[4] + 4 * (z * args[6] + y * args[7])
-            target = args[8] + 4 * (z * args[10] + y * args[11])
-            weight = args[12] + 4 * (z * args[14] + y * args[15])
+            target = _target(args) + 4 * (z * args[10] + y * args[11])
+            weight = _weight(args)
+            weight = weight + 4 * (z * args[14] + y * args[15]) if weight else 0
             for x in range(0, args[21], LANES):
+                at = 4 * x * args[22]
                 sums = _softmax_chunk(
-                    args, output + BYTES * x, gradient + BYTES * x, target + 4 * x,
-                    weight + 4 * x if args[12] else 0, min(args[21] - x, LANES), tile, sums,
+                    args, output + at, gradient + at, target + 4 * x,
+                    weight + 4 * x if weight else 0, min(args[21] - x, LANES), tile, sums,
                 )  # fmt: skip
     doubles(args[17])[0] = total(sums[0])
     doubles(args[17])[1] = total(sums[1])

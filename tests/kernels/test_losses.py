@@ -49,7 +49,7 @@ def made(name: str, channels: int, width: int) -> tuple[Any, Any, Any]:
 
 def run(
     name: str, output: Blocked, gradient: Blocked | None, target: Planar, weight: Planar | None,
-    z: int = 0, planes: int = 2,
+    z: int = 0, planes: int = 2, biases: Any = None,
 ) -> Any:  # fmt: skip
     partial = np.full(3, 7.0)
     fields: dict[str, int] = {"weight": 0, "weight_image": 0, "weight_z": 0, "weight_y": 0}
@@ -59,7 +59,8 @@ def run(
     LOSSES[name].run(
         **output.whole("output", z), **places, **target.whole("target", z), **fields,
         normaliser=address(NORMALISER), partial=address(partial), channels=output.channels,
-        planes=planes, rows=3, width=output.shape[2],
+        planes=planes, rows=3, width=output.shape[2], lanes=output.lanes, places=0,
+        bias_gradient=0 if biases is None else address(biases), bias_block=LANES,
     )  # fmt: skip
     assert partial[2] == 7.0
     return partial[:2]
@@ -92,6 +93,52 @@ def test_gradient_is_the_same_in_parts_and_sums_add_up(name: str) -> None:
     sums = np.array([run(name, output, parts, target, weights, z, 1) for z in range(2)])
     assert same_bits(parts.view, whole.view)
     np.testing.assert_allclose(sums.sum(0), found, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("channels", "width"), SIZES)
+@pytest.mark.parametrize("name", ["square", "binomial_cross_entropy"])
+def test_bias_gradient_is_the_sum_over_the_part(name: str, channels: int, width: int) -> None:
+    x, t, weight = made(name, channels, width)
+    gradient, biases = Blocked(channels, x.shape[1:]), np.full(3 * LANES, 5, np.float32)
+    run(name, Blocked.of(x), gradient, Planar(t), Planar(weight), biases=biases)
+    padded = -(-channels // LANES) * LANES
+    expected = np.zeros(padded)
+    expected[:channels] = np.float64(gradient.planar()).sum((1, 2, 3))
+    np.testing.assert_allclose(biases[:padded], expected, rtol=1e-5, atol=1e-6)
+    assert (biases[padded:] == 5).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_planar_images_give_what_blocked_ones_give(name: str) -> None:
+    x, t, weight = made(name, LANES + 3, 21)
+    planar = Blocked(LANES + 3, x.shape[1:], lanes=1)
+    planar.view[..., 0] = x
+    gradient = Blocked(LANES + 3, x.shape[1:], lanes=1)
+    blocked, target, weights = Blocked(LANES + 3, x.shape[1:]), Planar(t), Planar(weight)
+    biases = np.zeros((2, 2 * LANES), np.float32)
+    found = run(name, planar, gradient, target, weights, biases=biases[0])
+    assert same_bits(found, run(name, Blocked.of(x), blocked, target, weights, biases=biases[1]))
+    assert same_bits(gradient.view[..., 0], blocked.planar())
+    assert same_bits(biases[0], biases[1])
+    assert gradient.gaps_intact()
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_targets_and_weights_may_be_elsewhere_at_each_step(name: str, weighted: bool) -> None:
+    x, t, weight = made(name, 3, 7)
+    output, target, weights = Blocked.of(x), Planar(t), Planar(weight)
+    places = np.array([address(target.memory), address(weights.memory) if weighted else 0])
+    strides = target.whole("target", 1) | weights.whole("weight", 1)
+    offset = strides["target"] - address(target.memory)
+    partial = np.zeros(2)
+    gradient = dict.fromkeys(("gradient", "gradient_block", "gradient_z", "gradient_y"), 0)
+    LOSSES[name].run(
+        **output.whole("output", 1), **gradient, **strides | {"target": offset, "weight": offset},
+        normaliser=address(NORMALISER), partial=address(partial), channels=3, planes=1, rows=3,
+        width=7, lanes=LANES, places=address(places), bias_gradient=0, bias_block=0,
+    )  # fmt: skip
+    assert same_bits(partial, run(name, output, None, target, weights if weighted else None, 1, 1))
 
 
 @pytest.mark.parametrize("name", ["binomial_cross_entropy", "softmax"])

@@ -80,7 +80,8 @@ class DoubleEngine:
             network, geometry, self._parameters, inputs, targets, weights, loss, masks
         )
         error = sum(
-            _wrong(self._values[name], targets[name], weights[name], loss) for name in targets
+            _wrong(self._values[name], target, weights.get(name, np.ones_like(target)), loss)
+            for name, target in targets.items()
         )
         return StepResult(total, error), gradients
 
@@ -91,6 +92,8 @@ class DoubleEngine:
         weights: ByName,
         learning_rate: float,
         iteration: int,
+        *,
+        borrow: bool = False,
     ) -> int:
         """Make one update; returns its ticket."""
         loss = self.settings.loss

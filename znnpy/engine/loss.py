@@ -32,14 +32,18 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                 {
                     **rows_of(output, "output", batch, 0, low),
                     **_gradient_words(gradient, batch, low),
-                    **_planar(output, "target", staged.targets[node.name], batch, low),
-                    **_planar(output, "weight", staged.weights[node.name], batch, low),
+                    **_planar(output, "target", batch, low),
+                    **_planar(output, "weight", batch, low),
+                    "places": staged.places[node.name],
                     **counts(output, low, high),
                     "output_block": output.block_stride,
                     "normaliser": staged.normalizers[node.name],
                     "partial": partials + 16 * leaf,
                     "channels": output.images,
                     "width": output.shape[2],
+                    "lanes": output.lanes,
+                    "bias_gradient": 0,
+                    "bias_block": 0,
                 },
                 name=f"{node.name} loss",
                 kind="loss",
@@ -77,13 +81,13 @@ def _gradient_words(gradient: Tensor | None, batch: int, low: int) -> dict[str, 
     }
 
 
-def _planar(output: Tensor, prefix: str, address: int, batch: int, low: int) -> dict[str, int]:
-    """Words of a planar target or weight array of the output's shape."""
+def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]:
+    """Words of a planar target or weight array of the output's shape: an offset in bytes."""
     depth, height, width = output.shape
     image = depth * height * width
     z, _, y, _ = output.box(low, low + 1)
     return {
-        prefix: address + 4 * (batch * output.images * image + (z * height + y) * width),
+        prefix: 4 * (batch * output.images * image + (z * height + y) * width),
         f"{prefix}_image": image,
         f"{prefix}_z": height * width,
         f"{prefix}_y": width,

@@ -184,7 +184,7 @@ class Model:
         learning_rate: float = 0.01,
     ) -> float:
         """One update; returns the loss before it. The update itself may still be running."""
-        return self.result(self.submit(x, target, weight, learning_rate)).loss
+        return self.result(self._submit(x, target, weight, learning_rate, borrow=True)).loss
 
     def submit(
         self,
@@ -194,10 +194,7 @@ class Model:
         learning_rate: float = 0.01,
     ) -> int:
         """Start one update on copies of the arrays and return its ticket; at most two are in flight."""
-        batch = self._batch(x, target, weight)
-        ticket = self._engine.submit(*batch, learning_rate, self.iteration)
-        self.iteration += 1
-        return ticket
+        return self._submit(x, target, weight, learning_rate, borrow=False)
 
     def result(self, ticket: int) -> StepResult:
         """Loss and error of one of the last two submitted updates.
@@ -239,6 +236,20 @@ class Model:
     ) -> None:
         self.close()
 
+    def _submit(
+        self,
+        x: Arrays,
+        target: Arrays,
+        weight: Arrays | None,
+        learning_rate: float,
+        *,
+        borrow: bool,
+    ) -> int:
+        batch = self._batch(x, target, weight)
+        ticket = self._engine.submit(*batch, learning_rate, self.iteration, borrow=borrow)
+        self.iteration += 1
+        return ticket
+
     @property
     def _engine(self) -> SingleEngine | DoubleEngine:
         if self._opened is None:
@@ -254,8 +265,7 @@ class Model:
         kind = self._engine.dtype
         targets = by_node(target, outputs, self.batch, shapes, "target", kind)
         if weight is None:
-            ones = {name: np.ones_like(array) for name, array in targets.items()}
-            return self._inputs(x), targets, ones
+            return self._inputs(x), targets, {}
         weights = by_node(weight, outputs, self.batch, shapes, "weight", kind, one_image=True)
         return self._inputs(x), targets, weights
 

@@ -29,6 +29,7 @@ class SingleEngine:
         self._graphs = Graphs(self._build, settings, report)
         self._submitted = 0
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
+        self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
 
     def parameters(self) -> dict[str, Floats]:
         """Copies of filters and biases, dense."""
@@ -74,7 +75,7 @@ class SingleEngine:
         """Loss and gradients, without an update."""
         self.drain()
         self._stage(0, inputs, iteration)
-        self._stage_targets(0, targets, weights, loss)
+        self._stage_targets(0, targets, weights, loss, borrow=True)
         self._graphs.run(self._graphs.add_gradients(loss))
         return self._read_result(0), {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
@@ -88,13 +89,18 @@ class SingleEngine:
         weights: ByName,
         learning_rate: float,
         iteration: int,
+        *,
+        borrow: bool,
     ) -> int:
-        """Start one update once the step before the last is complete; returns its ticket."""
+        """Start one update once the step before the last is complete; returns its ticket.
+
+        `borrow`: targets and weights are read where they are and must stay until the result is known.
+        """
         ticket, copy = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", copy)
         self._results.pop(ticket - STEPS, None)
         self._stage(copy, inputs, iteration)
-        self._stage_targets(copy, targets, weights, self.settings.loss)
+        self._stage_targets(copy, targets, weights, self.settings.loss, borrow=borrow)
         self._stage_hyper(copy, learning_rate, iteration)
         self._graphs.release("update", copy)
         self._submitted += 1
@@ -146,14 +152,25 @@ class SingleEngine:
             self._view(staging.inputs[name])[...] = array
         self._arena.view(staging.iteration, (1,), "i8")[0] = iteration
 
-    def _stage_targets(self, copy: int, targets: ByName, weights: ByName, loss: str) -> None:
+    def _stage_targets(
+        self, copy: int, targets: ByName, weights: ByName, loss: str, *, borrow: bool
+    ) -> None:
         staging = self._build.staging[copy]
         for name, array in targets.items():
-            self._arena.view(staging.targets[name], array.shape)[...] = array
-            self._arena.view(staging.weights[name], array.shape)[...] = weights[name]
-            counted = weights[name][:, 0] if loss == "softmax" else weights[name]
-            total = float(counted.sum(dtype=np.float64))
+            weight = weights.get(name)
+            places = self._arena.view(staging.places[name], (2,), "i8")
+            places[0] = self._place(array, staging.targets[name], borrow)
+            places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
+            self._borrowed[copy, name] = (array, weight) if borrow else ()
+            total = _total_weight(array, weight, loss)
             self._arena.view(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
+
+    def _place(self, array: Floats, room: int, borrow: bool) -> int:
+        """Address of an array's values: its own, or that of a copy."""
+        if borrow and array.flags.c_contiguous:
+            return int(array.ctypes.data)
+        self._arena.view(room, array.shape)[...] = array
+        return room
 
     def _stage_hyper(self, copy: int, learning_rate: float, iteration: int) -> None:
         staging, optimizer = self._build.staging[copy], self.settings.optimizer
@@ -200,3 +217,10 @@ class SingleEngine:
             strides.append(1)
         whole = self._flat(tensor.address, 1)
         return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
+
+
+def _total_weight(target: Floats, weight: Floats | None, loss: str) -> float:
+    """Sum of the weights that count; softmax reads those of the first image."""
+    if weight is None:
+        return float(target.size // target.shape[1] if loss == "softmax" else target.size)
+    return float((weight[:, 0] if loss == "softmax" else weight).sum(dtype=np.float64))

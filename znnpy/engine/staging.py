@@ -18,7 +18,9 @@ class Staging:
     """Buffers that Python fills before a step is released and reads after its loss is known.
 
     `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images.
-    `targets` and `weights` are planar addresses by output node; `normalizers` of one float32 each.
+    `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
+    holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
+    `normalizers` are of one float32 each.
     `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64, `results` two float64 by
     output: loss and error.
     """
@@ -26,6 +28,7 @@ class Staging:
     inputs: dict[str, Tensor]
     targets: dict[str, int]
     weights: dict[str, int]
+    places: dict[str, int]
     normalizers: dict[str, int]
     hyper: int
     hyper_biases: int
@@ -50,6 +53,7 @@ def reserve_staging(arena: Arena, layout: Layout) -> Staging:
         inputs,
         {name: arena.reserve(size) for name, size in sizes.items()},
         {name: arena.reserve(size) for name, size in sizes.items()},
+        {name: arena.reserve(4) for name in sizes},
         {name: arena.reserve(1) for name in sizes},
         arena.reserve(2 * HYPER_WORDS),
         arena.reserve(2 * HYPER_WORDS),
