@@ -3,7 +3,7 @@
 A network is made symbolically: zeros vanish, signs are carried along, and equal expressions are one
 node, so that a transform of real lines costs half of a complex one without a formula of its own.
 `transposed` turns a network round, which makes the transform from a real line's spectrum to the line
-out of its opposite. Powers of two by split radix, coprime factors by Good's mapping.
+out of its opposite. Powers of two by split radix, coprime factors by Good's mapping, primes as they are.
 
 M. Frigo, "A fast Fourier transform compiler", PLDI 1999, describes both ideas.
 """
@@ -14,7 +14,7 @@ import cmath
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -115,10 +115,11 @@ def transform(net: Network, x: Sequence[Complex]) -> list[Complex]:
     n = len(x)
     if n in _SMALL:
         return _SMALL[n](net, x)
-    for first in (3, 5):
-        if n % first == 0:
-            return _coprime(net, x, first)
-    return _split_radix(net, x)
+    for prime in (3, 5, 7):
+        power = math.gcd(n, prime**8)
+        if 1 < power < n:
+            return _coprime(net, x, power)
+    return _nine(net, x) if n == 9 else _split_radix(net, x)
 
 
 def _one(net: Network, x: Sequence[Complex]) -> list[Complex]:
@@ -147,24 +148,35 @@ def _four(net: Network, x: Sequence[Complex]) -> list[Complex]:
     ]
 
 
-def _five(net: Network, x: Sequence[Complex]) -> list[Complex]:
-    sums = [net.plus(x[1], x[4]), net.plus(x[2], x[3])]
-    differences = [net.minus(x[1], x[4]), net.minus(x[2], x[3])]
-    cosines = [math.cos(2 * math.pi * k / 5) for k in (1, 2)]
-    sines = [math.sin(2 * math.pi * k / 5) for k in (1, 2)]
-
-    def pair(a: Sequence[float], b: Sequence[float]) -> tuple[Complex, Complex]:
-        middle = net.plus(net.plus(x[0], net.times(sums[0], a[0])), net.times(sums[1], a[1]))
-        turned = net.plus(net.times(differences[0], b[0]), net.times(differences[1], b[1]))
+def _prime(net: Network, x: Sequence[Complex]) -> list[Complex]:
+    """Sums and differences of x[j] and x[-j], each times its cosines or sines: multiply-adds."""
+    n, half = len(x), range(1, len(x) // 2 + 1)
+    sums = [net.plus(x[j], x[n - j]) for j in half]
+    differences = [net.minus(x[j], x[n - j]) for j in half]
+    out: list[Complex] = [(None, None)] * n
+    out[0] = reduce(net.plus, sums, x[0])
+    for k in half:
+        angles = [2 * math.pi * (j * k % n) / n for j in half]
+        cosines = map(net.times, sums, map(math.cos, angles))
+        sines = map(net.times, differences, map(math.sin, angles))
+        middle, turned = reduce(net.plus, cosines, x[0]), reduce(net.plus, sines)
         turned = net.times(turned, -1j)
-        return net.plus(middle, turned), net.minus(middle, turned)
-
-    first, fourth = pair(cosines, sines)
-    second, third = pair(cosines[::-1], [sines[1], -sines[0]])
-    return [net.plus(x[0], net.plus(*sums)), first, second, third, fourth]
+        out[k], out[n - k] = net.plus(middle, turned), net.minus(middle, turned)
+    return out
 
 
-_SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _five}
+_SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _prime, 7: _prime}
+
+
+def _nine(net: Network, x: Sequence[Complex]) -> list[Complex]:
+    """Three transforms of three, twiddle factors, three transforms of three."""
+    rows = [transform(net, x[i::3]) for i in range(3)]
+    out: list[Complex] = [(None, None)] * 9
+    for k in range(3):
+        roots = [cmath.exp(-2j * math.pi * i * k / 9) for i in range(3)]
+        column = [net.times(row[k], root) for row, root in zip(rows, roots, strict=True)]
+        out[k::3] = transform(net, column)
+    return out
 
 
 def _coprime(net: Network, x: Sequence[Complex], first: int) -> list[Complex]:

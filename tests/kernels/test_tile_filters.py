@@ -16,6 +16,8 @@ CASES = [
     ((1, 8, 12), (1, 8, 12), (2, 1)),
     ((8, 1, 32), (3, 1, 2), (1, 2 * LANES)),
     ((20, 8, 1), (2, 5, 1), (LANES, LANES)),
+    ((14, 10, 18), (7, 3, 9), (3, LANES + 1)),
+    ((28, 6, 30), (5, 5, 3), (2, 3)),
 ]
 
 
@@ -34,7 +36,7 @@ def test_gradients(size: Triple, taps: Triple, images: tuple[int, int], accumula
 @pytest.mark.parametrize("seed", range(10))
 def test_random_filters(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    z, y, x = (int(n) for n in rng.choice([1, 8, 12, 16], 3))
+    z, y, x = (int(n) for n in rng.choice([1, 6, 8, 10, 12, 14, 18], 3))
     taps = tuple(int(rng.integers(1, n + 1)) for n in (z, y, x))
     inputs, outputs = (int(n) for n in rng.integers(1, 2 * LANES + 3, 2))
     check_filters((z, y, x), taps, (inputs, outputs), seed, conjugate=bool(seed % 2))

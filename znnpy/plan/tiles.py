@@ -6,7 +6,6 @@ ordinary one on each of the interleaved lattices of its source, so that tiles ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 from math import inf, log2, prod
 
@@ -24,13 +23,6 @@ FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or n
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
 
-def tile_options(taps: int) -> tuple[int, ...]:
-    """Sizes of tiles for an axis with so many taps: an axis without a filter needs no transform."""
-    if taps == 1:
-        return (1,)
-    return tuple(size for size in TILE_SIZES if size >= max(taps, 2))
-
-
 def lattices(extent: int, dilation: int) -> list[int]:
     """Points of each interleaved lattice of an axis; none is empty."""
     return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
@@ -44,19 +36,21 @@ def new_points(
     `full` is for a data gradient: around what it correlates lie zeros, so that a tile that holds
     a whole lattice needs no overlap.
     """
-    z, y, x = (
-        size if full and -(-extent // step) <= size else size - k + 1
-        for extent, k, step, size in zip(extents, taps, dilation, tile, strict=True)
-    )
+    z, y, x = (_axis_new(*axis, full) for axis in zip(extents, taps, dilation, tile, strict=True))
     return z, y, x
+
+
+def _axis_new(extent: int, taps: int, dilation: int, size: int, full: bool) -> int:
+    return size if full and -(-extent // dilation) <= size else size - taps + 1
 
 
 def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
     """Tiles of all lattices of one image, each of `points` new points."""
-    return prod(
-        sum(-(-size // new) for size in lattices(extent, step))
-        for extent, step, new in zip(extents, dilation, points, strict=True)
-    )
+    return prod(map(_axis_count, extents, dilation, points))
+
+
+def _axis_count(extent: int, dilation: int, new: int) -> int:
+    return sum(-(-size // new) for size in lattices(extent, dilation))
 
 
 def tiles_of(shape: ConvShape, tile: Triple) -> tuple[int, int]:
@@ -136,9 +130,10 @@ def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Tr
     """The `count` sizes with the least estimated sum of all passes; none where none fits."""
     if voxels(shape.size) == 1:
         return []  # one tap: there is nothing to transform
+    sizes = _axis_sizes(shape, 0), _axis_sizes(shape, 1), _axis_sizes(shape, 2)
     found = [
         (_wanted_seconds(shape, tile), tile)
-        for tile in _candidates(shape.size)
+        for tile in product(*sizes)
         if spectral_bytes(shape, tile) <= most_bytes
     ]
     ranked: dict[tuple[int, ...], Triple] = {}
@@ -154,9 +149,29 @@ def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
     )
 
 
-def _candidates(taps: Triple) -> Iterable[Triple]:
-    z, y, x = (tile_options(k) for k in taps)
-    return product(z, y, x)
+def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
+    """Sizes of tiles for an axis, without those that take no fewer points in all than smaller ones.
+
+    An axis without a filter needs no transform.
+    """
+    taps, dilation = shape.size[axis], shape.dilation[axis]
+    if taps == 1:
+        return [1]
+    found: list[int] = []
+    fewest = inf
+    for size in TILE_SIZES:
+        if size < max(taps, 2):
+            continue
+        points = size * sum(
+            _axis_count(
+                extents[axis], dilation, _axis_new(extents[axis], taps, dilation, size, full)
+            )
+            for extents, full in ((shape.target, False), (shape.source, True))
+        )
+        if points < fewest:
+            found.append(size)
+            fewest = points
+    return found
 
 
 def estimated_spectral(shape: ConvShape, count: int) -> Costs:
