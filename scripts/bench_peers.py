@@ -1,17 +1,18 @@
-"""Training updates of znnpy beside PyTorch's on the CPU: same weights, sample and threads.
+"""znnpy beside PyTorch on the CPU: same weights, sample and threads, updates or forward passes.
 
-Run in an environment that has znnpy and `torch==2.13.0` (CPU build):
+Run in an environment that has znnpy and `torch==2.13.0` (CPU build); compiling needs g++:
 
     python scripts/bench_peers.py --net 3x10 3x40 --threads 1 2 --json result.json
-    python scripts/bench_peers.py --networks
-    python scripts/bench_peers.py --layers
+    python scripts/bench_peers.py --networks --layers --inference --markdown tables.md
 
-For each case and number of threads: loss and gradients of both are compared, PyTorch's faster
-memory format is found by measurement, then both are timed in alternating pairs. A ratio is
-PyTorch's time by znnpy's, so more than 1 means that znnpy is faster. A layer's update is its three
-passes with bias and square loss. GFLOP/s count convolutions as if done directly. `others` is how
-many cores other processes kept busy: above 0.1 the numbers are spoilt, with two threads most of
-all. Exits with 1 when results differ by more than the stated tolerances.
+For each case and number of threads: results of all are compared (loss and gradients; outputs of
+inference), PyTorch's faster memory format is found by measurement, then znnpy, eager PyTorch and
+compiled PyTorch (torch.compile, the max-filter taken axis by axis, weights frozen for inference) are
+timed in turns. A ratio is PyTorch's time by znnpy's, so more than 1 means that znnpy is faster; it is
+the median over rounds. A layer's update is its three passes with bias and square loss. GFLOP/s count
+convolutions as if done directly. `others` is how many cores other processes kept busy: above 0.1 the
+numbers are spoilt, with two threads most of all. Exits with 1 when results differ by more than the
+stated tolerances.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from typing import Any
 
 import numba
 import torch
-from peers.cases import NETWORKS, Case, layer_cases, network_case
-from peers.contestants import FORMATS, Torch, Znnpy
+from peers.cases import INFERENCE, NETWORKS, Case, inference_case, layer_cases, network_case
+from peers.contestants import FORMATS, Contestant, Torch, Znnpy
 from peers.timing import (
     GRADIENT_TOLERANCE,
     LOSS_TOLERANCE,
@@ -40,10 +41,20 @@ from peers.timing import (
 
 import znnpy
 
-HEADER = (
-    f"{'case':34} {'threads':>7} {'sgemm':>6} {'znnpy ms':>9} {'GFLOP/s':>8} {'torch ms':>9} "
-    f"{'GFLOP/s':>8} {'ratio':>6} "
-    f"{'range':>13} {'others':>6}  torch format, largest relative difference"
+COLUMNS = (
+    ("case", "{case}"),
+    ("threads", "{threads}"),
+    ("sgemm GFLOP/s", "{sgemm_gflops:.0f}"),
+    ("znnpy ms", "{znnpy_ms:.1f}"),
+    ("GFLOP/s", "{gflops:.0f}"),
+    ("torch ms", "{torch_ms:.1f}"),
+    ("ratio", "{ratio:.2f}"),
+    ("range", "{low:.2f}-{high:.2f}"),
+    ("compiled ms", "{compiled_ms:.1f}"),
+    ("ratio", "{compiled_ratio:.2f}"),
+    ("others", "{others_cores:.2f}"),
+    ("torch format", "{torch_format}"),
+    ("largest difference", "{largest:.1e}{verdict}"),
 )
 
 
@@ -53,42 +64,44 @@ def main() -> int:
     torch.set_flush_denormal(True)
     print(_machine())
     print(f"equal means: loss within {LOSS_TOLERANCE:g}, gradients within {GRADIENT_TOLERANCE:g}")
-    print(HEADER, flush=True)
+    print(" | ".join(title for title, _ in COLUMNS), flush=True)
     rows = []
     for case in _cases(options):
         for threads in options.threads:
-            rows.append(measure(case, threads, options.pairs, options.conv))
-            print(_line(rows[-1]), flush=True)
+            rows.append(measure(case, threads, options))
+            print(" | ".join(_cells(rows[-1])), flush=True)
     if options.json:
         record = {"machine": _machine(), "rows": rows}
         options.json.write_text(json.dumps(record, indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(_markdown(rows))
     return 0 if all(row["equal"] for row in rows) else 1
 
 
-def measure(case: Case, threads: int, pairs: int, conv: str) -> dict[str, Any]:
-    """One row of the table: equality, then alternating pairs of updates."""
+def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One row of the table: equality, then all in turns."""
     torch.set_num_threads(threads)
     rate = sgemm_rate()
-    ours = Znnpy(case, threads, conv)
-    peers = {name: Torch(case, ours.parameters, name) for name in FORMATS}
-    apart = difference(ours, peers["contiguous"])
-    best = fastest(dict(peers))
-    times = alternate(ours, peers[best], pairs)
+    ours = Znnpy(case, threads, options.conv)
+    best = fastest({name: Torch(case, ours.parameters, name) for name in FORMATS})
+    peers: dict[str, Contestant] = {"torch": Torch(case, ours.parameters, best)}
+    if options.compiled:
+        peers["compiled"] = Torch(case, ours.parameters, best, compiled=True)
+    apart = [difference(ours, peer) for peer in peers.values()]
+    rounds = alternate({"znnpy": ours, **peers}, options.rounds)
     ours.close()
     return {
         "case": case.name,
         "threads": threads,
         "flops": case.flops,
         "sgemm_gflops": rate,
-        "difference": asdict(apart),
-        "equal": apart.within,
+        "differences": [asdict(one) for one in apart],
+        "equal": all(one.within for one in apart),
         "torch_format": best,
-        "znnpy_seconds": times.znnpy,
-        "torch_seconds": times.torch,
-        "ratios": times.ratios,
-        "ratio_median": times.median,
-        "others_cores": times.others,
-        "conv": conv,
+        "seconds": rounds.seconds,
+        "ratios": {peer: rounds.ratios(peer) for peer in peers},
+        "others_cores": rounds.others,
+        "conv": options.conv,
     }
 
 
@@ -99,18 +112,30 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--net", nargs="+", default=[], metavar="FILTERxWIDTH")
     parser.add_argument("--networks", action="store_true", help=f"all of {' '.join(NETWORKS)}")
     parser.add_argument("--layers", action="store_true", help="single layers")
+    parser.add_argument(
+        "--inference",
+        nargs="*",
+        choices=list(INFERENCE),
+        help="dense forward passes of ZNNi's networks (default: n337 n537 n726)",
+    )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--conv", choices=["auto", "direct", "fft", "spectral"], default="auto")
+    parser.add_argument(
+        "--eager", dest="compiled", action="store_false", help="leave torch.compile out"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--markdown", type=Path, metavar="FILE")
     return parser.parse_args()
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
     specs = list(NETWORKS) if options.networks else options.net
-    if not specs and not options.layers:
-        specs = ["3x10"]
-    return [network_case(spec) for spec in specs] + (layer_cases() if options.layers else [])
+    found = [network_case(spec) for spec in specs] + (layer_cases() if options.layers else [])
+    if options.inference is not None:
+        names = options.inference or ["n337", "n537", "n726"]
+        found += [inference_case(name) for name in names]
+    return found or [network_case("3x10")]
 
 
 def _machine() -> str:
@@ -128,18 +153,29 @@ def _processor() -> str:
     return f"{len(names)} x {names[0]}" if names else platform.processor()
 
 
-def _line(row: dict[str, Any]) -> str:
-    ours, peer = (statistics.median(row[key]) for key in ("znnpy_seconds", "torch_seconds"))
-    apart = row["difference"]
-    spread = f"{min(row['ratios']):.2f}-{max(row['ratios']):.2f}"
-    verdict = "" if row["equal"] else "  RESULTS DIFFER"
-    return (
-        f"{row['case']:34} {row['threads']:7} {row['sgemm_gflops']:6.0f} {ours * 1e3:9.1f} "
-        f"{row['flops'] / ours / 1e9:8.0f} {peer * 1e3:9.1f} {row['flops'] / peer / 1e9:8.0f} "
-        f"{row['ratio_median']:6.2f} {spread:>13} {row['others_cores']:6.2f}  "
-        f"{row['torch_format']}, {max(apart['loss'], apart['gradient']):.1e} "
-        f"({apart['worst']}){verdict}"
-    )
+def _cells(row: dict[str, Any]) -> list[str]:
+    median = {name: statistics.median(values) for name, values in row["seconds"].items()}
+    ratios, none = row["ratios"], float("nan")
+    values = {
+        **row,
+        "znnpy_ms": median["znnpy"] * 1e3,
+        "gflops": row["flops"] / median["znnpy"] / 1e9,
+        "torch_ms": median["torch"] * 1e3,
+        "ratio": statistics.median(ratios["torch"]),
+        "low": min(ratios["torch"]),
+        "high": max(ratios["torch"]),
+        "compiled_ms": median.get("compiled", none) * 1e3,
+        "compiled_ratio": statistics.median(ratios.get("compiled", [none])),
+        "largest": max(max(one["loss"], one["gradient"]) for one in row["differences"]),
+        "verdict": "" if row["equal"] else " RESULTS DIFFER",
+    }
+    return [form.format(**values) for _, form in COLUMNS]
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    """The table, after a line that names machine and versions."""
+    lines = [[title for title, _ in COLUMNS], ["---"] * len(COLUMNS), *map(_cells, rows)]
+    return f"{_machine()}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

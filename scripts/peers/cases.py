@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,6 +15,16 @@ from znnpy.network.types import Edge, Init, Network, Node, Triple
 
 ZERO = Init("constant")
 NETWORKS = ("3x10", "3x40", "5x10", "5x40", "7x10", "2d-11x20")
+# ZNNi's benchmark networks (arXiv 1606.05688): convolutions C and poolings P of cubes; 80 images, 3 at
+# the output, relu after each convolution. Pooling is dense here: a max-filter, and sparse filters after it.
+INFERENCE = {
+    "n337": "C2 P2 C3 P2 C3 P2 C3 C3 C3 C3",
+    "n537": "C4 P2 C5 P2 C5 P2 C5 C5 C5 C5",
+    "n726": "C6 P2 C7 P2 C7 C7 C7 C7",
+    "n926": "C8 P2 C9 P2 C9 C9 C9 C9",
+}
+INFERENCE_IMAGES = 80
+INFERENCE_OUTPUT: Triple = (16, 16, 16)
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,7 @@ class Case:
     network: Network
     output_shape: Triple
     loss: str
+    training: bool = True
 
     def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """One input and one target of zeros and ones, (batch, image, z, y, x) float32."""
@@ -36,9 +48,9 @@ class Case:
 
     @property
     def flops(self) -> float:
-        """Operations of one update's convolutions, counted directly: two a multiplication.
+        """Operations of the convolutions of one update, or forward pass, counted directly.
 
-        A data gradient counts only where something before it learns.
+        Two a multiplication. A data gradient counts only where something before it learns.
         """
         geometry, total = fit(self.network, self.output_shape), 0.0
         learned: set[str] = set()
@@ -47,7 +59,7 @@ class Case:
                 if edge.kind == "conv":
                     source = self.network.node(edge.source)
                     taps = source.images * node.images * prod(edge.size)
-                    passes = 3 if edge.source in learned else 2
+                    passes = (3 if edge.source in learned else 2) if self.training else 1
                     total += 2.0 * passes * taps * prod(geometry.nodes[node.name].shape)
                 if edge.source in learned or node.kind == "transfer":
                     learned.add(node.name)
@@ -66,21 +78,40 @@ def network_case(spec: str) -> Case:
     return Case(spec, _pattern(filters, window, width), shape, "binomial_cross_entropy")
 
 
+def inference_case(name: str) -> Case:
+    """A forward pass of one of ZNNi's networks, dense, with random weights."""
+    parts = [(word[0], int(word[1:])) for word in INFERENCE[name].split()]
+    widths = [INFERENCE_IMAGES] * (len(parts) - 1) + [3]
+    operations = [(kind, (n, n, n), width) for (kind, n), width in zip(parts, widths, strict=True)]
+    network = _chain(operations)
+    return Case(f"{name}, dense", network, INFERENCE_OUTPUT, "square", training=False)
+
+
 def _pattern(filters: Triple, window: Triple, width: int) -> Network:
     """conv, relu, max-filter, conv, relu, max-filter, conv, relu, conv to three images."""
+    letters = "CPCPCC"
+    return _chain(
+        [
+            ("C", filters, 3 if index == len(letters) else width)
+            if letter == "C"
+            else ("P", window, width)
+            for index, letter in enumerate(letters, start=1)
+        ]
+    )
+
+
+def _chain(operations: Sequence[tuple[str, Triple, int]]) -> Network:
+    """(C or P, filter or window, images) in turn; relu after each convolution but the last."""
     nodes, edges = [Node("input", "input", 1)], []
-    for index, letter in enumerate("CMCMCC", start=1):
+    for index, (kind, size, images) in enumerate(operations, start=1):
         source, name = nodes[-1].name, f"n{index}"
-        if letter == "M":
-            nodes.append(Node(name, "sum", width))
-            edges.append(
-                Edge(f"e{index}", "max_filter", source, name, size=window, sparsens=window)
-            )
+        if kind == "P":
+            nodes.append(Node(name, "sum", images))
+            edges.append(Edge(f"e{index}", "max_filter", source, name, size=size, sparsens=size))
         else:
-            last = index == 6
-            function = "linear" if last else "relu"
-            nodes.append(Node(name, "transfer", 3 if last else width, function, init=ZERO))
-            edges.append(Edge(f"e{index}", "conv", source, name, size=filters))
+            function = "linear" if index == len(operations) else "relu"
+            nodes.append(Node(name, "transfer", images, function, init=ZERO))
+            edges.append(Edge(f"e{index}", "conv", source, name, size=size))
     return Network(tuple(nodes), tuple(edges))
 
 

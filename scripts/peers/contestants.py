@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch.nn import functional
 import znnpy
 from peers.cases import Case
 from znnpy.geometry import fit
-from znnpy.network.types import Edge, Node
+from znnpy.network.types import Edge, Node, Triple
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -25,13 +25,13 @@ Arrays = Mapping[str, NDArray[np.float32]]
 
 
 class Contestant(Protocol):
-    """Whoever can compute a loss, its gradients, and updates on a fixed sample."""
+    """Whoever can compute a case's results, and run it on a fixed sample."""
 
-    def loss_and_gradients(self, seed: int) -> tuple[float, Arrays]:
-        """Loss on the sample of that seed and gradients by parameter name, at the current weights."""
+    def results(self, seed: int) -> tuple[float, Arrays]:
+        """Of the sample of that seed: loss and gradients by name; mean size and output of inference."""
 
-    def updates(self, count: int) -> None:
-        """So many training updates on sample 0 in a row, complete when this returns."""
+    def run(self, count: int) -> None:
+        """So many updates, or forward passes, on sample 0 in a row, complete when this returns."""
 
 
 class Znnpy:
@@ -49,18 +49,25 @@ class Znnpy:
             conv=conv,
             loss=case.loss,
             optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),
+            training=case.training,
         )
         self.parameters: Arrays = {
             name: np.array(value) for name, value in self.model.parameters.items()
         }
 
-    def loss_and_gradients(self, seed: int) -> tuple[float, Arrays]:
-        return self.model.loss_and_gradients(*self.case.sample(seed), loss=self.case.loss)
+    def results(self, seed: int) -> tuple[float, Arrays]:
+        if self.case.training:
+            return self.model.loss_and_gradients(*self.case.sample(seed), loss=self.case.loss)
+        return _output(self.model.forward(self.case.sample(seed)[0]))
 
-    def updates(self, count: int) -> None:
+    def run(self, count: int) -> None:
         for _ in range(count):
-            self.model.step(self.input, self.target, learning_rate=LEARNING_RATE)
-        self.model.drain()
+            if self.case.training:
+                self.model.step(self.input, self.target, learning_rate=LEARNING_RATE)
+            else:
+                self.model.forward(self.input)
+        if self.case.training:
+            self.model.drain()
 
     def close(self) -> None:
         """Stop the worker threads."""
@@ -68,40 +75,55 @@ class Znnpy:
 
 
 class Torch:
-    """PyTorch, eager, in one memory format, with the same weights."""
+    """PyTorch in one memory format, with the same weights.
 
-    def __init__(self, case: Case, parameters: Arrays, memory_format: str) -> None:
+    Eager as users write it; or compiled, with a max-filter taken axis by axis and, for inference,
+    frozen weights.
+    """
+
+    def __init__(
+        self, case: Case, parameters: Arrays, memory_format: str, *, compiled: bool = False
+    ) -> None:
         self.case = case
-        self.geometry = fit(case.network, case.output_shape)
         self.layout = FORMATS[memory_format]
         self.input, self.target = self._sample(0)
-        self.parameters = {name: self._leaf(np.array(value)) for name, value in parameters.items()}
+        self.network = _Chain(case, parameters, self.layout, separable=compiled)
+        self.call: Any = self.network
+        if compiled:
+            torch._dynamo.reset()
+            torch._inductor.config.freezing = not case.training
+            self.call = torch.compile(self.network)
         self.optimizer = torch.optim.SGD(
-            list(self.parameters.values()), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True
+            list(self.network.parameters()), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True
         )
 
-    def loss_and_gradients(self, seed: int) -> tuple[float, Arrays]:
-        loss = self._backward(*self._sample(seed))
-        return loss, {name: p.grad.numpy().copy() for name, p in self.parameters.items()}
+    def results(self, seed: int) -> tuple[float, Arrays]:
+        image, target = self._sample(seed)
+        if not self.case.training:
+            return _output(self._forward(image).numpy())
+        loss = self._backward(image, target)
+        named = self.network.banks.items()
+        return loss, {name: bank.grad.numpy().copy() for name, bank in named}
 
-    def updates(self, count: int) -> None:
+    def run(self, count: int) -> None:
         for _ in range(count):
-            self._backward(self.input, self.target)
-            self.optimizer.step()
+            if self.case.training:
+                self._backward(self.input, self.target)
+                self.optimizer.step()
+            else:
+                self._forward(self.input)
 
     def _sample(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
         image, target = map(torch.from_numpy, self.case.sample(seed))
         return image.to(memory_format=self.layout), target.to(memory_format=self.layout)
 
-    def _leaf(self, value: NDArray[np.float32]) -> torch.Tensor:
-        tensor = torch.from_numpy(value)
-        if tensor.ndim == 5:
-            tensor = tensor.contiguous(memory_format=self.layout)
-        return tensor.requires_grad_()
+    def _forward(self, image: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return self.call(image)
 
     def _backward(self, image: torch.Tensor, target: torch.Tensor) -> float:
         self.optimizer.zero_grad()
-        output = self._forward(image)
+        output = self.call(image)
         if self.case.loss == "square":
             loss = functional.mse_loss(output, target)
         else:
@@ -109,20 +131,57 @@ class Torch:
         loss.backward()
         return float(loss.item())
 
-    def _forward(self, image: torch.Tensor) -> torch.Tensor:
-        """The case's network, a chain, edge by edge."""
-        for node in self.case.network.nodes[1:]:
-            (edge,) = self.case.network.incoming(node.name)
+
+class _Chain(torch.nn.Module):
+    """A case's network, a chain, edge by edge."""
+
+    def __init__(
+        self, case: Case, parameters: Arrays, layout: torch.memory_format, separable: bool
+    ) -> None:
+        super().__init__()
+        self.network, self.separable = case.network, separable
+        self.dilations = fit(case.network, case.output_shape).dilations
+        self.banks = torch.nn.ParameterDict(
+            {name: self._leaf(np.array(value), layout) for name, value in parameters.items()}
+        )
+
+    @staticmethod
+    def _leaf(value: NDArray[np.float32], layout: torch.memory_format) -> torch.nn.Parameter:
+        tensor = torch.from_numpy(value)
+        return torch.nn.Parameter(
+            tensor.contiguous(memory_format=layout) if tensor.ndim == 5 else tensor
+        )
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        for node in self.network.nodes[1:]:
+            (edge,) = self.network.incoming(node.name)
             image = self._through(edge, node, image)
             if node.function == "relu":
                 image = functional.relu(image)
         return image
 
     def _through(self, edge: Edge, node: Node, image: torch.Tensor) -> torch.Tensor:
-        dilation = self.geometry.dilations[edge.name]
+        dilation = self.dilations[edge.name]
+        if edge.kind == "max_filter" and self.separable:
+            return _max_by_axis(image, edge.size, dilation)
         if edge.kind == "max_filter":
             return functional.max_pool3d(image, edge.size, stride=1, dilation=dilation)
-        bias = self.parameters[node.name]
+        bias = self.banks[node.name]
         if edge.kind == "crop":  # a layer's own input: its bias asks for the data gradient
             return image + bias[:, None, None, None]
-        return functional.conv3d(image, self.parameters[edge.name], bias, dilation=dilation)
+        return functional.conv3d(image, self.banks[edge.name], bias, dilation=dilation)
+
+
+def _max_by_axis(image: torch.Tensor, size: Triple, dilation: Triple) -> torch.Tensor:
+    """The largest of each window, one axis after the other: fewer comparisons than all at once."""
+    for axis, (count, step) in enumerate(zip(size, dilation, strict=True), start=2):
+        kept = image.shape[axis] - (count - 1) * step
+        largest = image.narrow(axis, 0, kept)
+        for tap in range(1, count):
+            largest = torch.maximum(largest, image.narrow(axis, tap * step, kept))
+        image = largest
+    return image
+
+
+def _output(values: NDArray[np.float32]) -> tuple[float, Arrays]:
+    return float(np.abs(values).mean(dtype=np.float64)), {"output": np.array(values)}
