@@ -20,6 +20,7 @@ PRODUCT_RATE = 100e9
 SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or not
+GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
 
@@ -118,12 +119,15 @@ def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
 
 
 def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
-    """Memory of a layer's spectra: filters both ways and their gradients, images, sums."""
+    """Memory of a layer's spectra: filters and their gradients, kept images, groups under way."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
-    filters = 2 * shape.inputs * columns + shape.outputs * rows
-    ahead, back = tiles_of(shape, tile)
-    images = (rows + 2 * columns) * ahead + (rows + columns) * back
-    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + images)
+    ahead, _ = tiles_of(shape, tile)
+    filters = shape.inputs * columns * (2 if shape.training else 1)
+    if "gradient" in shape.passes:
+        filters += shape.outputs * rows
+    kept = rows * ahead if shape.training else 0
+    under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, ahead, rows)
+    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + kept + under_way)
 
 
 def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:
