@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in line
     words = [word for word in line if word != "--debug"]
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what matters becomes an error
     try:
         app(words, prog_name="znnpy")
     except (ZnnpyError, OSError, MemoryError) as error:

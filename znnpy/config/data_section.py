@@ -29,14 +29,16 @@ from znnpy.config.fields import (
     wrong,
 )
 
-HDF5 = re.compile(r"(?P<path>.+?\.(?:h5|hdf5|hdf))(?::(?P<dataset>.*))?", re.IGNORECASE)
+SUFFIX = re.compile(r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr))(?::(?P<dataset>.*))?", re.IGNORECASE)
 
 
 class Source(Strict):
-    """Where an array lies: a file and, in HDF5, a dataset. Written `path` or `path:dataset`."""
+    """Where an array lies: a file and, in HDF5 or Zarr, a dataset. Written `path` or `path:dataset`."""
 
     path: Path = Field(description="File; relative paths count from the config file's folder.")
-    dataset: str | None = Field(default=None, description="Dataset inside an HDF5 file.")
+    dataset: str | None = Field(
+        default=None, description="Dataset inside an HDF5 file or Zarr folder."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -58,8 +60,8 @@ class Source(Strict):
 
 
 def split_source(text: str) -> tuple[str, str | None]:
-    """File and dataset of `path:dataset`; a colon after the HDF5 suffix separates them."""
-    match = HDF5.fullmatch(text)
+    """File and dataset of `path:dataset`; a colon after the suffix of HDF5 or Zarr separates them."""
+    match = SUFFIX.fullmatch(text)
     if match is None:
         return text, None
     return match["path"], match["dataset"] or None

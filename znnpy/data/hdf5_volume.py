@@ -37,9 +37,12 @@ class Hdf5Volume(Volume):
             shape = (1, *data.shape) if data.ndim == 3 else data.shape
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)
-        except BaseException:
+        except VolumeError:
             self._file.close()
             raise
+        except Exception as error:  # HDF5 raises nearly anything on damaged files
+            self._file.close()
+            raise VolumeError(f"{path}: the HDF5 file is damaged ({error})") from error
         self._data: h5py.Dataset = data
 
     @property
@@ -56,7 +59,7 @@ class Hdf5Volume(Volume):
         region = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
         try:
             array: Array = self._data[(..., *region)]
-        except (OSError, RuntimeError, ValueError) as error:
+        except Exception as error:
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, the file is "
                 f"damaged ({error})"

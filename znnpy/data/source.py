@@ -14,6 +14,7 @@ from znnpy.data.hdf5_volume import Hdf5Volume
 from znnpy.data.memory import available_memory, readable
 from znnpy.data.tiff_volume import TiffVolume
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
+from znnpy.data.zarr_folder import is_zarr
 from znnpy.errors import VolumeError
 
 Role = Literal["raw", "labels"]
@@ -31,15 +32,16 @@ def open_volume(
     max_bytes: int | None = None,
     resolution: Triple64 | None = None,
 ) -> Volume:
-    """Open "path.h5:dataset", "path.h5" or "stack.tif" for reading by region; nothing is loaded.
+    """Open a volume for reading by region; nothing is loaded.
 
-    Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
-    volumes/labels/neuron_ids, volumes/labels, labels, main for labels; then the only 3-D dataset.
-    `allow_external` permits soft and external links, virtual datasets, external storage and filter
-    plug-ins, `allow_filters` HDF5 compressions by name (beside deflate, shuffle, fletcher32, lzf);
-    `max_bytes` replaces the bound on the declared size, which otherwise follows from the file's
-    size; `resolution` (z, y, x, nm) replaces the file's. The caller closes the volume. Raises
-    VolumeError, naming file and dataset.
+    "path.h5:dataset" or "path.h5", "stack.tif", "image.zarr" or "image.zarr:array". Without a dataset
+    the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
+    volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
+    means its first image at full resolution. `allow_external` permits links, virtual datasets,
+    external storage and filter plug-ins, `allow_filters` HDF5 compressions by name (beside deflate,
+    shuffle, fletcher32, lzf); `max_bytes` replaces the bound on the declared size, which otherwise
+    follows from what the files hold; `resolution` (z, y, x, nm) replaces the file's. The caller
+    closes the volume. Raises VolumeError, naming file and dataset.
     """
     path, dataset = split_source(source)
     trust = Trust(allow_external, allow_filters, max_bytes)
@@ -57,6 +59,11 @@ def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
             )
         return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
     names = RAW_NAMES if role == "raw" else LABEL_NAMES
+    if kind == "zarr":
+        # Takes a third of a second to import, so only those who read Zarr wait for it.
+        from znnpy.data.zarr_volume import ZarrVolume
+
+        return ZarrVolume(path, dataset, names, role == "labels", trust)
     return Hdf5Volume(path, dataset, names, trust)
 
 
@@ -101,7 +108,11 @@ def _load(volume: Volume) -> ArrayVolume:
     return ArrayVolume(array, volume.name, volume.resolution, volume.offset)
 
 
-def _kind(path: Path) -> Literal["hdf5", "tiff"]:
+def _kind(path: Path) -> Literal["hdf5", "tiff", "zarr"]:
+    if path.is_dir():
+        if is_zarr(path) or path.suffix == ".zarr":
+            return "zarr"
+        raise VolumeError(f"{path} is not a file but a folder, and no Zarr folder")
     if path.exists() and not path.is_file():
         raise VolumeError(f"{path} is not a file")
     try:
@@ -116,7 +127,7 @@ def _kind(path: Path) -> Literal["hdf5", "tiff"]:
     if head[:4] in _TIFF:
         return "tiff"
     what = f"begins with {head!r}" if head else "is empty"
-    raise VolumeError(f"{path} is neither an HDF5 nor a TIFF file: it {what}")
+    raise VolumeError(f"{path} is neither an HDF5 nor a TIFF file nor a Zarr folder: it {what}")
 
 
 def _nearest(path: Path) -> str:

@@ -13,17 +13,21 @@ import tifffile
 
 from znnpy.data.hdf5_safety import COMPRESSION, SMALL
 from znnpy.data.memory import readable
+from znnpy.data.units import nanometres
 from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
 # What tifffile may call the axis along which pages are stacked, best first.
 _STACK_AXES = "ZIQTRAM"
 _CHANNEL_AXES = "CS"
-_NANOMETRES = {"nm": 1.0, "um": 1e3, "µm": 1e3, "μm": 1e3, "micron": 1e3, "mm": 1e6, "cm": 1e7}
 
 
 class TiffVolume(Volume):
-    """The first image series of a TIFF file; memory-mapped if it is one block, else by page."""
+    """The first image series of a TIFF file; memory-mapped if it is one block, else by page.
+
+    Voxel size: OME metadata, or ImageJ's unit, spacing and resolution. Resolution tags alone say
+    nothing of z, and mostly hold a default for printers, so they are not used.
+    """
 
     def __init__(
         self, path: Path, *, allow_external: bool = False, max_bytes: int | None = None
@@ -180,7 +184,7 @@ def _ome_size(text: str) -> Triple64 | None:
 def _ome_axis(text: str, axis: str) -> float | None:
     size = re.search(rf'PhysicalSize{axis}="([-+0-9.eE]+)"', text)
     unit = re.search(rf'PhysicalSize{axis}Unit="([^"]+)"', text)
-    scale = _NANOMETRES.get(unit[1] if unit else "µm")
+    scale = nanometres(unit[1] if unit else "µm")
     return float(size[1]) * scale if size and scale else None
 
 
@@ -188,13 +192,12 @@ def _imagej_size(tiff: Any) -> Triple64 | None:
     if not tiff.is_imagej:
         return None
     found = tiff.imagej_metadata or {}
-    unit = str(found.get("unit", "")).replace("\\u00B5", "µ")
+    scale = nanometres(str(found.get("unit", "")))
     tags = tiff.pages[0].tags
-    if unit not in _NANOMETRES or "spacing" not in found:
+    if scale is None or "spacing" not in found:
         return None
     if "XResolution" not in tags or "YResolution" not in tags:
         return None
-    scale = _NANOMETRES[unit]
     (y, per_y), (x, per_x) = tags["YResolution"].value, tags["XResolution"].value
     if not (x and y):
         return None

@@ -1,0 +1,187 @@
+"""Zarr folders, formats 2 and 3, plain and with OME metadata, written by zarr itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from znnpy.data.source import open_volume
+from znnpy.errors import VolumeError
+
+CUBE = np.random.default_rng(0).integers(0, 60000, (7, 20, 24)).astype(np.uint16)
+SCALE = {"type": "scale", "scale": [0.04, 0.008, 0.004]}
+AXES = [{"name": n, "type": "space", "unit": "micrometer"} for n in "zyx"]
+
+
+def image(path: Path, form: int, array: Any = CUBE, axes: Any = None, **more: Any) -> None:
+    """An OME image of two levels; `more` replaces entries of its metadata."""
+    group = zarr.open_group(path, mode="w", zarr_format=form)
+    for name, values in (("s0", array), ("s1", array[..., ::2, ::2])):
+        chunks = (*(1,) * (array.ndim - 3), 4, 8, 8)
+        group.create_array(name, data=np.ascontiguousarray(values), chunks=chunks)
+    datasets = [
+        {"path": "s0", "coordinateTransformations": [SCALE]},
+        {
+            "path": "s1",
+            "coordinateTransformations": [{"type": "scale", "scale": [0.04, 0.016, 0.008]}],
+        },
+    ]
+    entry = {"axes": axes or AXES, "datasets": datasets, "version": "0.4", **more}
+    found = {"multiscales": [entry]}
+    group.attrs.update(found if form == 2 else {"ome": {"version": "0.5", **found}})
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_image_and_its_levels(tmp_path: Path, form: int) -> None:
+    image(tmp_path / "a.zarr", form)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.name == f"{tmp_path}/a.zarr:s0"
+        assert (volume.shape, volume.dtype) == ((1, *CUBE.shape), np.uint16)
+        assert volume.resolution == pytest.approx((40, 8, 4))
+        assert volume.chunk == (4, 8, 8)
+        assert np.array_equal(volume.read_all()[0], CUBE)
+        assert np.array_equal(volume.read((1, 3, 9), (6, 8, 23))[0], CUBE[1:6, 3:8, 9:23])
+    for source in (f"{tmp_path}/a.zarr:s1", tmp_path / "a.zarr" / "s1"):
+        with open_volume(source) as volume:
+            assert volume.resolution == pytest.approx((40, 16, 8))
+            assert np.array_equal(volume.read_all()[0], CUBE[:, ::2, ::2])
+
+
+def test_translations_and_those_of_all_levels(tmp_path: Path) -> None:
+    steps = [SCALE, {"type": "translation", "translation": [1, 2, 3]}]
+    after = [
+        {"type": "scale", "scale": [1, 2, 1]},
+        {"type": "translation", "translation": [0, 0, 1]},
+    ]
+    datasets = [{"path": "s0", "coordinateTransformations": steps}]
+    image(tmp_path / "a.zarr", 3, datasets=datasets, coordinateTransformations=after)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.resolution == pytest.approx((40, 16, 4))
+        assert volume.offset == pytest.approx((1000, 4000, 4000))
+
+
+def test_units_and_channels(tmp_path: Path) -> None:
+    array = np.stack([CUBE, CUBE + 1])
+    units = ("nanometer", "angstrom", "millimeter")
+    axes = [
+        {"name": "c", "type": "channel"},
+        *({"name": n, "type": "space", "unit": u} for n, u in zip("zyx", units, strict=True)),
+    ]
+    scale = {"type": "scale", "scale": [1, 30, 60, 0.000005]}
+    datasets = [{"path": "s0", "coordinateTransformations": [scale]}]
+    image(tmp_path / "a.zarr", 2, array, axes, datasets=datasets)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.shape == (2, *CUBE.shape)
+        assert volume.resolution == pytest.approx((30, 6, 5))
+        assert np.array_equal(volume.read((1, 0, 0), (3, 9, 9)), array[:, 1:3, :9, :9])
+
+
+def test_one_time_is_passed_over(tmp_path: Path) -> None:
+    axes = [
+        {"name": "t", "type": "time", "unit": "second"},
+        {"name": "c", "type": "channel"},
+        *AXES,
+    ]
+    scale = {"type": "scale", "scale": [1, 1, *SCALE["scale"]]}
+    datasets = [{"path": "s0", "coordinateTransformations": [scale]}]
+    image(tmp_path / "a.zarr", 3, CUBE[None, None], axes, datasets=datasets)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.shape == (1, *CUBE.shape)
+        assert volume.resolution == pytest.approx((40, 8, 4))
+        assert np.array_equal(volume.read_all()[0], CUBE)
+    image(tmp_path / "b.zarr", 3, np.stack([CUBE[None]] * 2), axes, datasets=datasets)
+    with pytest.raises(VolumeError, match=r"axes \(t, c, z, y, x\).*at one time"):
+        open_volume(tmp_path / "b.zarr")
+
+
+def test_old_metadata_and_series(tmp_path: Path) -> None:
+    image(tmp_path / "a.zarr" / "0", 2, axes=["z", "y", "x"], datasets=[{"path": "s0"}])
+    group = zarr.open_group(tmp_path / "a.zarr", mode="a", zarr_format=2)
+    group.attrs["bioformats2raw.layout"] = 3
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.name.endswith("a.zarr:0/s0")
+        assert volume.resolution == (1, 1, 1)
+
+
+def test_labels_beside_an_image(tmp_path: Path) -> None:
+    image(tmp_path / "a.zarr", 3)
+    image(tmp_path / "a.zarr" / "labels" / "cells", 3, CUBE + 1)
+    group = zarr.open_group(tmp_path / "a.zarr" / "labels", mode="a", zarr_format=3)
+    group.attrs["ome"] = {"labels": ["cells"]}
+    with open_volume(tmp_path / "a.zarr", role="labels") as volume:
+        assert volume.name.endswith(":labels/cells/s0")
+        assert np.array_equal(volume.read_all()[0], CUBE + 1)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.name.endswith(":s0")
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_plain_arrays_and_attributes(tmp_path: Path, form: int) -> None:
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=form)
+    made = root.create_array("volumes/raw", data=CUBE, chunks=(3, 20, 5))
+    made.attrs.update({"resolution": [40, 4, 4], "offset": [40, 0, 8]})
+    root.create_array("other", data=CUBE)
+    for source in (tmp_path / "a.zarr", f"{tmp_path}/a.zarr:volumes/raw"):
+        with open_volume(source) as volume:
+            assert (volume.resolution, volume.offset) == ((40, 4, 4), (40, 0, 8))
+            assert np.array_equal(volume.read_all()[0], CUBE)
+    zarr.create_array(tmp_path / "b.zarr", data=CUBE.astype(">i4"), zarr_format=form)
+    with open_volume(tmp_path / "b.zarr") as volume:
+        assert volume.dtype == np.dtype("=i4")
+        assert np.array_equal(volume.read_all()[0], CUBE)
+
+
+CODECS: dict[str, dict[str, Any]] = {
+    "plain": {"compressors": None},
+    "blosc": {"compressors": zarr.codecs.BloscCodec(cname="lz4", shuffle="bitshuffle")},
+    "gzip": {"compressors": zarr.codecs.GzipCodec(level=1)},
+    "zstd": {"compressors": zarr.codecs.ZstdCodec(level=1, checksum=True)},
+    "crc32c": {"compressors": [zarr.codecs.GzipCodec(), zarr.codecs.Crc32cCodec()]},
+    "transpose": {"filters": zarr.codecs.TransposeCodec(order=(2, 1, 0))},
+    "shards": {"shards": (8, 16, 24)},
+    "dots": {"chunk_key_encoding": {"name": "v2", "separator": "."}},
+}
+
+
+@pytest.mark.parametrize("options", CODECS.values(), ids=CODECS.keys())
+def test_codecs_of_format_3(tmp_path: Path, options: dict[str, Any]) -> None:
+    zarr.create_array(tmp_path / "a.zarr", data=CUBE, chunks=(4, 8, 8), **options)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert np.array_equal(volume.read((1, 2, 3), (7, 20, 22))[0], CUBE[1:7, 2:20, 3:22])
+
+
+@pytest.mark.parametrize("kind", ["Blosc", "Zlib", "GZip", "Zstd", "LZ4", "BZ2", None])
+def test_codecs_of_format_2(tmp_path: Path, kind: str | None) -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    codec = None if kind is None else getattr(numcodecs, kind)()
+    zarr.create_array(
+        tmp_path / "a.zarr",
+        data=CUBE,
+        chunks=(4, 8, 8),
+        zarr_format=2,
+        compressors=codec,
+        order="F",
+    )
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert np.array_equal(volume.read_all()[0], CUBE)
+
+
+def test_absent_chunks_are_the_fill_value(tmp_path: Path) -> None:
+    made = zarr.create_array(
+        tmp_path / "a.zarr", shape=(64, 64, 64), chunks=(16,) * 3, dtype="u1", fill_value=7
+    )
+    made[:16, :16, :16] = 1
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.read((0, 0, 0), (17, 1, 1)).ravel().tolist() == [1] * 16 + [7]
+
+
+def test_closed(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "a.zarr", data=CUBE)
+    volume = open_volume(tmp_path / "a.zarr")
+    volume.close()
+    with pytest.raises(VolumeError, match="closed"):
+        volume.read_all()
