@@ -135,7 +135,7 @@ class Case:
         return runner(
             tile_images, **self._row(), **self._spectra("source", "tile"),
             source_block=2 * LANES, **self._images("target"), **words("first", (0, 0, 0)),
-            **words("count", self.useful), accumulate=0, scale=1e-3,
+            **words("count", self.useful), accumulate=0, scale=1e-3, bias=0, channels=0, relu=0,
         )  # fmt: skip
 
     def _taps(self, end: str) -> dict[str, int]:

@@ -48,7 +48,8 @@ class Kind(enum.Enum):
     REAL = "real"
     """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
     HERMITIAN = "hermitian"
-    """Half spectra to `factor` times real lines, unnormalised; option 1: added to the target."""
+    """Half spectra to `factor` times real lines, unnormalised, plus the vector at `spare` + BIAS, but
+    no less than that at `spare` + FLOOR; option 1: added to the target instead of the bias."""
 
 
 # Filters of few taps have functions of their own, which leave out what is zero or not wanted.
@@ -66,12 +67,15 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
 
 
 # Addresses and steps in bytes. `source` and `target` are of element 0 of the first line, inside the
-# range or not; `spare` holds two vectors of zeros, and then room for two that nobody reads.
+# range or not; `spare` holds two vectors of zeros, room for two that nobody reads, then at ONES, BIAS
+# and FLOOR one vector each.
 PARAMETERS = (
     "source", "source_step", "source_line", "source_first", "source_count",
     "target", "target_step", "target_line", "target_first", "target_count",
     "lines", "source_group", "target_group", "groups", "spare", "option",
 )  # fmt: skip
+ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
+SPARE_BYTES = 8 * VECTOR_BYTES
 
 
 # Which kinds look at the range of which end.
@@ -217,7 +221,7 @@ class _Line:
             chosen = b.and_(address, self.given["old"])
             chosen = b.add(chosen, self.given["no_old"])
             old = b.load(self.pointer(chosen), align=4)
-            value = fma(b, value, self.given["factor"], old)
+            value = maximum(b, self.given["floor"], fma(b, value, self.given["factor"], old))
         else:
             element, part = divmod(index, 2)
             address = b.add(self.place("target", element), word(self.parts[part]))
@@ -240,6 +244,11 @@ def fma(b: ir.IRBuilder, x: Value, y: Value, z: Value) -> Value:
     if function is None:
         function = ir.Function(b.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
     return b.call(function, [x, y, z])
+
+
+def maximum(b: ir.IRBuilder, x: Value, y: Value) -> Value:
+    """The larger of two; y where it is not a number."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
 def prefetch(b: ir.IRBuilder, address: Value, write: bool) -> None:
@@ -273,11 +282,12 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     given["factor"] = b.shuffle_vector(first, undefined, lanes)
 
-    ones = b.add(given["spare"], word(4 * VECTOR_BYTES))
-    given["one"] = b.load(b.inttoptr(ones, VECTOR.as_pointer()), align=4)
+    for name, place in (("one", ONES), ("floor", FLOOR)):
+        address = b.add(given["spare"], word(place))
+        given[name] = b.load(b.inttoptr(address, VECTOR.as_pointer()), align=4)
     added = b.icmp_signed("!=", given["option"], word(0))
     given["old"] = b.sext(added, WORD)
-    given["no_old"] = b.select(added, word(0), given["spare"])
+    given["no_old"] = b.select(added, word(0), b.add(given["spare"], word(BIAS)))
     ranges = _range(b, kind, size, given)
 
     def line(_: Value, places: list[Value]) -> list[Value]:

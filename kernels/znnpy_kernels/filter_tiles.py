@@ -25,10 +25,9 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
-from znnpy_kernels.fft_codelets import FEW
+from znnpy_kernels.fft_codelets import FEW, SPARE_BYTES
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.tile_transforms import (
-    SPARE_BYTES,
     abreast,
     few_forward_columns,
     few_inverse_columns,
@@ -59,7 +58,7 @@ GRADIENT_FIELDS = (
 def filter_tiles(args: Any, worker: int) -> None:
     """Spectra of the filters of some images with LANES others. Words: see the module."""
     scratch = args[18] + 4 * worker * args[19]
-    prepare(scratch)
+    prepare(scratch, 0)
     steps, origin = (4 * args[2], 4 * args[3], 4 * args[4]), (0, 0, 0)
     taps, size = (args[8], args[9], args[10]), (args[11], args[12], args[13])
     sign = -1.0 if args[17] else 1.0
@@ -87,7 +86,7 @@ def filter_tiles(args: Any, worker: int) -> None:
 def filter_gradient_tiles(args: Any, worker: int) -> None:
     """Gradients of the filters of some images with LANES others. Words: see the module."""
     scratch = args[17] + 4 * worker * args[18]
-    prepare(scratch)
+    prepare(scratch, 0)
     taps, size, origin = (args[4], args[5], args[6]), (args[7], args[8], args[9]), (0, 0, 0)
     steps, scale = (4 * args[12], 4 * args[13], 4 * args[14]), float_argument(args[16])
     most, work = abreast(size), scratch + SPARE_BYTES

@@ -30,6 +30,9 @@ belong to the axes.
     conjugate                   1: the conjugate spectra
     scale                       of the inverse, which is not normalised: 1 / points, times anything
     accumulate                  1: added to the target
+    bias, channels              (images) added to the inverse: floats of the channels from the first
+                                block on, and how many; 0: none, as where `accumulate` is 1
+    relu                        (images) 1: 0 is written for what would be less, last of all
     scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats(size)` floats from
                                 w * scratch_worker on
 
@@ -42,11 +45,11 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.fft_codelets import SPARE_BYTES, VECTOR_BYTES
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.tile_transforms import (
-    SPARE_BYTES,
     abreast,
     added,
     box,
@@ -59,6 +62,7 @@ from znnpy_kernels.tile_transforms import (
     offset,
     prepare,
     scratch_floats,
+    set_bias,
     tile_bytes,
     voxel_room,
 )
@@ -77,7 +81,7 @@ IMAGES_FIELDS = (
     "tile0", "tile1", "size_z", "size_y", "size_x", "first_z", "first_y", "first_x", "count_z",
     "count_y", "count_x", "origin_z", "origin_y", "origin_x", "step_z", "step_y", "step_x",
     "limit_z", "limit_y", "limit_x", "target", "target_block", "target_z", "target_y", "target_x",
-    "accumulate", "scale:float", "scratch", "scratch_worker",
+    "accumulate", "scale:float", "scratch", "scratch_worker", "bias", "channels", "relu",
 )  # fmt: skip
 
 
@@ -131,7 +135,7 @@ def _together(
 def tile_spectra(args: Any, worker: int) -> None:
     """Spectra of a range of tiles of some channel blocks. Words: see the module."""
     scratch = args[32] + 4 * worker * args[33]
-    prepare(scratch)
+    prepare(scratch, 0)
     size, steps = _triple(args, 24, 1), _triple(args, 2, 4)
     grid = args[8], args[9], args[10], args[7]
     place = _triple(args, 12, 1), _triple(args, 15, 1), _triple(args, 18, 1), _triple(args, 21, 1)
@@ -159,7 +163,7 @@ def tile_spectra(args: Any, worker: int) -> None:
 def tile_images(args: Any, worker: int) -> None:
     """Wanted points of a range of tiles of some channel blocks. Words: see the module."""
     scratch = args[34] + 4 * worker * args[35]
-    prepare(scratch)
+    prepare(scratch, args[38])
     size, steps, wanted = _triple(args, 9, 1), _triple(args, 29, 4), _triple(args, 12, 1)
     grid = args[5], args[6], args[7], args[4]
     place = _triple(args, 18, 1), _triple(args, 21, 1), _triple(args, 15, 1), _triple(args, 24, 1)
@@ -178,5 +182,8 @@ def tile_images(args: Any, worker: int) -> None:
             target = args[27] + 4 * (member % args[4]) * args[28]
             target += offset(origin, steps) - offset(wanted, steps)
             here = work + (member - start) * tile_bytes(size)
+            if args[36]:
+                block = member % args[4]
+                set_bias(scratch, args[36] + VECTOR_BYTES * block, args[37] - LANES * block)
             inverse_planes(here, size, first, count, target, steps, args[32], scale, scratch)
         start += tiles

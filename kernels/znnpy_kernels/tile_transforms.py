@@ -1,6 +1,6 @@
 """One tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
 
-Scratch of one worker, in this order: zeros, room that nobody reads, half spectra of some tiles
+Scratch of one worker, in this order: vectors that codelets ask for (`spare`), half spectra of some tiles
 [tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar images. Triples are (z, y, x);
 steps are bytes. Points of a tile outside [first, first + count) are zeros forward and dropped back.
 """
@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from znnpy_kernels.fft_codelets import (
+    BIAS,
+    FLOOR,
+    ONES,
+    SPARE_BYTES,
     VECTOR_BYTES,
     backward_lines,
     few_backward_lines,
@@ -21,10 +27,9 @@ from znnpy_kernels.fft_codelets import (
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
-from znnpy_kernels.vectors import splat, store
+from znnpy_kernels.vectors import below, load_masked, splat, store
 
 COMPLEX_BYTES = 2 * VECTOR_BYTES
-SPARE_BYTES = 5 * VECTOR_BYTES
 # Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
 # L2 cache of 1 MiB.
 GROUP_BYTES = 1 << 19
@@ -71,11 +76,18 @@ def voxel_room(scratch: int, size: Any) -> Any:
 
 
 @inlined
-def prepare(scratch: int) -> None:
-    """Zeros for points outside a range; once a task."""
-    for vector in range(4):
-        store(scratch + vector * VECTOR_BYTES, splat(0.0))
-    store(scratch + 4 * VECTOR_BYTES, splat(1.0))
+def prepare(scratch: int, relu: int) -> None:
+    """Zeros for points outside a range, no bias, and `relu` or not for the inverse; once a task."""
+    for place in range(0, SPARE_BYTES, VECTOR_BYTES):
+        store(scratch + place, splat(0.0))
+    store(scratch + ONES, splat(1.0))
+    store(scratch + FLOOR, splat(0.0 if relu else -np.inf))
+
+
+@inlined
+def set_bias(scratch: int, bias: int, lanes: int) -> None:
+    """What the inverse adds from now on: `lanes` floats, then zeros."""
+    store(scratch + BIAS, load_masked(bias, below(lanes)))
 
 
 @inlined

@@ -92,7 +92,13 @@ def test_wanted_points_of_random_tilings(seed: int) -> None:
     rng = np.random.default_rng(seed)
     tiling, image = random_tiling(rng)
     channels = int(rng.integers(1, 2 * LANES + 2))
-    check_images(tiling, image, channels, seed, accumulate=bool(seed % 2))
+    check_images(tiling, image, channels, seed, accumulate=bool(seed % 2), relu=seed % 3 == 0)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_wanted_points_with_a_bias(relu: bool) -> None:
+    tiling, image = random_tiling(np.random.default_rng(1))
+    check_images(tiling, image, 2 * LANES + 3, bias=True, relu=relu)
 
 
 def test_many_tiles_share_scratch() -> None:

@@ -185,7 +185,13 @@ def check_spectra(
 
 
 def check_images(
-    tiling: Tiling, image: Triple, channels: int, seed: int = 0, accumulate: bool = False
+    tiling: Tiling,
+    image: Triple,
+    channels: int,
+    seed: int = 0,
+    accumulate: bool = False,
+    bias: bool = False,
+    relu: bool = False,
 ) -> None:
     """`tile_images` in two tasks against NumPy; tiles must not overlap."""
     rng = np.random.default_rng(seed)
@@ -197,6 +203,7 @@ def check_images(
     target = Tensor(channels, image, LANES, GUARD)
     before = random_values(rng, channels, *image)
     target.write(before)
+    offsets = random_values(rng, blocks * LANES)
     start, strides = lattice_start(target, tiling)
     cut = tiling.number // 2
     for tile0, tile1 in ((0, cut), (cut, tiling.number)):
@@ -205,21 +212,32 @@ def check_images(
             source_tile=spectra.tile, source_block=spectra.block, blocks=blocks,
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
             target=start, target_block=target.block, accumulate=accumulate,
-            scale=0.5 / np.prod(tiling.size), **words("target", strides),
+            scale=0.5 / np.prod(tiling.size), bias=offsets.ctypes.data if bias else 0,
+            channels=channels, relu=relu, **words("target", strides),
             **words("size", tiling.size), **words("first", tiling.first),
             **words("count", tiling.count), **words("origin", tiling.origin),
             **words("step", tiling.step), **words("limit", tiling.limits(image)),
             **scratch.words(),
         )  # fmt: skip
-    near(target.read(), expected_images(tiling, tiles[:, :channels], before, accumulate))
+    offsets = offsets[:channels] if bias else np.zeros(channels)
+    least = 0.0 if relu else -np.inf
+    near(
+        target.read(),
+        expected_images(tiling, tiles[:, :channels], before, accumulate, offsets, least),
+    )
     target.check_guards()
     scratch.check_guards()
 
 
 def expected_images(
-    tiling: Tiling, tiles: np.ndarray, before: np.ndarray, accumulate: bool
+    tiling: Tiling,
+    tiles: np.ndarray,
+    before: np.ndarray,
+    accumulate: bool,
+    bias: np.ndarray,
+    least: float,
 ) -> np.ndarray:
-    """Half of the tiles' wanted points in, or on, the images."""
+    """Half of the tiles' wanted points in, or on, the images, plus a bias, but no less than `least`."""
     out = before.astype(np.float64)
     window = tuple(slice(q, None, d) for q, d in zip(tiling.lattice, tiling.dilation, strict=True))
     lattice = out[(slice(None), *window)]
@@ -228,8 +246,9 @@ def expected_images(
             voxel = tuple(o + p for o, p in zip(origin, wanted, strict=True))
             point = tuple(f + p for f, p in zip(tiling.first, wanted, strict=True))
             if all(0 <= v < n for v, n in zip(voxel, lattice.shape[1:], strict=True)):
-                old = lattice[(slice(None), *voxel)] if accumulate else 0
-                lattice[(slice(None), *voxel)] = old + 0.5 * tiles[(number, slice(None), *point)]
+                old = lattice[(slice(None), *voxel)] if accumulate else bias
+                new = old + 0.5 * tiles[(number, slice(None), *point)]
+                lattice[(slice(None), *voxel)] = np.maximum(new, least)
     return out
 
 
@@ -328,6 +347,7 @@ def main() -> None:
     check_spectra(tiling, (11, 9, 25), 3, planar=True, conjugate=True)
     wanted = Tiling((8, 12, 16), (2, 1, 2), (6, 9, 12), (-2, -1, 3), (6, 9, 12), (1, 2, 3))
     check_images(wanted, (9, 9, 25), LANES + 3, accumulate=True)
+    check_images(wanted, (9, 9, 25), LANES + 3, bias=True, relu=True)
     check_filters((8, 20, 24), (3, 5, 7), (LANES + 2, 2 * LANES + 3))
     check_filter_gradients((8, 12, 32), (3, 5, 7), (LANES + 2, 2 * LANES + 3))
     print(LANES)

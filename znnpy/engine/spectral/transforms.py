@@ -96,6 +96,7 @@ def emit_images(
         **_strides("target", tensor, tiling),
         "accumulate": 0,
         "scale": 1.0 / voxels(tiling.tile),
+        **dict.fromkeys(("bias", "channels", "relu"), 0),
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
     for share, low, high in _cuts(spectra, group, seconds):
