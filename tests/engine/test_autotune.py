@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from znnpy.engine import autotune
+from znnpy.engine.report import MEASURING
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.choose import candidates
 from znnpy.plan.cost import direct_seconds
@@ -49,3 +50,14 @@ def test_methods_differ_by_more_than_the_order_of_a_tile():
     shape = ConvShape(40, 40, (5, 5, 5), ONE, ONE, (50, 50, 50), (46, 46, 46), 1)
     tiles = [tuple(sorted(method.tile)) for method in candidates(shape) if method.tile]
     assert len(set(tiles)) == len(tiles) > 1
+
+
+def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypatch, tmp_path):
+    monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
+    told: list[tuple[str, int, int]] = []
+    autotune.measure_all([SMALL], lambda *args: told.append(args))
+    assert (MEASURING, 0, 1) in told
+    assert told[-1] == (MEASURING, 1, 1)
+    told.clear()
+    autotune.measure_all([SMALL], lambda *args: told.append(args))
+    assert told == []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
 
 from znnpy.engine import convolution, fft
@@ -14,15 +16,17 @@ from znnpy.engine.arena import Arena
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import connect, last_group
 from znnpy.engine.images import Layout
+from znnpy.engine.report import COMPILING, MEASURING, Report
 from znnpy.engine.step import Step
 from znnpy.geometry import Geometry, fit
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
-from znnpy.plan.choose import estimated
+from znnpy.plan.choose import close_calls, estimated
 from znnpy.plan.cost import direct_seconds
 from znnpy.plan.types import wanted
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
+from znnpy.scheduler.cores import available_cores
 
 REPEATS = 3
 MOST_SECONDS = 0.06  # of one pass, directly: larger layers are measured on smaller images
@@ -70,19 +74,46 @@ def planned(
     conv: Choice,
     record: Mapping[str, Mapping[str, Any]] | None,
     training: bool = True,
+    report: Report | None = None,
 ) -> Plan:
     """The plan of a saved record, or a chosen one, measured where that matters."""
     if record is not None:
         return Plan.from_record(record, network)
+    if conv == "auto":
+        measure_all(close_calls(network, geometry, batch, training), report)
     return choose(network, geometry, batch, conv, measured, training)
+
+
+def measure_all(shapes: Sequence[ConvShape], report: Report | None = None) -> None:
+    """Measure what wisdom does not know yet, after compiling all that takes at once."""
+    unknown = [shape for shape in shapes if recall(_key(shape)) is None]
+    kernels: set[Kernel] = set()
+    for shape in unknown:
+        for method in candidates(shape):
+            kernels |= _kernels(_smaller(shape), method)
+    tell = partial(report, COMPILING) if report else None
+    compile_all(kernels, available_cores(), tell)
+    for done, shape in enumerate(unknown):
+        if report:
+            report(MEASURING, done, len(unknown))
+        measured(shape)
+    if report and unknown:
+        report(MEASURING, len(unknown), len(unknown))
 
 
 def measured(shape: ConvShape) -> Costs:
     """Seconds by part of one layer on one core, from wisdom or measured now and remembered."""
-    methods = candidates(shape)
-    key = f"{shape!r} by {', '.join(map(str, methods))}"
-    found = recall(key)
-    return found if found is not None else remember(key, _measure(shape, methods))
+    found = recall(_key(shape))
+    return found or remember(_key(shape), _measure(shape, candidates(shape)))
+
+
+def _key(shape: ConvShape) -> str:
+    return f"{shape!r} by {', '.join(map(str, candidates(shape)))}"
+
+
+def _kernels(shape: ConvShape, method: Method) -> set[Kernel]:
+    layout, edge = _alone(shape, method)
+    return {task.kernel for task in _emit(Build.new(Arena(), layout, 0), edge, shape).tasks}
 
 
 def _measure(shape: ConvShape, methods: Sequence[Method]) -> Costs:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
@@ -15,11 +16,11 @@ from znnpy.engine.emit import emit_backward, emit_derived, emit_forward, emit_up
 from znnpy.engine.images import Layout
 from znnpy.engine.loss import loss_group
 from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.report import COMPILING, Report
 from znnpy.engine.step import Step
 from znnpy.scheduler import Executor, SerialExecutor
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
-Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Graphs:
         kernels: set[Kernel] = {
             task.kernel for steps in self._declared.values() for step in steps for task in step
         }
-        compile_all(kernels, max(1, settings.threads), report)
+        tell = partial(report, COMPILING) if report else None
+        compile_all(kernels, max(1, settings.threads), tell)
         self._executors: dict[str, Executor | SerialExecutor] = {}
         self._released: dict[tuple[str, int], int] = {}
 

@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 from znnpy.engine.arrays import Arrays, Floats, alone, by_node
 from znnpy.engine.autotune import planned
 from znnpy.engine.double import DoubleEngine
-from znnpy.engine.graphs import Report, Settings, planned_bytes
+from znnpy.engine.graphs import Settings, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above
 from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
 from znnpy.errors import ShapeError, ZnnpyError
@@ -77,7 +78,7 @@ class Model:
         self.geometry: Geometry = fit(self.network, output_shape)
         self.batch, self.seed, self.loss = batch, seed, loss
         self.threads = available_cores() if threads is None else threads
-        self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan, training)
+        self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan, training, report)
         self._layout = Layout(
             self.network, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
         )

@@ -7,9 +7,10 @@ import numpy as np
 from znnpy.engine.arena import Arena
 from znnpy.engine.arrays import ByName, Floats
 from znnpy.engine.build import STEPS, Build
-from znnpy.engine.graphs import Graphs, Report, Settings, planned_bytes
+from znnpy.engine.graphs import Graphs, Settings, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.tensors import Tensor
 from znnpy.graph import TaskGraph

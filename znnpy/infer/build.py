@@ -8,9 +8,9 @@ from typing import Any
 
 from znnpy.config.models import Adam, Config, Sgd
 from znnpy.data.scene import Scene
-from znnpy.engine.graphs import Report
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.report import Report
 from znnpy.infer.blocks import BUDGET, choose_block, middle, triple, whole_field
 from znnpy.infer.predict import VolumePrediction
 from znnpy.network.types import Network, Triple
@@ -25,7 +25,7 @@ def training_model(
 ) -> Model:
     """The model that a config trains; `plan` repeats the choices of an earlier start.
 
-    `record` is the number of task events to keep for a profile, `report` hears of compilation.
+    `record` is the number of task events to keep for a profile, `report` hears of preparations.
     """
     training, run = config.training, config.run
     return Model(

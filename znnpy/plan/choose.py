@@ -56,6 +56,18 @@ def choose(
     )
 
 
+def close_calls(
+    network: Network, geometry: Geometry, batch: int, training: bool
+) -> list[ConvShape]:
+    """The layers, each shape once, whose methods `conv: auto` measures."""
+    shapes = [
+        ConvShape.of(edge, network, geometry, batch, training)
+        for edge in network.edges
+        if edge.kind == "conv" and max(edge.stride) == 1
+    ]
+    return [shape for shape in dict.fromkeys(shapes) if candidates(shape) != [DIRECT]]
+
+
 def candidates(shape: ConvShape) -> list[Method]:
     """The methods worth measuring for a layer without strides; direct is always one."""
     direct = direct_seconds(shape)

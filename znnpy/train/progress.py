@@ -21,7 +21,6 @@ from rich.progress import (
 
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
 WINDOW = 10.0  # seconds over which the rate is taken
-COMPILING = "compiling kernels for this CPU, once"
 SMOOTHING = 0.98  # weight of the past in the shown loss and error
 
 
@@ -39,8 +38,8 @@ class Status:
 class Reporter(Protocol):
     """Shows how training goes; called from the training thread only."""
 
-    def compiling(self, done: int, total: int) -> None:
-        """`done` of `total` kernels are compiled; called from other threads, one at a time."""
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """`done` of `total` kernels or layers are ready; called from other threads, one at a time."""
 
     def start(self, total: int, done: int) -> None:
         """Training begins or goes on at `done` of `total` iterations."""
@@ -58,7 +57,7 @@ class Reporter(Protocol):
 class Quiet:
     """Shows nothing (Python API, tests)."""
 
-    def compiling(self, done: int, total: int) -> None:
+    def preparing(self, what: str, done: int, total: int) -> None:
         """Nothing."""
 
     def start(self, total: int, done: int) -> None:
@@ -83,10 +82,10 @@ class Plain:
         self._last = float("-inf")
         self._smooth = Smooth()
 
-    def compiling(self, done: int, total: int) -> None:
+    def preparing(self, what: str, done: int, total: int) -> None:
         """Print a line when the last one is a few seconds old."""
         if self._is_time() or done == total:
-            self.note(f"{COMPILING}: {done} of {total}")
+            self.note(f"{what}: {done} of {total}")
 
     def start(self, total: int, done: int) -> None:
         """Remember the total."""
@@ -122,8 +121,8 @@ class Bar:
 
     def __init__(self, console: Console) -> None:
         self._smooth = Smooth()
-        self._compiling: Progress | None = None
-        self._compiled = TaskID(0)
+        self._preparing: Progress | None = None
+        self._prepared = TaskID(0)
         self._progress = Progress(
             SpinnerColumn(),
             MofNCompleteColumn(),
@@ -138,20 +137,20 @@ class Bar:
             "", start=False, loss=0.0, error=0.0, rate=0.0, voxels=0.0
         )
 
-    def compiling(self, done: int, total: int) -> None:
-        """Show a bar of its own until all is compiled."""
-        if self._compiling is None:
-            columns = (TextColumn(COMPILING), MofNCompleteColumn(), BarColumn())
-            self._compiling = Progress(*columns, console=self._progress.console, transient=True)
-            self._compiled = self._compiling.add_task("", total=total)
-            self._compiling.start()
-        self._compiling.update(self._compiled, completed=done)
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Show a bar of its own until all is ready."""
+        if self._preparing is None:
+            columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn())
+            self._preparing = Progress(*columns, console=self._progress.console, transient=True)
+            self._prepared = self._preparing.add_task(what, total=total)
+            self._preparing.start()
+        self._preparing.update(self._prepared, description=what, completed=done, total=total)
         if done == total:
-            self._end_compiling()
+            self._end_preparing()
 
     def start(self, total: int, done: int) -> None:
         """Show the bar."""
-        self._end_compiling()
+        self._end_preparing()
         self._progress.update(self._task, total=total, completed=done)
         self._progress.start_task(self._task)
         self._progress.start()
@@ -174,13 +173,13 @@ class Bar:
 
     def close(self) -> None:
         """Leave the bar on the screen as it is."""
-        self._end_compiling()
+        self._end_preparing()
         self._progress.stop()
 
-    def _end_compiling(self) -> None:
-        if self._compiling is not None:
-            self._compiling.stop()
-            self._compiling = None
+    def _end_preparing(self) -> None:
+        if self._preparing is not None:
+            self._preparing.stop()
+            self._preparing = None
 
 
 class Smooth:

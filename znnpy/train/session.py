@@ -119,7 +119,7 @@ class _Session:
 
     def _model(self) -> Model:
         standing = self._standing
-        report = self._reporter.compiling
+        report = self._reporter.preparing
         model = training_model(self._config, self._network, standing.plan, report=report)
         planned = f"updates take {readable(model.memory)} of memory"
         self._reporter.note(f"{planned}, threads: {model.threads}")
