@@ -32,3 +32,14 @@ def overrides(
     if max_memory is not None:
         found.append(f"run.max_memory={max_memory}")
     return found
+
+
+def block_sizes(text: str | None) -> tuple[int, int, int] | None:
+    """The sizes z, y, x that `--block` gives; wrong usage if they are none."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise typer.BadParameter("--block must be three sizes z,y,x, such as 64,64,64")
+    z, y, x = (int(part) for part in parts)
+    return (z, y, x)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.options import MaxMemory, Overrides, RunPath, Threads, overrides
+from znnpy.cli.options import MaxMemory, Overrides, RunPath, Threads, block_sizes, overrides
 
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
@@ -67,7 +67,7 @@ def predict(
     saved = read_run(run, Plain(), changed + ([f"data.border={border}"] if border else []))
     path, dataset = split_source(output)
     chosen = _output(saved.network, node)
-    job = _Job(saved, _section(saved.network, input_), chosen, _block(block), overwrite)
+    job = _Job(saved, _section(saved.network, input_), chosen, block_sizes(block), overwrite)
     with StopSignals():
         job.run(path, dataset or DATASET, _finish(saved, logits, uint8), uint8)
 
@@ -182,13 +182,3 @@ def _section(network: Network, given: list[str]) -> VolumeSection:
         raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
     bare = images[""] if set(images) == {""} else images
     return VolumeSection.model_validate({"image": bare})
-
-
-def _block(text: str | None) -> tuple[int, int, int] | None:
-    if text is None:
-        return None
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise typer.BadParameter("--block must be three sizes z,y,x, such as 64,64,64")
-    z, y, x = (int(part) for part in parts)
-    return (z, y, x)

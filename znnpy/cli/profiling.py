@@ -7,94 +7,161 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.options import AsJson, ConfigFile, MaxMemory, Overrides, overrides
+from znnpy.cli.options import AsJson, MaxMemory, Overrides, block_sizes, overrides
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from znnpy.profile import Subject
+
+BLOCK = (48, 48, 48)
+
 
 def profile(
-    config: ConfigFile,
-    updates: Annotated[int, typer.Option("--updates", min=1, help="Updates to record.")] = 10,
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG]", help="Config file (YAML).")
+    ] = None,
+    predict: Annotated[
+        Path | None,
+        typer.Option("--predict", metavar="RUN", help="Forward passes of a run, not updates."),
+    ] = None,
+    updates: Annotated[
+        int, typer.Option("--updates", min=1, help="Updates (or forward passes) to record.")
+    ] = 10,
     threads: Annotated[
-        str, typer.Option("--threads", metavar="P[,P...]", help="Thread counts, one run each.")
+        str,
+        typer.Option(
+            "--threads",
+            metavar="P[,P...]",
+            help="Thread counts, one run each (default: all cores).",
+        ),
     ] = "",
-    out: Annotated[Path, typer.Option("--out", help="Folder for traces and summary.")] = Path(
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="NAME", help="Scheduling policy, or all.")
+    ] = None,
+    block: Annotated[
+        str | None,
+        typer.Option(metavar="Z,Y,X", help="Output block of --predict (default: 48,48,48)."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for report and traces.")] = Path(
         "profile"
     ),
+    arrows: Annotated[
+        bool, typer.Option("--arrows", help="Who waits for whom, in the trace.")
+    ] = False,
+    full_graph: Annotated[
+        bool, typer.Option("--full-graph", help="Every task in graph.dot.")
+    ] = False,
     as_json: AsJson = False,
     set_: Overrides = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Record a few updates on random data: where the time goes, and a trace for Perfetto."""
+    """Record updates on random data: where the time goes, whether more cores help.
+
+    Writes report.html, trace.json.gz (for Perfetto), summary.json and graph.dot.
+    """
     import json
 
-    from znnpy.config import load_config
-    from znnpy.profile import profile_config
+    from znnpy.graph.policies import POLICIES
+    from znnpy.profile import Wishes, profile_subject
 
-    loaded = load_config(config, overrides(set_, None, max_memory))
-    summaries = profile_config(loaded, out, updates, _counts(threads))
+    words = overrides(set_, None, max_memory)
+    if policy not in (None, "all"):
+        words.append(f"run.policy={policy}")
+    compared = tuple(POLICIES) if policy == "all" else ()
+    wishes = Wishes(updates, _counts(threads), compared, arrows, full_graph)
+    summary = profile_subject(_subject(config, predict, words, block), out, wishes)
     if as_json:
-        typer.echo(json.dumps(summaries, indent=2))
+        typer.echo(json.dumps(summary, indent=2))
         return
-    _print(summaries, out)
+    _print(summary, out)
 
 
-def _counts(threads: str) -> list[int]:
+def _subject(config: Path | None, run: Path | None, words: list[str], block: str | None) -> Subject:
+    from znnpy.config import load_config
+    from znnpy.network import build_network
+    from znnpy.profile import PredictionSubject, Subject
+    from znnpy.train.progress import Plain
+    from znnpy.train.start import read_run
+
+    if (config is None) == (run is None):
+        raise typer.BadParameter("give either a config file or --predict RUN")
+    if config is not None:
+        loaded = load_config(config, words)
+        return Subject(loaded, build_network(loaded.network))
+    assert run is not None
+    saved = read_run(run, Plain(), words)
+    return PredictionSubject(saved.config, saved.network, saved.plan, block_sizes(block) or BLOCK)
+
+
+def _counts(threads: str) -> tuple[int, ...]:
     words = [word for word in threads.split(",") if word.strip()]
     if not all(word.strip().isdigit() and int(word) > 0 for word in words):
         raise typer.BadParameter(f"{threads!r} is not like 1,2,4", param_hint="--threads")
-    return [int(word) for word in words]
+    return tuple(int(word) for word in words)
 
 
-def _print(summaries: list[dict[str, Any]], out: Path) -> None:
+def _print(summary: dict[str, Any], out: Path) -> None:
     from znnpy.cli.tables import console
+    from znnpy.profile.svg import seconds
 
-    terminal = console()
-    for summary in summaries:
-        terminal.print(_workers(summary))
-        kinds = ", ".join(
-            f"{kind} {seconds / summary['work']:.0%}" for kind, seconds in summary["kinds"].items()
-        )
-        terminal.print(f"work by kind: {kinds}", highlight=False)
-        terminal.print(
-            f"work T1 {_ms(summary['work'])}, span Tinf {_ms(summary['span'])}, bound T1/P + Tinf "
-            f"{_ms(summary['bound'])}, achieved {_ms(summary['seconds'])}: the tasks ran "
-            f"{summary['speedup']:.2f} times as fast as one after the other",
-            highlight=False,
-        )
-    first = summaries[0]
-    for other in summaries[1:]:
-        terminal.print(
-            f"{other['threads']} threads against {first['threads']}: "
-            f"{first['seconds'] / other['seconds']:.2f} times as fast",
-            highlight=False,
-        )
-    terminal.print(f"traces (open in Perfetto) and summary.json are in {out}", highlight=False)
+    terminal, runs = console(), summary["runs"]
+    run = runs[-1]
+    terminal.print(_workers(summary, run))
+    lines = [
+        "work by kind: " + _shares(run["kinds"], run["work"]),
+        "the workers' time: " + _shares(run["losses"], sum(run["losses"].values())),
+        f"T1 {seconds(run['work'])}, Tinf {seconds(run['span'])}, Brent's bound T1 / P + Tinf "
+        f"{seconds(run['bound'])}, achieved {seconds(run['seconds'])}",
+        *(_times(runs[0], other) for other in runs[1:]),
+        *(
+            f"policy {p['name']}: {seconds(p['measured_seconds'])}"
+            for p in summary.get("policies", [])
+            if p["measured_seconds"] is not None
+        ),
+        *(f"- {sentence}" for sentence in run["advice"]),
+        f"report.html, trace.json.gz (open in Perfetto), summary.json and graph.dot are in {out}",
+    ]
+    for line in lines:
+        terminal.print(line, highlight=False, markup=False)
 
 
-def _workers(summary: dict[str, Any]) -> Table:
+def _shares(parts: dict[str, float], total: float) -> str:
+    return ", ".join(
+        f"{name} {share:.1%}"
+        for name, seconds in parts.items()
+        if (share := seconds / max(total, 1e-12)) >= 0.0005
+    )
+
+
+def _times(first: dict[str, Any], other: dict[str, Any]) -> str:
+    faster = first["seconds"] / other["seconds"]
+    return (
+        f"{other['threads']} workers are {faster:.2f} times as fast as {first['threads']} "
+        f"({first['seconds'] * 1e3:.3g} ms)"
+    )
+
+
+def _workers(summary: dict[str, Any], run: dict[str, Any]) -> Table:
     from rich.table import Table
 
+    from znnpy.profile.svg import seconds
+
+    workers = f"{run['threads']} worker{'s' * (run['threads'] > 1)}"
     table = Table(
-        title=f"{summary['threads']} threads: {_ms(summary['seconds'])} an update, "
-        f"{summary['tasks']} tasks, {summary['updates']} updates recorded",
+        title=f"{workers}: {seconds(run['seconds'])} for one {summary['what']}, "
+        f"{run['tasks']} tasks, {run['updates']} recorded",
         title_justify="left",
     )
-    for name in ("worker", "busy", "idle", "tasks", "steals", "failed", "parked"):
+    for name in ("worker", "busy", "dispatch", "searching", "parked", "tasks", "steals", "failed"):
         table.add_column(name, justify="right")
-    for number, worker in enumerate(summary["workers"]):
+    for number, worker in enumerate(run["workers"]):
+        shares = (worker[part] for part in ("busy", "dispatch", "searching", "parked"))
         table.add_row(
             str(number),
-            f"{worker['busy']:.1%}",
-            f"{max(0.0, 1 - worker['busy']):.1%}",
+            *(f"{share:.1%}" for share in shares),
             str(worker["tasks"]),
             str(worker["steals"]),
             str(worker["failed_steals"]),
-            str(worker["parks"]),
         )
     return table
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"

@@ -214,11 +214,11 @@ class Model:
 
     @property
     def task_graph(self) -> TaskGraph:
-        """The task graph of an even and an odd update."""
+        """The task graph of an even and an odd update; of a forward pass without `training`."""
         return self._engine.task_graph()
 
     def recording(self) -> list[WorkerRecording]:
-        """What each worker did in updates since the start; events if the model records them."""
+        """What each worker did in `task_graph` since the start; events if the model records them."""
         return self._engine.recording()
 
     def close(self) -> None:

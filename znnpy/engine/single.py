@@ -28,6 +28,7 @@ class SingleEngine:
         self._arena = Arena.of(self.bytes)
         self._build = Build.new(self._arena, layout, len(settings.optimizer.state_names))
         self._graphs = Graphs(self._build, settings, report)
+        self._main = "update" if layout.training else "forward"
         self._submitted = 0
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
@@ -134,13 +135,13 @@ class SingleEngine:
         return None
 
     def task_graph(self) -> TaskGraph:
-        """The task graph of an even and an odd update."""
-        return self._graphs.executor("update").graph
+        """The task graph of an even and an odd update; of a forward pass without training."""
+        return self._graphs.executor(self._main).graph
 
     def recording(self) -> list[WorkerRecording]:
-        """What each worker did in updates since the start."""
+        """What each worker did in runs of `task_graph` since the start."""
         self.drain()
-        return self._graphs.executor("update").recording()
+        return self._graphs.executor(self._main).recording()
 
     def close(self) -> None:
         """Stop the workers; the engine cannot be used afterwards."""

@@ -49,9 +49,16 @@ def training_model(
 
 
 def block_model(
-    config: Config, network: Network, block: Triple, plan: Mapping[str, Any] | None
+    config: Config,
+    network: Network,
+    block: Triple,
+    plan: Mapping[str, Any] | None,
+    record: int = 0,
 ) -> Model:
-    """A model that only predicts, for output blocks of one shape (z, y, x)."""
+    """A model that only predicts, for output blocks of one shape (z, y, x).
+
+    `record` is the number of task events to keep for a profile.
+    """
     return Model(
         network,
         output_shape=block,
@@ -63,6 +70,7 @@ def block_model(
         plan=plan,
         precision=config.training.precision,
         training=False,
+        record=record,
     )
 
 

@@ -1,8 +1,25 @@
 """Profiling: recorded updates, their trace for Perfetto, and where the time went."""
 
-from znnpy.profile.command import profile_config
+from znnpy.profile.command import (
+    PredictionSubject,
+    Subject,
+    Wishes,
+    profile_config,
+    profile_subject,
+)
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
-from znnpy.profile.updates import Profile, profile_updates
+from znnpy.profile.updates import Profile, profile_predictions, profile_updates
 
-__all__ = ["Profile", "profile_config", "profile_updates", "summarise", "write_trace"]
+__all__ = [
+    "PredictionSubject",
+    "Profile",
+    "Subject",
+    "Wishes",
+    "profile_config",
+    "profile_predictions",
+    "profile_subject",
+    "profile_updates",
+    "summarise",
+    "write_trace",
+]

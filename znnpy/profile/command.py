@@ -1,48 +1,161 @@
-"""`znnpy profile`: a few recorded updates for each number of threads, written down and printed."""
+"""`znnpy profile`: recorded updates or forward passes for each number of threads, written down."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from znnpy.config.models import Config
-from znnpy.infer.build import training_model
-from znnpy.network import build_network
+from znnpy.engine import Model
+from znnpy.infer.build import block_model, training_model
+from znnpy.network import Network, build_network
+from znnpy.network.types import Triple
+from znnpy.plan import PASSES
+from znnpy.profile.advice import advise
+from znnpy.profile.dot import write_dot
+from znnpy.profile.flops import convolution_flops, flops_by_name
+from znnpy.profile.machine import describe_machine
+from znnpy.profile.report import write_report
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
-from znnpy.profile.updates import Profile, events_needed, profile_updates
+from znnpy.profile.updates import Profile, events_needed, profile_predictions, profile_updates
+from znnpy.scheduler.cores import available_cores
+
+WARM_UP = 2
+PASS_NAMES = {"forward": "forward", "gradient": "backward", "weight": "weight gradient"}
 
 
-def profile_config(
-    config: Config, out: Path, updates: int = 10, threads: Sequence[int] = ()
-) -> list[dict[str, Any]]:
-    """Profile the config's updates; writes `trace-P.json.gz` for P threads and `summary.json`.
+@dataclass(frozen=True)
+class Wishes:
+    """What to record and write: updates a run, thread counts (one run each), policies to compare.
 
-    Uses random data of the config's sizes, so the volumes need not be there. Returns the summaries
-    in the order of `threads` (default: the config's, or all cores).
+    A run on one worker always comes first: without it nobody knows whether tasks get slower.
     """
+
+    updates: int = 10
+    threads: tuple[int, ...] = ()
+    policies: tuple[str, ...] = ()
+    arrows: bool = False
+    full_graph: bool = False
+
+
+class Subject:
+    """What is profiled: makes models that record, with one plan for all of them."""
+
+    what = "update"
+
+    def __init__(self, config: Config, network: Network) -> None:
+        self.config, self.network = config, network
+        self.plan: dict[str, Any] | None = None
+
+    def record(self, threads: int, policy: str, updates: int) -> tuple[Profile, Model]:
+        """A profile, and the model (closed) that it was made with."""
+        run = self.config.run.model_copy(update={"threads": threads, "policy": policy})
+        config = self.config.model_copy(update={"run": run})
+        with self._model(config, 0) as model:
+            needed, self.plan = events_needed(model, updates + WARM_UP), model.plan_record
+        with self._model(config, needed) as model:
+            return self._profile(model, updates), model
+
+    def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
+        return training_model(config, self.network, self.plan, record=record)
+
+    def _profile(self, model: Model, updates: int) -> Profile:
+        return profile_updates(model, updates, WARM_UP)
+
+
+class PredictionSubject(Subject):
+    """Forward passes of one output block, with a plan that a run has settled."""
+
+    what = "forward pass"
+
+    def __init__(
+        self, config: Config, network: Network, plan: dict[str, Any] | None, block: Triple
+    ) -> None:
+        super().__init__(config, network)
+        self.plan, self._block = plan, block
+
+    def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
+        return block_model(config, self.network, self._block, self.plan, record)
+
+    def _profile(self, model: Model, updates: int) -> Profile:
+        return profile_predictions(model, updates, WARM_UP)
+
+
+def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
+    """Profile a config's updates on random data of its sizes; the volumes need not be there.
+
+    Writes report.html, trace.json.gz, summary.json and graph.dot into `out`; returns the summary.
+    """
+    return profile_subject(Subject(config, build_network(config.network)), out, wishes)
+
+
+def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, Any]:
+    """Record the runs that are wished for, and write everything down."""
     out.mkdir(parents=True, exist_ok=True)
-    summaries = []
-    plan: dict[str, Any] | None = None
-    for count in threads or (config.run.threads,):
-        profile, plan = _profile(config, count, updates, plan)
-        workers = len(profile.workers)
-        write_trace(profile, out / f"trace-{workers}.json.gz")
-        summaries.append({"threads": workers, **summarise(profile)})
-    (out / "summary.json").write_text(json.dumps(summaries, indent=1))
-    return summaries
+    own, policy = subject.config.run.threads or available_cores(), subject.config.run.policy
+    counts = sorted({1, *(wishes.threads or (own,))})
+    made = {count: subject.record(count, policy, wishes.updates) for count in counts}
+    profile, model = made[counts[-1]]
+    summary = _frame(subject, model)
+    summary["runs"] = list(_runs(made, summary))
+    if wishes.policies:
+        summary["policies"] = _compare(subject, counts[-1], wishes, profile)
+    for count, (each, _) in made.items():
+        write_trace(each, out / f"trace-{count}.json.gz", arrows=wishes.arrows)
+    shutil.copyfile(out / f"trace-{counts[-1]}.json.gz", out / "trace.json.gz")
+    write_dot(profile, out / "graph.dot", full=wishes.full_graph)
+    (out / "summary.json").write_text(json.dumps(summary, indent=1))
+    write_report(summary, profile, out / "report.html")
+    return summary
 
 
-def _profile(
-    config: Config, threads: int | None, updates: int, plan: dict[str, Any] | None
-) -> tuple[Profile, dict[str, Any]]:
-    run = config.run.model_copy(update={"threads": threads})
-    config = config.model_copy(update={"run": run})
-    network = build_network(config.network)
-    with training_model(config, network, plan) as model:
-        tasks, plan = model.task_graph.size, model.plan_record
-    record = events_needed(tasks, updates + 2)
-    with training_model(config, network, plan, record=record) as model:
-        return profile_updates(model, updates), plan
+def _frame(subject: Subject, model: Model) -> dict[str, Any]:
+    """What does not depend on the number of threads."""
+    outputs = model.geometry.output_shapes.values()
+    return {
+        "name": subject.config.network.name or "network",
+        "what": subject.what,
+        "batch": model.batch,
+        "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
+        "machine": describe_machine(),
+        "layers": [*(edge.name for edge in model.network.edges)],
+        "plan": {
+            name: {PASS_NAMES[step]: str(layer.method(step)) for step in PASSES}
+            for name, layer in model.plan.layers.items()
+        },
+        "convolution_flops": convolution_flops(model),
+        "flops": flops_by_name(model),
+    }
+
+
+def _runs(
+    made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    for count, (profile, _) in made.items():
+        run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
+        yield run | {"advice": advise(run, summary["machine"]["sgemm_gflops"])}
+
+
+def _compare(
+    subject: Subject, threads: int, wishes: Wishes, known: Profile
+) -> list[dict[str, Any]]:
+    """Seconds of an update by each policy."""
+    compared = []
+    for policy in wishes.policies:
+        same = policy == subject.config.run.policy
+        profile = known if same else subject.record(threads, policy, wishes.updates)[0]
+        compared.append(
+            {
+                "name": policy,
+                "threads": threads,
+                "measured_seconds": profile.seconds_per_update,
+                "simulated": {},
+            }
+        )
+    return compared

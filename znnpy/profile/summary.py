@@ -1,75 +1,184 @@
-"""Where the time of an update goes: by worker, by kind of task, and against Brent's bound."""
+"""The numbers of one profile: time by task and worker, losses, Brent's bound, critical path, grain."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from znnpy.graph.paths import bottom_levels
+from znnpy.graph.paths import bottom_levels, chain
+from znnpy.profile.layers import Layers
+from znnpy.profile.losses import LOSSES, Losses, find_losses
+from znnpy.profile.timeline import Floats, Ints
 from znnpy.profile.updates import Profile
 
+SIZE_BOUNDS = [1e-6 * 10 ** (exponent / 5) for exponent in range(-5, 26)]
+"""Seconds between the bars of the histogram of task sizes: five a decade, 0.1 us to 0.1 s."""
+SMALLEST, LARGEST = 20e-6, 2e-3
+"""Seconds that a task should take."""
 
-def summarise(profile: Profile) -> dict[str, Any]:
+
+def summarise(
+    profile: Profile, flops: Mapping[str, float] | None = None, alone: Profile | None = None
+) -> dict[str, Any]:
     """Figures of a profile, JSON-able; times in seconds, for one update unless they say otherwise.
 
-    `work` (T1) is the measured time of all tasks, `span` (Tinf) that of the longest path, `bound`
-    Brent's T1 / P + Tinf (ZNN, arXiv 1510.06706). Idle time includes looking for work and parking.
+    `work` (T1) is the time of all tasks, `span` (Tinf) that of the longest path, both by the median
+    time of each task; `bound` Brent's T1 / P + Tinf (ZNN, arXiv 1510.06706). `flops`: operations of
+    an update by name of task. `alone`: the same updates on one worker, to see how much slower tasks
+    got beside others.
     """
-    wall = profile.seconds_per_update
-    durations = [_durations(worker.events) for worker in profile.workers]
-    costs = _mean_costs(profile)
-    work = float(sum(d.sum() for d in durations)) / profile.updates
-    span = _span(profile, costs)
-    workers = len(profile.workers)
+    wall, workers = profile.seconds_per_update, len(profile.workers)
+    costs, losses = typical_costs(profile), find_losses(profile)
+    names, path = _names(profile, costs, flops or {}), _longest_path(profile, costs)
+    work, span = float(costs.sum()), sum(task["seconds"] for task in path)
+    work_alone = None if alone is None else float(typical_costs(alone).sum())
     return {
+        "threads": workers,
         "updates": profile.updates,
         "seconds": wall,
-        "tasks": profile.graph.size // 2,
+        "tasks": profile.tasks_per_update,
         "work": work,
+        "work_alone": work_alone,
         "span": span,
         "bound": work / workers + span,
-        "speedup": work / wall,
-        "kinds": _by_kind(profile, costs),
-        "workers": [
-            {
-                "busy": float(d.sum()) / profile.updates / wall,
-                "tasks": worker.executed,
-                "steals": worker.steals,
-                "failed_steals": worker.failed_steals,
-                "parks": worker.parks,
-                "parked_seconds": worker.parked_ns * 1e-9,
-            }
-            for worker, d in zip(profile.workers, durations, strict=True)
-        ],
+        "disturbance": _total(losses).busy / profile.updates / max(work, 1e-12),
+        "policy": profile.graph.policy,
+        "kinds": _kinds(names),
+        "names": names,
+        "workers": _workers(profile, losses),
+        "losses": _lost(profile, losses, work_alone or work),
+        "waited_for": _waited_for(profile, losses),
+        "sizes": _sizes(profile),
+        "critical_path": path,
+        "planned_bytes": profile.planned_bytes,
+        "peak_bytes": max(size for _, size in profile.memory),
     }
 
 
-def _durations(events: np.ndarray) -> np.ndarray:
+class _Task(NamedTuple):
+    name: str
+    kind: str
+    layer: str
+    step: str
+
+    def words(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, "layer": self.layer, "pass": self.step}
+
+
+def typical_costs(profile: Profile) -> Floats:
+    """Seconds of each task of a step: the median over all updates, so that disturbances do not count.
+
+    Both copies of a step declare the same tasks in the same order.
+    """
+    times = profile.timeline
+    copies = [np.flatnonzero(profile.graph.step == copy) for copy in range(times.copies)]
+    runs = np.concatenate([times.seconds[:, tasks] for tasks in copies])
+    return np.asarray(np.nanmedian(runs, axis=0), np.float64)
+
+
+def step_edges(profile: Profile) -> tuple[Ints, Ints]:
+    """(before, after) of one step, tasks numbered as in `typical_costs`."""
+    graph = profile.graph
+    before, after = graph.edges(carried=False)
+    within = (graph.step[before] == 0) & (graph.step[after] == 0)
+    number = np.cumsum(graph.step == 0) - 1
+    return number[before[within]], number[after[within]]
+
+
+def _durations(events: NDArray[Any]) -> Floats:
     return np.asarray((events["end_ns"] - events["start_ns"]) * 1e-9)
 
 
-def _mean_costs(profile: Profile) -> np.ndarray:
-    """Mean seconds of every task; both steps have the same tasks in the same order."""
-    total = np.zeros(profile.graph.size)
-    count = np.zeros(profile.graph.size)
-    for worker in profile.workers:
-        np.add.at(total, worker.events["task"], _durations(worker.events))
-        np.add.at(count, worker.events["task"], 1)
-    return total / np.maximum(count, 1)
+def _tasks(profile: Profile) -> list[_Task]:
+    """The tasks of one step, in the order of `typical_costs`."""
+    graph, layers = profile.graph, Layers(profile.network)
+    return [
+        _Task(graph.names[task], graph.kinds[task], *layers.place(graph.names[task]))
+        for task in np.flatnonzero(graph.step == 0).tolist()
+    ]
 
 
-def _span(profile: Profile, costs: np.ndarray) -> float:
-    """Longest path of one step by measured costs."""
-    graph = profile.graph
-    before, after = graph.edges(carried=False)
-    within = graph.step[before] == graph.step[after]
-    return float(bottom_levels((before[within], after[within]), costs).max(initial=0.0))
+def _longest_path(profile: Profile, costs: Floats) -> list[dict[str, Any]]:
+    """The tasks of the longest path of one step."""
+    edges, tasks = step_edges(profile), _tasks(profile)
+    path = chain(edges, bottom_levels(edges, costs))
+    return [{**tasks[task].words(), "seconds": float(costs[task])} for task in path]
 
 
-def _by_kind(profile: Profile, costs: np.ndarray) -> dict[str, float]:
+def _names(profile: Profile, costs: Floats, flops: Mapping[str, float]) -> list[dict[str, Any]]:
+    """One entry a name and kind of task, in the order in which they are declared."""
+    seconds: dict[_Task, float] = defaultdict(float)
+    count: Counter[_Task] = Counter()
+    for task, spent in zip(_tasks(profile), costs.tolist(), strict=True):
+        seconds[task] += spent
+        count[task] += 1
+    return [
+        {**task.words(), "tasks": count[task], "seconds": spent, "flops": flops.get(task.name)}
+        for task, spent in seconds.items()
+    ]
+
+
+def _kinds(names: list[dict[str, Any]]) -> dict[str, float]:
     """Seconds of an update by kind of task, the largest first."""
-    kinds: dict[str, float] = {}
-    for kind, cost in zip(profile.graph.kinds, costs, strict=True):
-        kinds[kind] = kinds.get(kind, 0.0) + float(cost) / 2
+    kinds: dict[str, float] = defaultdict(float)
+    for entry in names:
+        kinds[entry["kind"]] += entry["seconds"]
     return dict(sorted(kinds.items(), key=lambda item: -item[1]))
+
+
+def _workers(profile: Profile, losses: list[Losses]) -> list[dict[str, Any]]:
+    whole = (profile.end_ns - profile.start_ns) * 1e-9
+    return [
+        {
+            "busy": found.busy / whole,
+            "dispatch": found.causes["dispatch"] / whole,
+            "searching": found.searching / whole,
+            "parked": found.parked / whole,
+            "tasks": worker.executed,
+            "steals": worker.steals,
+            "failed_steals": worker.failed_steals,
+            "parks": worker.parks,
+            "parked_seconds": worker.parked_ns * 1e-9,
+        }
+        for worker, found in zip(profile.workers, losses, strict=True)
+    ]
+
+
+def _lost(profile: Profile, losses: list[Losses], undisturbed: float) -> dict[str, float]:
+    """Seconds of all workers for one update: in tasks as on one worker, and lost to each cause."""
+    total = _total(losses)
+    busy = total.busy / profile.updates
+    useful = min(busy, undisturbed)
+    lost = {cause: total.causes[cause] / profile.updates for cause in LOSSES}
+    return {"tasks": useful, "slower tasks": busy - useful, **lost}
+
+
+def _total(losses: list[Losses]) -> Losses:
+    total = Losses()
+    for found in losses:
+        total.add(found)
+    return total
+
+
+def _waited_for(profile: Profile, losses: list[Losses]) -> list[dict[str, Any]]:
+    found = sorted(_total(losses).waited_for.items(), key=lambda item: -item[1])
+    return [{"name": n, "seconds": seconds / profile.updates} for n, seconds in found[:10]]
+
+
+def _sizes(profile: Profile) -> dict[str, Any]:
+    """Histogram of the lengths of tasks: how many of an update, and how much of its time."""
+    lengths = np.concatenate([_durations(worker.events) for worker in profile.workers])
+    places = np.searchsorted(SIZE_BOUNDS, lengths)
+    bars = len(SIZE_BOUNDS) + 1
+    return {
+        "bounds": SIZE_BOUNDS,
+        "tasks": (np.bincount(places, minlength=bars) / profile.updates).tolist(),
+        "seconds": (np.bincount(places, lengths, bars) / profile.updates).tolist(),
+        "median": float(np.median(lengths)) if len(lengths) else 0.0,
+        "small": float(lengths[lengths < SMALLEST].sum() / max(lengths.sum(), 1e-12)),
+        "large": float(lengths[lengths > LARGEST].sum() / max(lengths.sum(), 1e-12)),
+    }

@@ -1,4 +1,4 @@
-"""Chrome trace JSON of recorded updates, for Perfetto: one track per worker."""
+"""Chrome trace JSON of recorded updates, for Perfetto: one track per worker, counters below."""
 
 from __future__ import annotations
 
@@ -8,39 +8,123 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from znnpy.profile.losses import idle_times
+from znnpy.profile.timeline import MISSING, Ints, ready_count
 from znnpy.profile.updates import Profile
 
-STOLEN = {1: "stolen from a worker", 2: "released"}
+UPDATES = 3
+"""Updates that a trace holds: enough to see how they overlap, few enough to open fast."""
+ANOTHER_WORKER = 1
+Event = dict[str, Any]
 
 
-def write_trace(profile: Profile, path: Path) -> None:
-    """Write a gzipped trace: slices in microseconds from the first update, instants for steals."""
-    trace = {"traceEvents": list(_events(profile)), "displayTimeUnit": "ms"}
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        json.dump(trace, file)
+def write_trace(profile: Profile, path: Path, *, arrows: bool = False) -> None:
+    """Write a gzipped trace of the middle updates.
+
+    Times are in microseconds from the first update. Slices are tasks and, between them, sleep;
+    instants are steals, counters the ready tasks and the memory. `arrows`: from each task to its
+    successors.
+    """
+    trace = {"traceEvents": list(_Trace(profile).events(arrows)), "displayTimeUnit": "ms"}
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as file:
+        json.dump(trace, file, separators=(",", ":"))
 
 
-def _events(profile: Profile) -> Iterator[dict[str, Any]]:
-    for number, worker in enumerate(profile.workers):
+class _Trace:
+    def __init__(self, profile: Profile) -> None:
+        self._profile, self._times = profile, profile.timeline
+        first = max(0, (profile.updates - UPDATES + 1) // 2)
+        self._updates = range(first, min(profile.updates, first + UPDATES))
+        times = self._times
+        rounds = np.arange(len(times.start))[:, None] * times.copies + profile.graph.step
+        self._shown = times.ran & np.isin(rounds, list(self._updates))
+        self._low = int(times.start[self._shown].min())
+        self._high = int(times.end[self._shown].max())
+
+    def events(self, arrows: bool) -> Iterator[Event]:
+        yield {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "znnpy"}}
+        for number in range(len(self._profile.workers)):
+            yield {
+                "ph": "M", "name": "thread_name", "pid": 1, "tid": number,
+                "args": {"name": f"worker {number}"},
+            }  # fmt: skip
+            yield from self._sleep(number)
+        for round_, task in np.argwhere(self._shown).tolist():
+            yield from self._task(round_, task)
+        yield from self._counters()
+        if arrows:
+            yield from self._arrows()
+
+    def _at(self, nanoseconds: int) -> float:
+        return (nanoseconds - self._profile.start_ns) / 1e3
+
+    def _task(self, round_: int, task: int) -> Iterator[Event]:
+        times, graph = self._times, self._profile.graph
+        start, end = int(times.start[round_, task]), int(times.end[round_, task])
+        place = {"pid": 1, "tid": int(times.worker[round_, task]), "ts": self._at(start)}
         yield {
-            "ph": "M", "name": "thread_name", "pid": 1, "tid": number,
-            "args": {"name": f"worker {number}"},
-        }  # fmt: skip
-        for event in worker.events:
-            task = int(event["task"])
-            begin = (int(event["start_ns"]) - profile.start_ns) / 1e3
-            slice_ = {
-                "ph": "X",
-                "name": profile.graph.names[task],
-                "cat": profile.graph.kinds[task],
-                "pid": 1,
-                "tid": number,
-                "ts": begin,
-                "dur": (int(event["end_ns"]) - int(event["start_ns"])) / 1e3,
-                "args": {"task": task, "step": int(profile.graph.step[task])},
-            }
-            yield slice_
-            if int(event["stolen"]) == 1:
+            "ph": "X",
+            "name": graph.names[task],
+            "cat": graph.kinds[task],
+            **place,
+            "dur": (end - start) / 1e3,
+            "args": {
+                "task": task,
+                "update": times.update(round_, task),
+                "ready_us": (start - int(times.ready[round_, task])) / 1e3,
+            },
+        }
+        if times.stolen[round_, task] == ANOTHER_WORKER:
+            yield {"ph": "i", "name": "steal", **place, "s": "t"}
+
+    def _sleep(self, number: int) -> Iterator[Event]:
+        for search in idle_times(self._profile.workers[number], self._low, self._high):
+            slept, end = int(search["park_ns"]), int(search["end_ns"])
+            if slept and end > slept:
                 yield {
-                    "ph": "i", "name": "steal", "pid": 1, "tid": number, "ts": begin, "s": "t",
+                    "ph": "X", "name": "parked", "cat": "parked", "pid": 1, "tid": number,
+                    "ts": self._at(slept), "dur": (end - slept) / 1e3,
+                    "args": {"failed_steals": int(search["failed"])},
                 }  # fmt: skip
+
+    def _counters(self) -> Iterator[Event]:
+        ready = ready_count(self._times)
+        inside = (ready.times >= self._low) & (ready.times <= self._high)
+        for moment, count in zip(ready.times[inside], ready.values[inside], strict=True):
+            yield {
+                "ph": "C", "name": "ready tasks", "pid": 1, "ts": self._at(int(moment)),
+                "args": {"tasks": int(count)},
+            }  # fmt: skip
+        for moment, size in self._profile.memory:
+            if self._low <= moment <= self._high:
+                yield {
+                    "ph": "C", "name": "memory", "pid": 1, "ts": self._at(moment),
+                    "args": {"MiB": size >> 20},
+                }  # fmt: skip
+
+    def _arrows(self) -> Iterator[Event]:
+        """Flow events: they begin in the slice of a task and end where its successor begins."""
+        times, number = self._times, 0
+        for carried in (False, True):
+            before, after = self._profile.graph.edges(carried=carried)
+            for round_ in range(int(carried), len(times.start)):
+                earlier = round_ - int(carried)
+                both = self._shown[earlier][before] & self._shown[round_][after]
+                for one, other in zip(before[both].tolist(), after[both].tolist(), strict=True):
+                    number += 1
+                    yield self._flow("s", number, earlier, one, times.end)
+                    yield self._flow("f", number, round_, other, times.start)
+
+    def _flow(self, phase: str, number: int, round_: int, task: int, moments: Ints) -> Event:
+        times = self._times
+        moment = int(moments[round_, task])
+        assert moment != MISSING
+        if phase == "s":  # inside the slice, so that viewers find the task that it belongs to
+            moment = max(moment - 1, int(times.start[round_, task]))
+        event = {
+            "ph": phase, "id": number, "name": "waits for", "cat": "dependency", "pid": 1,
+            "tid": int(times.worker[round_, task]), "ts": self._at(moment),
+        }  # fmt: skip
+        return event | ({"bp": "e"} if phase == "f" else {})

@@ -1,88 +1,145 @@
-"""Run a few updates on random data and keep what every worker did."""
+"""Run a few updates or forward passes on random data and keep what every worker did."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import psutil
 
 from znnpy.engine import Model
 from znnpy.graph import TaskGraph
-from znnpy.network.types import Node, Triple
+from znnpy.network.types import Network, Node, Triple
+from znnpy.profile.timeline import Timeline, build_timeline
 from znnpy.scheduler.recording import WorkerRecording
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Recorded updates: the graph of an even and an odd step, each worker's events, wall seconds.
+    """Recorded updates or forward passes; times in ns on the clock of `time.monotonic_ns`.
 
-    `start_ns` and `end_ns` bound the recorded updates on the clock of `time.monotonic_ns`.
+    `start_ns` and `end_ns` bound them all. Every task of an update ran once an update; the workers'
+    recordings hold these updates alone, from the first on.
     """
 
     graph: TaskGraph
+    network: Network
     workers: list[WorkerRecording]
     updates: int
     start_ns: int
     end_ns: int
+    releases: list[int]
+    """When each update had been handed to the workers."""
+    memory: list[tuple[int, int]]
+    """(time, bytes of the process in memory)"""
+    planned_bytes: int
 
     @property
     def seconds_per_update(self) -> float:
         """Wall time of one update."""
         return (self.end_ns - self.start_ns) * 1e-9 / self.updates
 
+    @property
+    def tasks_per_update(self) -> int:
+        """Tasks of one update: the graph holds one or two copies of a step."""
+        return self.graph.size // (int(self.graph.step.max(initial=0)) + 1)
 
-def events_needed(model_tasks: int, updates: int) -> int:
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When each task was ready, began and ended."""
+        return build_timeline(self.graph, self.workers, self.releases)
+
+
+def events_needed(model: Model, updates: int) -> int:
     """Events a worker may have to keep: one worker alone may run every task."""
-    return model_tasks // 2 * updates
+    graph = model.task_graph
+    return graph.size // (int(graph.step.max(initial=0)) + 1) * updates
 
 
 def profile_updates(model: Model, updates: int, warm_up: int = 2) -> Profile:
-    """Time `updates` updates, submitted two deep as in training; the model must record events.
+    """Record `updates` updates, submitted two deep as in training; the model must keep events.
 
-    Data are random: the time of an update does not depend on them.
+    `warm_up` updates (an even number) run first. Data are random: the time of an update does not
+    depend on them, and a learning rate of 0 keeps the weights.
     """
-    batch = random_batch(model)
-    for _ in range(warm_up):
-        model.step(*batch, learning_rate=0.0)
-    model.drain()
-    before = [worker.executed for worker in model.recording()]
-    start = time.monotonic_ns()
-    for _ in range(updates):
-        model.submit(*batch, learning_rate=0.0)
-    model.drain()
-    end = time.monotonic_ns()
-    workers = [
-        _since(recording, executed)
-        for recording, executed in zip(model.recording(), before, strict=True)
-    ]
-    return Profile(model.task_graph, workers, updates, start, end)
+    inputs, targets = random_batch(model)
+
+    def submit() -> None:
+        model.submit(inputs, targets, learning_rate=0.0)
+
+    return _profile(model, updates, warm_up, submit)
+
+
+def profile_predictions(model: Model, passes: int, warm_up: int = 1) -> Profile:
+    """Record forward passes of one block, one after the other as in prediction."""
+    inputs = _draw(model, model.network.inputs, model.geometry.input_shapes)
+    return _profile(model, passes, warm_up, lambda: model.forward(inputs))
 
 
 def random_batch(model: Model) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Standard normal inputs and targets of 0 and 1 for one update."""
-    rng = np.random.default_rng(0)
-
-    def draw(node: Node, shape: Triple) -> np.ndarray:
-        return rng.standard_normal((model.batch, node.images, *shape)).astype(np.float32)
-
     shapes = model.geometry
-    inputs = {n.name: draw(n, shapes.input_shapes[n.name]) for n in model.network.inputs}
-    targets = {
-        n.name: (draw(n, shapes.output_shapes[n.name]) > 0).astype(np.float32)
-        for n in model.network.outputs
+    targets = _draw(model, model.network.outputs, shapes.output_shapes)
+    return _draw(model, model.network.inputs, shapes.input_shapes), {
+        name: (values > 0).astype(np.float32) for name, values in targets.items()
     }
-    return inputs, targets
 
 
-def _since(recording: WorkerRecording, executed: int) -> WorkerRecording:
-    """Without the events of the warm-up."""
-    events = recording.events[len(recording.events) - (recording.executed - executed) :]
-    return WorkerRecording(
-        events,
-        recording.executed - executed,
-        recording.steals,
-        recording.failed_steals,
-        recording.parks,
-        recording.parked_ns,
+def _draw(
+    model: Model, nodes: tuple[Node, ...], shapes: Mapping[str, Triple]
+) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        node.name: rng.standard_normal((model.batch, node.images, *shapes[node.name])).astype(
+            np.float32
+        )
+        for node in nodes
+    }
+
+
+def _profile(model: Model, updates: int, warm_up: int, submit: Callable[[], object]) -> Profile:
+    process = psutil.Process()
+    for _ in range(warm_up):
+        submit()
+    model.drain()
+    before = model.recording()
+    start = time.monotonic_ns()
+    releases, memory = [], [(start, process.memory_info().rss)]
+    for _ in range(updates):
+        submit()
+        releases.append(time.monotonic_ns())
+        memory.append((releases[-1], process.memory_info().rss))
+    model.drain()
+    end = time.monotonic_ns()
+    workers = [_since(*pair) for pair in zip(model.recording(), before, strict=True)]
+    return Profile(
+        model.task_graph,
+        model.network,
+        workers,
+        updates,
+        start,
+        end,
+        releases,
+        memory,
+        model.memory,
+    )
+
+
+def _since(recording: WorkerRecording, before: WorkerRecording) -> WorkerRecording:
+    """Without the warm-up."""
+    executed = recording.executed - before.executed
+    searched = recording.searched - before.searched
+    return replace(
+        recording,
+        events=recording.events[len(recording.events) - executed :],
+        executed=executed,
+        steals=recording.steals - before.steals,
+        failed_steals=recording.failed_steals - before.failed_steals,
+        parks=recording.parks - before.parks,
+        parked_ns=recording.parked_ns - before.parked_ns,
+        searches=recording.searches[max(0, len(recording.searches) - searched) :],
+        searched=searched,
     )

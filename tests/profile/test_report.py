@@ -1,0 +1,157 @@
+"""The report and the command: files, figures, nothing from outside; a browser finds no fault."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from znnpy.cli import main
+from znnpy.profile.report import write_report
+
+CONFIG = """
+network:
+  name: "<b>small</b> & odd"
+  layers:
+    - conv: {images: 4, size: 3, function: relu}
+    - max_filter: 2
+    - conv: {images: 3, size: 3}
+data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
+training: {iterations: 1, output_shape: 8, conv: spectral}
+run: {directory: run, threads: 2}
+"""
+SECTIONS = {
+    "advice", "gantt", "losses", "workers", "layers", "rates", "grain", "path", "scaling", "policies",
+}  # fmt: skip
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--v=0",
+]
+
+
+class Page(HTMLParser):
+    """Elements, their classes and ids, and every address that an element would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what matters."""
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.add(value or "")
+            if name in ("src", "href", "data", "action", "srcset", "poster"):
+                self.loads.append(value or "")
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the command leaves, all policies compared."""
+    folder = tmp_path_factory.mktemp("profiled")
+    (folder / "config.yaml").write_text(CONFIG)
+    words = ["profile", str(folder / "config.yaml"), "--updates", "4", "--policy", "all"]
+    with pytest.raises(SystemExit) as done:
+        main([*words, "--out", str(folder / "out")])
+    assert done.value.code in (0, None)
+    return folder / "out"
+
+
+def with_everything(folder: Path) -> Path:
+    """The report with the sections whose numbers others provide."""
+    from recorded import recorded
+
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    summary["simulation"] = {
+        "workers": [1, 2, 4, 64],
+        "seconds": [1.0, 0.5, 0.3, 0.1],
+        "brent_lower": [1.0, 0.5, 0.25, 0.08],
+        "brent_upper": [1.1, 0.6, 0.35, 0.11],
+        "error": {"1": 0.01},
+    }
+    for policy in summary["policies"]:
+        policy["simulated"] = {"64": 0.1, "2": 0.5}
+    summary["sums"] = [
+        {"name": "tree", "seconds_in_sums": 0.1, "seconds_waiting": 0.0, "seconds": 1.0,
+         "simulated_64": None},
+    ]  # fmt: skip
+    write_report(summary, recorded(2), folder / "full.html")
+    return folder / "full.html"
+
+
+def test_files_and_summary(profiled: Path) -> None:
+    names = {path.name for path in profiled.iterdir()}
+    assert names >= {"report.html", "trace.json.gz", "summary.json", "graph.dot"}
+    summary = json.loads((profiled / "summary.json").read_text())
+    assert [run["threads"] for run in summary["runs"]] == [1, 2]
+    assert len(summary["policies"]) == 5
+    assert all(policy["measured_seconds"] > 0 for policy in summary["policies"])
+    flops = [entry["flops"] for entry in summary["runs"][-1]["names"] if entry["kind"] == "product"]
+    assert flops
+    assert all(flops)
+
+
+def test_report_is_alone_and_whole(profiled: Path) -> None:
+    text = with_everything(profiled).read_text()
+    page = Page(text)
+    assert page.ids >= SECTIONS | {"sums"}
+    assert all(address.startswith("data:") for address in page.loads)
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert "default-src 'none'" in text
+    assert "<b>small" not in text
+    assert page.tags.count("svg") > 20
+    assert page.tags.count("rect") > 50
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium: apt-get install chromium")
+@pytest.mark.parametrize("width", [1200, 480])
+def test_a_browser_shows_it_without_complaint(profiled: Path, tmp_path: Path, width: int) -> None:
+    page = with_everything(profiled)
+    probe = tmp_path / "page.html"
+    script = """<script>{
+      const wide = document.documentElement.scrollWidth > innerWidth;
+      const flat = [...document.querySelectorAll("svg")].filter(
+        s => !s.closest("details:not([open])") && s.getBoundingClientRect().width < 1).length;
+      zoom.value = 3; zoom.dispatchEvent(new Event("input"));
+      const zoomed = document.querySelector(".gantt .scroll");
+      document.title = `wide=${wide} flat=${flat} zoomed=${zoomed.scrollWidth > zoomed.clientWidth}`;
+    }</script></body>"""
+    probe.write_text(page.read_text().replace("</body>", script))
+    assert BROWSER is not None
+    done = subprocess.run(
+        [
+            BROWSER,
+            *FLAGS,
+            f"--user-data-dir={tmp_path / 'browser'}",
+            f"--window-size={width},900",
+            "--dump-dom",
+            probe.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    assert "<title>wide=false flat=0 zoomed=true</title>" in done.stdout, re.findall(
+        "<title>.*?</title>", done.stdout
+    )

@@ -1,0 +1,65 @@
+"""The numbers of a profile, against sums and paths computed another way; advice; task graph."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from recorded import recorded
+
+from znnpy.profile.advice import advise
+from znnpy.profile.dot import write_dot
+from znnpy.profile.summary import step_edges, summarise, typical_costs
+
+
+def slow_longest_path(edges, costs):
+    before = {}
+    for one, other in zip(*(array.tolist() for array in edges), strict=True):
+        before.setdefault(other, []).append(one)
+    best = {}
+
+    def until(task):
+        if task not in best:
+            best[task] = costs[task] + max((until(b) for b in before.get(task, [])), default=0.0)
+        return best[task]
+
+    return max(until(task) for task in range(len(costs)))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_sums_and_paths(training):
+    profile = recorded(2, 5, training)
+    found = json.loads(json.dumps(summarise(profile)))
+    assert found["tasks"] == profile.tasks_per_update
+    assert found["work"] == pytest.approx(sum(entry["seconds"] for entry in found["names"]))
+    assert found["work"] == pytest.approx(sum(found["kinds"].values()))
+    assert found["span"] == pytest.approx(
+        slow_longest_path(step_edges(profile), typical_costs(profile))
+    )
+    assert sum(entry["tasks"] for entry in found["names"]) == profile.tasks_per_update
+    assert sum(worker["tasks"] for worker in found["workers"]) == 5 * profile.tasks_per_update
+    assert sum(found["losses"].values()) == pytest.approx(2 * found["seconds"], rel=1e-3)
+    assert sum(found["sizes"]["tasks"]) == pytest.approx(profile.tasks_per_update)
+
+
+def test_advice_names_what_is_wrong():
+    found = summarise(recorded(2))
+    found.update(work=1.0, span=0.9, disturbance=1.0)
+    found["losses"] = dict.fromkeys(found["losses"], 0.0) | {"tasks": 0.5, "data": 0.5}
+    text = " ".join(advise(found, 50.0))
+    assert "narrow" in text
+    assert "waiting for data" in text
+    assert "disturbed" not in text
+
+
+def test_dot_groups_and_every_task(tmp_path):
+    profile = recorded(2)
+    write_dot(profile, tmp_path / "g.dot")
+    grouped = (tmp_path / "g.dot").read_text()
+    names = {n for n, s in zip(profile.graph.names, profile.graph.step, strict=True) if s == 0}
+    assert len(re.findall(r"^  g\d+ \[label", grouped, re.M)) == len(names)
+    write_dot(profile, tmp_path / "f.dot", full=True)
+    full = (tmp_path / "f.dot").read_text()
+    assert len(re.findall(r"^  t\d+ \[label", full, re.M)) == profile.tasks_per_update
+    assert full.count("->") == len(step_edges(profile)[0])
+    assert np.isfinite(typical_costs(profile)).all()

@@ -1,0 +1,148 @@
+"""Advice in plain words, drawn from the numbers of a profile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+DISTURBED = 1.2
+"""Mean over median time of tasks above which other programs seem to use the cores."""
+ENOUGH_WIDTH = 4
+"""T1 / Tinf for each worker that makes idle time rare."""
+MOST_OVERHEAD = 0.03
+NOTABLE = 0.05
+SLOW = 0.5
+"""Share of sgemm's rate below which a kind of task is named."""
+
+HELP = {
+    "slower tasks": "The same tasks took less time on one worker. They wait for memory, share caches or "
+    "cores, or other programs run too. Try fewer threads, and one worker a real core.",
+    "waking up": "Workers sleep although tasks are ready: they are woken too late. Other programs may "
+    "use the same cores.",
+    "too few ready tasks": "Nothing was ready at that time. A larger output_shape or batch gives the "
+    "graph more width; the list of tasks that were waited for says where it is narrow.",
+    "too coarse tasks": "Idle workers waited for single tasks of more than 2 ms.",
+    "data": "The workers had less than two updates to work on: Python was not ready with the next.",
+}
+
+
+def advise(run: dict[str, Any], sgemm_gflops: float) -> list[str]:
+    """Sentences about one run of `summarise`, the weightiest first."""
+    found = [
+        *_disturbance(run),
+        *_width(run),
+        *_losses(run),
+        *_overhead(run),
+        *_span(run),
+        *_rates(run, sgemm_gflops),
+        *_grain(run),
+    ]
+    return found or ["Nothing stands out: the workers are busy, and tasks have a good size."]
+
+
+def overhead(run: dict[str, Any]) -> float:
+    """Share of the workers' time that goes to dispatch and stealing."""
+    lost = run["losses"]
+    return float((lost["dispatch"] + lost["stealing"]) / max(sum(lost.values()), 1e-12))
+
+
+def width(run: dict[str, Any]) -> float:
+    """T1 / Tinf: how many workers could be busy on average."""
+    return float(run["work"] / max(run["span"], 1e-12))
+
+
+def _disturbance(run: dict[str, Any]) -> Iterator[str]:
+    if run["disturbance"] > DISTURBED:
+        yield (
+            f"The measurement was disturbed: tasks took {run['disturbance']:.1f} times their median time "
+            "on average. Other programs seem to use the cores; repeat it on a quiet machine before "
+            "you trust what follows."
+        )
+
+
+def _width(run: dict[str, Any]) -> Iterator[str]:
+    wide, workers = width(run), run["threads"]
+    useful = max(1, int(wide / ENOUGH_WIDTH))
+    if wide < ENOUGH_WIDTH * workers:
+        yield (
+            f"The graph is narrow for {_workers(workers)}: T1 / Tinf is {wide:.1f}, and four times "
+            f"the workers would be {ENOUGH_WIDTH * workers}. About {_workers(useful)} can be kept "
+            "busy within one update; two updates overlap, which helps somewhat. A larger "
+            "output_shape or batch makes it wider."
+        )
+    else:
+        yield (
+            f"The graph is wide enough for more cores: T1 / Tinf is {wide:.0f}, which keeps about "
+            f"{_workers(useful)} busy."
+        )
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def _losses(run: dict[str, Any]) -> Iterator[str]:
+    total = max(sum(run["losses"].values()), 1e-12)
+    for cause, seconds in sorted(run["losses"].items(), key=lambda item: -item[1]):
+        if cause in HELP and seconds / total > NOTABLE:
+            name = "waiting for data" if cause == "data" else cause
+            yield f"{seconds / total:.0%} of the workers' time is lost to {name}. {HELP[cause]}"
+
+
+def _overhead(run: dict[str, Any]) -> Iterator[str]:
+    share = overhead(run)
+    if share > MOST_OVERHEAD:
+        yield (
+            f"Dispatch and stealing take {share:.1%} of the workers' time, more than "
+            f"{MOST_OVERHEAD:.0%}: tasks of {_microseconds(run['sizes']['median'])} (median) are "
+            "small for so many workers. Larger layers or patches make them larger."
+        )
+
+
+def _span(run: dict[str, Any]) -> Iterator[str]:
+    spent: Counter[tuple[str, str]] = Counter()
+    for task in run["critical_path"]:
+        spent[task["layer"], task["pass"]] += task["seconds"]
+    if spent and run["span"] > 0 and width(run) < ENOUGH_WIDTH * run["threads"]:
+        (layer, step), seconds = spent.most_common(1)[0]
+        yield (
+            f"{seconds / run['span']:.0%} of the critical path is the {step} of {layer}: only what is "
+            "on that path makes Tinf shorter."
+        )
+
+
+def _rates(run: dict[str, Any], sgemm: float) -> Iterator[str]:
+    for rate in rates(run):
+        share = rate["gflops"] / sgemm
+        if share < SLOW and rate["seconds"] / run["work"] > 2 * NOTABLE:
+            yield (
+                f"{rate['kind'].capitalize()} tasks run at {rate['gflops']:.0f} GFLOP/s, {share:.0%} of "
+                f"sgemm, and take {rate['seconds'] / run['work']:.0%} of the work."
+            )
+
+
+def rates(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """By kind of task: seconds and operations of the tasks whose operations are known, per update."""
+    seconds: Counter[str] = Counter()
+    flops: Counter[str] = Counter()
+    for entry in run["names"]:
+        if entry["flops"] and entry["seconds"] > 0:
+            seconds[entry["kind"]] += entry["seconds"]
+            flops[entry["kind"]] += entry["flops"]
+    return [
+        {"kind": kind, "seconds": spent, "flops": flops[kind], "gflops": flops[kind] / spent * 1e-9}
+        for kind, spent in seconds.most_common()
+    ]
+
+
+def _grain(run: dict[str, Any]) -> Iterator[str]:
+    sizes = run["sizes"]
+    if sizes["small"] > 2 * NOTABLE:
+        yield f"{sizes['small']:.0%} of the work is in tasks below 20 microseconds."
+    if sizes["large"] > 2 * NOTABLE:
+        yield f"{sizes['large']:.0%} of the work is in tasks above 2 milliseconds."
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} microseconds"

@@ -1,0 +1,130 @@
+"""The other pictures of a report: bars of shares, histogram of task sizes, curves over workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import log2, log10
+from typing import Any
+
+from markupsafe import Markup
+
+from znnpy.profile import svg
+from znnpy.profile.summary import LARGEST, SMALLEST
+
+BAR = 14
+
+
+def stacked(parts: Iterable[tuple[float, str, str]], height: float = BAR) -> Markup:
+    """A bar of parts (share of the width, colour, tooltip), one after the other."""
+    drawn, left = [], 0.0
+    for share, colour, title in parts:
+        if share > 0:
+            drawn.append(svg.bar(left, share, 0, height, f"c-{colour}", title))
+            left += share
+    return svg.figure(height, drawn, "; ".join(title for share, _, title in parts if share > 0))
+
+
+def single(share: float, colour: str, title: str, mark: float | None = None) -> Markup:
+    """A bar from the left, with an optional mark."""
+    drawn = [svg.bar(0, share, 0, BAR, f"c-{colour}", title)]
+    if mark is not None:
+        drawn.append(svg.rule(mark, 0, BAR, "mark"))
+    return svg.figure(BAR, drawn, title)
+
+
+def histogram(sizes: Mapping[str, Any]) -> Markup:
+    """Share of tasks, and of their time, by length; the wanted range is shaded."""
+    bounds = sizes["bounds"]
+    low, high = log10(bounds[0]), log10(bounds[-1])
+
+    def across(seconds: float) -> float:
+        return (log10(seconds) - low) / (high - low)
+
+    height, gap = 90, 34
+    drawn = []
+    for row, (what, colour) in enumerate((("tasks", "gray"), ("seconds", "blue"))):
+        top = row * (height + gap) + 16
+        total = max(sum(sizes[what]), 1e-12)
+        shares = [value / total for value in sizes[what][1:-1]]
+        most = max(*shares, 0.01)
+        drawn.append(
+            svg.element(
+                "rect",
+                x=svg.percent(across(SMALLEST)),
+                width=svg.percent(across(LARGEST) - across(SMALLEST)),
+                y=top,
+                height=height,
+                class_="wanted",
+            )
+        )
+        step = 1 / len(shares)
+        for index, share in enumerate(shares):
+            tall = height * share / most
+            title = f"{share:.1%} of the {'tasks' if row == 0 else 'time'}: " + (
+                f"{svg.seconds(bounds[index])} to {svg.seconds(bounds[index + 1])}"
+            )
+            drawn.append(
+                svg.bar(
+                    (index + 0.08) * step,
+                    0.84 * step,
+                    top + height - tall,
+                    tall,
+                    f"c-{colour}",
+                    title,
+                )
+            )
+        drawn.append(svg.level(top + height, "axis"))
+        words = "share of the tasks" if row == 0 else "share of their time"
+        drawn.append(svg.text(0, top - 4, f"{words}, up to {most:.0%}", "label"))
+        drawn += [
+            svg.text(
+                across(10.0**power), top + height + 14, svg.seconds(10.0**power), "tick", "middle"
+            )
+            for power in range(-6, -1)
+        ]
+    return svg.figure(2 * (height + gap) + 16, drawn, "Histogram of task sizes")
+
+
+Series = tuple[str, str, Sequence[tuple[float, float]]]
+"""Name, class, and (workers, speed-up) points."""
+
+
+def speed_ups(lines: Sequence[Series], dots: Sequence[Series], height: float = 260) -> Markup:
+    """Curves and points of speed-up over workers, both on scales of powers of two."""
+    every = [point for _, _, points in (*lines, *dots) for point in points]
+    widest = max(1.0, *(log2(max(x, 1)) for x, _ in every))
+    tallest = max(1.0, *(log2(max(y, 1)) for _, y in every))
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x, y = (log2(max(value, 2**-0.3)) for value in point)
+        return 0.05 + 0.92 * x / widest, max(-0.02, y / tallest * 0.94)
+
+    drawn = []
+    for power in range(int(tallest) + 1):
+        y = height * (1 - power / tallest * 0.94)
+        drawn += [svg.level(y), svg.text(0, y - 3, f"{2**power} x", "tick")]
+    for power in range(int(widest) + 1):
+        x, _ = place((2**power, 1))
+        drawn.append(svg.text(x, height + 15, str(2**power), "tick", "middle"))
+    drawn.append(
+        svg.stretched(
+            0,
+            height,
+            [svg.curve([place(p) for p in points], f"line {c}") for _, c, points in lines],
+        )
+    )
+    for name, class_, points in dots:
+        for point in points:
+            x, y = place(point)
+            title = f"{name}: {point[1]:.2f} times as fast on {point[0]:g} workers"
+            drawn.append(
+                svg.element(
+                    "circle",
+                    svg.element("title", title),
+                    cx=svg.percent(x),
+                    cy=height * (1 - y),
+                    r=4.5,
+                    class_=class_,
+                )
+            )
+    return svg.figure(height + 22, drawn, "Speed-up over workers")

@@ -1,0 +1,48 @@
+"""Colours of kinds of tasks and of losses, for light and dark pages."""
+
+from __future__ import annotations
+
+PALETTE = {
+    "blue": ("#2a78d6", "#3987e5"),
+    "green": ("#1baf7a", "#199e70"),
+    "yellow": ("#d69200", "#c98500"),
+    "violet": ("#4a3aa7", "#9085e9"),
+    "orange": ("#eb6834", "#d95926"),
+    "magenta": ("#d9628f", "#d55181"),
+    "red": ("#e34948", "#e66767"),
+    "forest": ("#008300", "#32a032"),
+    "gray": ("#8a8984", "#8a8984"),
+    "pale": ("#d3d2cb", "#4a4a46"),
+}
+"""By name: on a light page, on a dark one."""
+
+KINDS = {
+    "direct": "blue",
+    "product": "green",
+    "transform": "yellow",
+    "pool": "violet",
+    "sum": "orange",
+    "transfer": "magenta",
+    "update": "red",
+    "loss": "forest",
+}
+LOSSES = {
+    "tasks": "blue",
+    "slower tasks": "red",
+    "dispatch": "violet",
+    "stealing": "orange",
+    "waking up": "yellow",
+    "too few ready tasks": "gray",
+    "too coarse tasks": "magenta",
+    "data": "green",
+}
+
+
+def name_of(kind: str) -> str:
+    """The colour of a kind of task; kinds without one of their own are gray."""
+    return KINDS.get(kind, "gray")
+
+
+def colour_of(kind: str) -> str:
+    """The same as a value for a light page."""
+    return PALETTE[name_of(kind)][0]

@@ -1,0 +1,99 @@
+"""Operations of an update by the textbook, by name of task; padding of lanes and tiles is not counted.
+
+A real transform of n points counts 2.5 n log2 n, a complex multiply-add 8, a real one 2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import log2
+
+from znnpy.engine import Model
+from znnpy.geometry import voxels
+from znnpy.network.types import Edge, Triple
+from znnpy.plan import ConvShape
+from znnpy.plan.tiles import frequencies, tiles_of
+from znnpy.plan.types import PASSES, PassName
+
+DIRECT_NAMES: dict[PassName, str] = {
+    "forward": "",
+    "gradient": " backward",
+    "weight": " weight gradient",
+}
+
+
+def convolution_flops(model: Model) -> dict[str, float]:
+    """Operations of one pass of each conv edge if it ran by direct convolution."""
+    return {
+        edge.name: _direct(_shape(model, edge))
+        for edge in model.network.edges
+        if edge.kind == "conv"
+    }
+
+
+def flops_by_name(model: Model) -> dict[str, float]:
+    """Operations of all tasks of a name together, in one update, where they are known."""
+    found: dict[str, float] = defaultdict(float)
+    shared: set[object] = set()
+    for edge in model.network.edges:
+        if edge.kind != "conv":
+            continue
+        shape, layer = _shape(model, edge), model.plan.layers[edge.name]
+        for step in PASSES:
+            algorithm, tile = layer.method(step)
+            if algorithm == "direct":
+                found[edge.name + DIRECT_NAMES[step]] += _direct(shape)
+            elif tile:
+                parts = _products(edge, shape, step, tile)
+                parts |= _transforms(edge, shape, step, tile, shared)
+                for name, flops in parts.items():
+                    found[name] += flops
+    return dict(found)
+
+
+def _shape(model: Model, edge: Edge) -> ConvShape:
+    return ConvShape.of(edge, model.network, model.geometry, model.batch)
+
+
+def _direct(shape: ConvShape) -> float:
+    pairs = shape.batch * shape.inputs * shape.outputs
+    return 2.0 * pairs * voxels(shape.size) * voxels(shape.target)
+
+
+def _products(edge: Edge, shape: ConvShape, step: PassName, tile: Triple) -> dict[str, float]:
+    words = {"forward": "products", "gradient": "backward products", "weight": "weight products"}
+    ahead, back = tiles_of(shape, tile)
+    tiles = back if step == "gradient" else ahead
+    flops = 8.0 * frequencies(tile) * tiles * shape.inputs * shape.outputs
+    return {f"{edge.name} {words[step]}": flops}
+
+
+def _transforms(
+    edge: Edge, shape: ConvShape, step: PassName, tile: Triple, shared: set[object]
+) -> dict[str, float]:
+    """Tiles of a source are transformed once for all passes and edges that use the same ones."""
+    one = 2.5 * voxels(tile) * log2(max(2, voxels(tile)))
+    ahead, back = tiles_of(shape, tile)
+    pairs = shape.inputs * shape.outputs
+    counts: dict[str, int]
+    if step == "gradient":
+        counts = {
+            f"{edge.name} gradient tiles": back * shape.outputs,
+            f"{edge.name} backward inverse": back * shape.inputs,
+            f"{edge.name} filter tiles backward": pairs,
+        }
+    elif step == "weight":
+        counts = {
+            f"{edge.name} output tiles": ahead * shape.outputs,
+            f"{edge.name} weight inverse": pairs,
+        }
+    else:
+        counts = {
+            f"{edge.name} inverse": ahead * shape.outputs,
+            f"{edge.name} filter tiles": pairs,
+        }
+    key = (edge.source, tile, edge.size, shape.dilation)
+    if step != "gradient" and key not in shared:
+        shared.add(key)
+        counts[f"{edge.source} tiles"] = ahead * shape.inputs
+    return {name: count * one for name, count in counts.items()}

@@ -1,0 +1,153 @@
+"""One update as a picture: a row per worker, a colour per kind of task, ready tasks below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from znnpy.profile import svg
+from znnpy.profile.colours import name_of
+from znnpy.profile.timeline import ready_count
+from znnpy.profile.updates import Profile
+
+UNITS = 6000
+"""Points across: shorter tasks of one kind that follow each other are drawn as one."""
+READY_HEIGHT = 70
+AXIS = 18
+
+
+@dataclass
+class _Slice:
+    left: int
+    right: int
+    class_: str
+    title: str
+    tasks: int = 1
+
+
+@dataclass(frozen=True)
+class Gantt:
+    """What the report shows of one update."""
+
+    rows: Markup
+    ready: Markup
+    row_height: float
+    workers: int
+    seconds: float
+    update: int
+    most_ready: int
+    kinds: list[str]
+
+
+def draw_gantt(profile: Profile) -> Gantt:
+    """The update in the middle of the recording, from its release to its last task."""
+    update = profile.updates // 2
+    low, high = _window(profile, update)
+    workers = len(profile.workers)
+    height = float(np.clip(240 / workers, 6, 28))
+    ready, most = _ready(profile, low, high)
+    rows = [
+        _rectangle(slice_, number * height, height)
+        for number in range(workers)
+        for slice_ in _slices(profile, number, update, low, high)
+    ]
+    span = (high - low) * 1e-9
+    picture = svg.element(
+        "svg",
+        *rows,
+        width="100%",
+        height=height * workers,
+        viewBox=f"0 0 {UNITS} {height * workers}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=f"Tasks of {workers} workers during update {update}",
+    )
+    axis = [
+        svg.text(value / span, READY_HEIGHT + AXIS - 4, svg.seconds(value), "tick", "middle")
+        for value in svg.round_steps(span, 8)[1:]
+        if value < 0.97 * span
+    ]
+    rules = [
+        svg.rule(value / span, 0, READY_HEIGHT)
+        for value in svg.round_steps(span, 8)
+        if value < span
+    ]
+    below = svg.figure(
+        READY_HEIGHT + AXIS, [*rules, ready, svg.level(READY_HEIGHT, "axis"), *axis], "Ready tasks"
+    )
+    kinds = sorted({profile.graph.kinds[task] for task in range(profile.graph.size)})
+    return Gantt(picture, below, height, workers, span, update, most, kinds)
+
+
+def _window(profile: Profile, update: int) -> tuple[int, int]:
+    times = profile.timeline
+    own = profile.graph.step == update % times.copies
+    round_ = update // times.copies
+    return int(times.start[round_, own].min()), int(times.end[round_, own].max())
+
+
+def _slices(profile: Profile, number: int, update: int, low: int, high: int) -> list[_Slice]:
+    """The worker's tasks in the window, short ones of a kind joined."""
+    scale = UNITS / (high - low)
+    made: list[_Slice] = []
+    for task in _tasks(profile, number, low, high):
+        left = int((max(task["start"], low) - low) * scale)
+        right = max(left + 1, int((min(task["end"], high) - low) * scale))
+        class_ = f"c-{name_of(task['kind'])}" + ("" if task["update"] == update else " other")
+        last = made[-1] if made else None
+        if last and last.class_ == class_ and left < last.right:
+            last.right, last.tasks = max(right, last.right), last.tasks + 1
+            last.title = f"{last.tasks} tasks, the last: {task['title']}"
+            continue
+        made.append(_Slice(max(left, last.right if last else 0), right, class_, task["title"]))
+    return [slice_ for slice_ in made if slice_.right > slice_.left]
+
+
+def _tasks(profile: Profile, number: int, low: int, high: int) -> Iterator[dict[str, Any]]:
+    times, graph = profile.timeline, profile.graph
+    inside = (times.worker == number) & (times.end > low) & (times.start < high) & times.ran
+    places = np.argwhere(inside)
+    order = np.argsort(times.start[inside], kind="stable")
+    for round_, task in places[order].tolist():
+        start, end = int(times.start[round_, task]), int(times.end[round_, task])
+        yield {
+            "start": start,
+            "end": end,
+            "kind": graph.kinds[task],
+            "update": times.update(round_, task),
+            "title": f"{graph.names[task]} ({graph.kinds[task]}), {svg.seconds((end - start) * 1e-9)}"
+            f", at {svg.seconds((start - low) * 1e-9)}, update {times.update(round_, task)}"
+            + (", stolen" if times.stolen[round_, task] == 1 else ""),
+        }
+
+
+def _rectangle(slice_: _Slice, top: float, height: float) -> Markup:
+    return svg.element(
+        "rect",
+        svg.element("title", slice_.title),
+        x=slice_.left,
+        width=slice_.right - slice_.left,
+        y=top + 0.06 * height,
+        height=0.88 * height,
+        class_=slice_.class_,
+    )
+
+
+def _ready(profile: Profile, low: int, high: int, bins: int = 600) -> tuple[Markup, int]:
+    """The curve of the most ready tasks in each of the bins across."""
+    ready = ready_count(profile.timeline)
+    bounds = np.linspace(low, high, bins + 1).astype(np.int64)
+    values = ready.at(bounds[:-1])
+    places = np.searchsorted(bounds, ready.times, side="right") - 1
+    inside = (places >= 0) & (places < bins)
+    np.maximum.at(values, places[inside], ready.values[inside])
+    most = int(values.max(initial=1))
+    points = [(0.0, 0.0)]
+    for index, value in enumerate(values.tolist()):
+        points += [(index / bins, value / most), ((index + 1) / bins, value / most)]
+    points.append((1.0, 0.0))
+    return svg.stretched(0, READY_HEIGHT, [svg.curve(points, "area", "polygon")]), most

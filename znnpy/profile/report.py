@@ -1,0 +1,251 @@
+"""The report: one self-contained HTML file of tables and inline pictures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+import znnpy
+from znnpy.profile import charts, colours, svg
+from znnpy.profile.advice import overhead, rates, width
+from znnpy.profile.gantt import draw_gantt
+from znnpy.profile.layers import PASSES
+from znnpy.profile.updates import Profile
+
+LOSS_NAMES = {
+    "tasks": "tasks",
+    "slower tasks": "tasks slower than on one worker",
+    "data": "waiting for data",
+}
+WORKER_PARTS = (
+    ("busy", "blue"), ("dispatch", "violet"), ("searching", "orange"), ("parked", "pale"),
+)  # fmt: skip
+CONVOLUTION = {"direct", "transform", "product"}
+"""Kinds of tasks that convolve."""
+
+
+def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> None:
+    """Write the report of the last run in `summary`, which `profile` recorded."""
+    environment = Environment(
+        loader=PackageLoader("znnpy.profile", "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["seconds"] = svg.seconds
+    template = environment.get_template("report.html.j2")
+    run = summary["runs"][-1]
+    path.write_text(
+        template.render(
+            version=znnpy.__version__,
+            summary=summary,
+            run=run,
+            palette=colours.PALETTE,
+            gantt=draw_gantt(profile),
+            kind_colours={kind: colours.name_of(kind) for kind in run["kinds"]},
+            losses=_losses(run),
+            workers=_workers(run),
+            layers=_layers(run, summary),
+            rates=_rates(run, summary["machine"]["sgemm_gflops"]),
+            bounds=_bounds(run),
+            path=_path(run),
+            histogram=charts.histogram(run["sizes"]),
+            scaling=_scaling(summary),
+            policies=_policies(summary),
+            sums=_sums(summary),
+            overhead=overhead(run),
+            width=width(run),
+        ),
+        encoding="utf-8",
+    )
+
+
+def _losses(run: Mapping[str, Any]) -> dict[str, Any]:
+    total = sum(run["losses"].values())
+    rows = [
+        {
+            "name": LOSS_NAMES.get(cause, cause),
+            "seconds": seconds,
+            "share": seconds / total,
+            "colour": colours.LOSSES[cause],
+            "bar": charts.single(
+                seconds / total, colours.LOSSES[cause], f"{cause}: {seconds / total:.1%}"
+            ),
+        }
+        for cause, seconds in run["losses"].items()
+    ]
+    whole = charts.stacked(
+        [(row["share"], row["colour"], f"{row['name']}: {row['share']:.1%}") for row in rows], 26
+    )
+    idle = sum(entry["seconds"] for entry in run["waited_for"]) or 1.0
+    waited = [{**entry, "share": entry["seconds"] / idle} for entry in run["waited_for"]]
+    return {"rows": rows, "bar": whole, "total": total, "waited_for": waited}
+
+
+def _workers(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            **worker,
+            "bar": charts.stacked(
+                [
+                    (worker[part], colour, f"{part} {worker[part]:.1%}")
+                    for part, colour in WORKER_PARTS
+                ]
+            ),
+        }
+        for worker in run["workers"]
+    ]
+
+
+def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row a layer and pass: seconds by kind, and the rate that direct convolution would need."""
+    spent: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for entry in run["names"]:
+        row = spent[entry["layer"], entry["pass"]]
+        row[entry["kind"]] = row.get(entry["kind"], 0.0) + entry["seconds"]
+    order = {name: index for index, name in enumerate(summary["layers"])}
+    rows = sorted(spent.items(), key=lambda i: (order.get(i[0][0], 1 << 30), PASSES.index(i[0][1])))
+    most = max((sum(kinds.values()) for _, kinds in rows), default=1.0)
+    flops = summary["convolution_flops"]
+    made = []
+    for (layer, step), kinds in rows:
+        seconds = sum(kinds.values())
+        convolves = CONVOLUTION & set(kinds) and step in PASSES[:3]
+        counted = flops.get(layer) if convolves else None
+        parts = sorted(kinds.items(), key=lambda item: -item[1])
+        made.append(
+            {
+                "layer": layer,
+                "step": step,
+                "seconds": seconds,
+                "share": seconds / run["work"],
+                "gflops": counted / seconds * 1e-9 if counted and seconds else None,
+                "method": summary["plan"].get(layer, {}).get(step, ""),
+                "bar": charts.stacked(
+                    [(s / most, colours.name_of(k), f"{k} {svg.seconds(s)}") for k, s in parts]
+                ),
+            }
+        )
+    return made
+
+
+def _rates(run: Mapping[str, Any], sgemm: float) -> list[dict[str, Any]]:
+    found = rates(dict(run))
+    most = max([1.0, *(rate["gflops"] / sgemm for rate in found)])
+    return [
+        {
+            **rate,
+            "share": rate["gflops"] / sgemm,
+            "bar": charts.single(
+                rate["gflops"] / sgemm / most,
+                colours.name_of(rate["kind"]),
+                f"{rate['kind']}: {rate['gflops'] / sgemm:.0%} of sgemm on one core",
+                1 / most,
+            ),
+        }
+        for rate in found
+    ]
+
+
+def _bounds(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    workers = run["threads"]
+    rows = [
+        ("T1 / P: all tasks, shared evenly", run["work"] / workers, "pale"),
+        ("Tinf: the critical path alone", run["span"], "pale"),
+        ("achieved", run["seconds"], "blue"),
+        ("Brent's bound T1 / P + Tinf", run["bound"], "gray"),
+    ]
+    most = max(seconds for _, seconds, _ in rows)
+    return [
+        {"name": name, "seconds": s, "bar": charts.single(s / most, colour, svg.seconds(s))}
+        for name, s, colour in rows
+    ]
+
+
+def _path(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The critical path, tasks of one name that follow each other together."""
+    sections, begin = [], 0.0
+    for key, group in groupby(run["critical_path"], lambda task: (task["name"], task["kind"])):
+        tasks = list(group)
+        seconds = sum(task["seconds"] for task in tasks)
+        first = {"name": key[0], "kind": key[1], "pass": tasks[0]["pass"]}
+        sections.append({**first, "tasks": len(tasks), "seconds": seconds, "begin": begin})
+        begin += seconds
+    bar = charts.stacked(
+        [
+            (
+                section["seconds"] / max(begin, 1e-12),
+                colours.name_of(section["kind"]),
+                f"{section['name']}: {section['tasks']} tasks, {svg.seconds(section['seconds'])}",
+            )
+            for section in sections
+        ],
+        26,
+    )
+    return {"bar": bar, "sections": sections, "tasks": len(run["critical_path"])}
+
+
+def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Speed-up over one worker: measured, simulated, between Brent's bounds."""
+    runs, simulated = summary["runs"], summary.get("simulation")
+    if len(runs) < 2 and not simulated:
+        return None
+    one = next((run["seconds"] for run in runs if run["threads"] == 1), runs[0]["work"])
+    measured = [(run["threads"], one / run["seconds"]) for run in runs]
+    lines: list[charts.Series] = []
+    widest = max(run["threads"] for run in runs)
+    if simulated:
+        workers = simulated["workers"]
+        widest = max(widest, *workers)
+        base = dict(zip(workers, simulated["seconds"], strict=True)).get(1, one)
+        for name, key, class_ in (
+            ("simulated", "seconds", "simulated"),
+            ("at best: max(T1 / P, Tinf)", "brent_lower", "bound"),
+            ("Brent's bound T1 / P + Tinf", "brent_upper", "bound"),
+        ):
+            points = [(p, base / s) for p, s in zip(workers, simulated[key], strict=True)]
+            lines.append((name, class_, points))
+    lines.insert(0, ("one worker's time / P", "ideal", [(1, 1), (widest, widest)]))
+    picture = charts.speed_ups(lines, [("measured", "c-blue", measured)])
+    return {
+        "picture": picture,
+        "measured": [
+            {"threads": run["threads"], "seconds": run["seconds"], "speed_up": speed_up}
+            for run, (_, speed_up) in zip(runs, measured, strict=True)
+        ],
+        "simulated": simulated,
+    }
+
+
+def _policies(summary: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    found = summary.get("policies")
+    if not found:
+        return None
+    measured = [p["measured_seconds"] for p in found if p["measured_seconds"] is not None]
+    most = max(measured, default=1.0)
+    return [
+        {
+            **policy,
+            "bar": _policy_bar(policy, most),
+            "simulated": dict(sorted(policy.get("simulated", {}).items(), key=lambda i: int(i[0]))),
+        }
+        for policy in found
+    ]
+
+
+def _policy_bar(policy: Mapping[str, Any], most: float) -> Markup:
+    seconds = policy["measured_seconds"]
+    if seconds is None:
+        return Markup()
+    return charts.single(seconds / most, "blue", f"{policy['name']}: {svg.seconds(seconds)}")
+
+
+def _sums(summary: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    return summary.get("sums") or None
