@@ -102,6 +102,10 @@ class BlockOutput(Protocol):
 
 def open_output(path: Path, dataset: str, spec: OutputSpec, overwrite: bool = False) -> BlockOutput:
     """The output at `path`, by its suffix; `overwrite` replaces what is there when finished."""
+    if path.suffix == ".zarr":
+        from znnpy.data.zarr_output import ZarrOutput
+
+        return ZarrOutput(path, dataset, spec, overwrite)
     from znnpy.data.block_writer import BlockWriter
 
     return BlockWriter(path, dataset, spec, overwrite)

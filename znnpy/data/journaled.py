@@ -1,0 +1,212 @@
+"""What all outputs written block by block share: journal, resumption, refusals, the final move.
+
+A block is acknowledged once its bytes and then its journal record are on the disk. The output stands
+beside its place as `.partial` until all are written; the journal vanishes when it has moved.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from znnpy.data.contiguous import sync_folder
+from znnpy.data.journal import Journal, Region, refuse_other
+from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
+from znnpy.data.volume import Array, Triple
+from znnpy.data.zarr_folder import is_zarr
+from znnpy.errors import ShapeError, VolumeError
+
+REMEDY = "Repeat the first command, add --overwrite to start anew, or name another file"
+
+
+class JournaledOutput(ABC):
+    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `outputs.BlockOutput`.
+
+    A format says how its partial output is made, found again, filled and moved. The same spec and
+    attributes give the same bytes, whatever happened between.
+    """
+
+    def __init__(
+        self, path: str | Path, dataset: str, spec: OutputSpec, overwrite: bool = False
+    ) -> None:
+        self.path, self.spec = Path(path), spec
+        self._partial, self._dataset = partial_of(self.path), dataset
+        refuse_output(self.path)
+        self._journal = Journal(journal_of(self.path))
+        self._done: set[Region] = set()
+        try:
+            self._finish_moving(dataset)
+            self._refuse(overwrite)
+            if self._journal.head:
+                self._resume(self._journal.head)
+            else:
+                self._begin()
+            self._recover()
+        except BaseException:
+            self.close()
+            if self._journal.head is None and not self._journal.completed:
+                self._journal.path.unlink(missing_ok=True)
+            raise
+
+    @abstractmethod
+    def _create(self) -> Mapping[str, Any]:
+        """Make the partial output anew, synced; what the journal shall say of it beside the spec."""
+
+    @abstractmethod
+    def _reopen(self, head: Mapping[str, Any]) -> None:
+        """Open the partial output for writing; VolumeError if it is not what the journal says."""
+
+    @abstractmethod
+    def _scrap(self) -> None:
+        """Remove the partial output, if there is one."""
+
+    @abstractmethod
+    def _put(self, region: Region, data: Array) -> int:
+        """Write a block, synced; the checksum of what is stored."""
+
+    @abstractmethod
+    def _checksum(self, region: Region) -> int:
+        """Checksum of what is stored of a block."""
+
+    def _settle(self) -> None:  # noqa: B027, formats that sync each block have nothing left to do
+        """Sync what is not yet synced; nothing is written any more."""
+
+    @abstractmethod
+    def _replace(self) -> None:
+        """Move the partial output to its place, replacing what is there."""
+
+    @property
+    def done(self) -> AbstractSet[Region]:
+        """Blocks that are on the disk."""
+        return self._done
+
+    def write(self, lower: Triple, block: Array) -> None:
+        """Write a block (C, z, y, x) with its first voxel at `lower`; on the disk on return."""
+        region = (lower, self._upper(lower, block.shape))
+        checksum = self._put(region, np.ascontiguousarray(block, self.spec.dtype))
+        self._journal.add(region, checksum)
+        self._done.add(region)
+
+    def finish(self) -> None:
+        """All blocks are written: move the output to its place, remove the journal, close."""
+        wanted = self.spec.blocks()
+        missing = [region for region in wanted if region not in self._done]
+        if missing:
+            raise VolumeError(
+                f"{self.path}: {len(missing)} of {len(wanted)} blocks were not written"
+            )
+        self._settle()
+        self._journal.complete()
+        self._move()
+        self.close()
+
+    def discard(self) -> None:
+        """Close and remove what was written; afterwards nothing stands there (or what stood before)."""
+        self.close()
+        self._scrap()
+        self._journal.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files; the journal stays, so that writing can go on later."""
+        self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _move(self) -> None:
+        self._replace()
+        sync_folder(self.path.parent)
+        self._journal.remove()
+        sync_folder(self.path.parent)
+
+    def _finish_moving(self, dataset: str) -> None:
+        """A process was killed when all was written, but the journal still there."""
+        head = self._journal.head
+        if not self._journal.completed or head is None:
+            return
+        if self._partial.exists():
+            self._move()
+        else:
+            self._journal.remove()
+        refuse_other(self.path, head, self.spec.head(dataset), REMEDY)
+        raise Finished(f"{self.path} was finished by an earlier process")
+
+    def _refuse(self, overwrite: bool) -> None:
+        if self.path.exists() and not overwrite:
+            raise VolumeError(f"{self.path} exists already; name another file, or add --overwrite")
+        head = self._journal.head
+        if head is None:
+            return
+        if overwrite and not self._partial.exists():
+            self._journal.head = None
+            return
+        try:
+            refuse_other(self._partial, head, self.spec.head(self._dataset), REMEDY)
+        except VolumeError:
+            if not overwrite:
+                raise
+            self._journal.head = None
+
+    def _begin(self) -> None:
+        """A new output, then the journal's head: with a head the output is there, whole."""
+        self._journal.forget()
+        more = self._create()
+        sync_folder(self.path.parent)
+        self._journal.begin({**self.spec.head(self._dataset), **more})
+        self._reopen(more)
+
+    def _resume(self, head: Mapping[str, Any]) -> None:
+        if not self._partial.exists():
+            raise VolumeError(
+                f"{self._partial} is gone, only {self._journal.path} is left; remove it to start anew"
+            )
+        self._reopen(head)
+
+    def _changed(self) -> VolumeError:
+        return VolumeError(
+            f"{self._partial} was cut or changed outside its blocks; remove it and "
+            f"{self._journal.path} to start anew"
+        )
+
+    def _recover(self) -> None:
+        """Blocks count as done when they are of the grid and their bytes match."""
+        grid = set(self.spec.blocks()) if self._journal.done else set()
+        for region, checksum in self._journal.done.items():
+            if region in grid and self._checksum(region) == checksum:
+                self._done.add(region)
+
+    def _upper(self, lower: Triple, shape: tuple[int, ...]) -> Triple:
+        whole = self.spec.shape
+        fits = len(shape) == 4 and shape[0] == whole[0] and min(shape) > 0
+        upper = tuple(a + n for a, n in zip(lower, shape[1:], strict=True)) if fits else ()
+        if not fits or min(lower) < 0 or any(b > n for b, n in zip(upper, whole[1:], strict=True)):
+            raise ShapeError(f"{self.path}: block {shape} at {lower} does not fit into {whole}")
+        return (upper[0], upper[1], upper[2])
+
+
+def refuse_output(path: Path) -> None:
+    """VolumeError where no output can be written, before anything is computed."""
+    folder = path.parent
+    if path.is_dir() and not (path.suffix == ".zarr" and is_zarr(path)):
+        raise VolumeError(f"{path} is a folder; name a file in it")
+    if path.suffix == ".zarr" and path.is_file():
+        raise VolumeError(f"{path} is a file; a Zarr output is a folder, name another")
+    if not folder.is_dir():
+        raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")

@@ -1,0 +1,247 @@
+"""Write a large Zarr image block by block so that a killed process can go on where it stopped.
+
+Format 3 with OME metadata 0.5. Each block is one shard, so one file, of smaller chunks; it is written
+beside, synced and renamed, and belongs to no other block.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec
+
+from znnpy.data import ome
+from znnpy.data.contiguous import sync_folder
+from znnpy.data.journal import Region
+from znnpy.data.journaled import JournaledOutput
+from znnpy.data.outputs import OutputSpec
+from znnpy.data.volume import Array, Triple
+from znnpy.data.zarr_folder import is_zarr
+from znnpy.errors import ShapeError, VolumeError
+
+LEVEL = "0"
+CHUNK = 64
+"""Voxels along each axis of a chunk, as near as the block's size allows."""
+
+
+class ZarrOutput(JournaledOutput):
+    """A new Zarr folder with an image of one level, array `dataset`/0, or 0 for an empty name.
+
+    With `channels` the array is (C, Z, Y, X), else (Z, Y, X) and C is 1. The attributes `resolution`
+    and `offset` (z, y, x, nanometres) become OME's scale and translation; all stay attributes of the
+    array. Blocks are compressed by Blosc without loss.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        dataset: str,
+        spec: OutputSpec,
+        overwrite: bool = False,
+        *,
+        channels: bool = True,
+    ) -> None:
+        self._group = dataset.strip("/")
+        if any(part in ("", ".", "..") for part in self._group.split("/") if self._group):
+            raise VolumeError(f"{path}: {dataset!r} is no path inside a Zarr folder")
+        if not channels and spec.shape[0] != 1:
+            raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
+        self._channels = channels
+        self._array = "/".join(part for part in (self._group, LEVEL) if part)
+        super().__init__(path, dataset, spec, overwrite)
+
+    def _create(self) -> Mapping[str, Any]:
+        if self._partial.is_dir() and not is_zarr(self._partial):
+            raise VolumeError(f"{self._partial} is in the way: a folder of something else")
+        beside = self.path.with_name(f".{self.path.name}.tmp")
+        for old in (beside, self._partial):
+            _remove(old)
+        documents = self._documents()
+        for name, text in documents.items():
+            (beside / name).parent.mkdir(parents=True, exist_ok=True)
+            _write(beside / name, text)
+        for folder in {(beside / name).parent for name in documents}:
+            sync_folder(folder)
+        beside.rename(self._partial)
+        return {"metadata": _checksum_of(documents)}
+
+    def _reopen(self, head: Mapping[str, Any]) -> None:
+        names = self._documents()
+        found = {name: _read(self._partial / name) for name in names}
+        if _checksum_of(found) != head.get("metadata"):
+            raise self._changed()
+        self._template = {"zarr.json": found[f"{self._array}/zarr.json"]}
+
+    def _scrap(self) -> None:
+        _remove(self._partial)
+
+    def _put(self, region: Region, data: Array) -> int:
+        shard = self._encoded(region, data)
+        place = self._place(region[0])
+        if not shard:
+            place.unlink(missing_ok=True)
+            return crc32(shard)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        beside = place.with_name(f".{place.name}.tmp")
+        _write(beside, shard)
+        beside.replace(place)
+        for folder in (place.parent, *place.parents[1:4]):
+            sync_folder(folder)
+        return crc32(shard)
+
+    def _checksum(self, region: Region) -> int:
+        return crc32(_read(self._place(region[0])))
+
+    def _replace(self) -> None:
+        aside = self.path.with_name(f".{self.path.name}.old")
+        if self.path.exists():
+            _remove(aside)
+            self.path.rename(aside)
+        self._partial.rename(self.path)
+        _remove(aside)
+
+    def _encoded(self, region: Region, data: Array) -> bytes:
+        """The shard of one block, empty if it holds nothing but the fill value."""
+        memory: dict[str, Any] = {}
+        store = zarr.storage.MemoryStore(memory)
+        memory["zarr.json"] = zarr.core.buffer.cpu.Buffer.from_bytes(self._template["zarr.json"])
+        array = zarr.open_array(store, mode="r+")
+        z, y, x = (slice(a, b) for a, b in zip(*region, strict=True))
+        if self._channels:
+            array[:, z, y, x] = data
+        else:
+            array[z, y, x] = data[0]
+        shards = [value for key, value in memory.items() if key != "zarr.json"]
+        return bytes(shards[0].to_bytes()) if shards else b""
+
+    def _place(self, lower: Triple) -> Path:
+        if any(at % step for at, step in zip(lower, self.spec.block, strict=True)):
+            raise ShapeError(
+                f"{self.path}: a block begins at {lower}, blocks are of {self.spec.block} voxels"
+            )
+        numbers = [at // step for at, step in zip(lower, self.spec.block, strict=True)]
+        numbers = [0, *numbers] if self._channels else numbers
+        return Path(self._partial, self._array, "c", *map(str, numbers))
+
+    def _documents(self) -> dict[str, bytes]:
+        """All metadata files by path in the folder."""
+        parts = self._group.split("/") if self._group else []
+        groups = ["/".join(parts[:count]) for count in range(len(parts) + 1)]
+        made = {name: _group_document({}) for name in groups}
+        given = self.spec.attributes
+        place = (given.get("resolution", (1, 1, 1)), given.get("offset", (0, 0, 0)))
+        name = parts[-1] if parts else self.path.stem
+        made[self._group] = _group_document(
+            ome.multiscales(name, LEVEL, self._channels, place[0], place[1])
+        )
+        made[self._array] = self._array_document()
+        return {f"{key}/zarr.json".lstrip("/"): text for key, text in made.items()}
+
+    def _array_document(self) -> bytes:
+        spec, first = self.spec, 0 if self._channels else 1
+        shards = (spec.shape[0], *spec.block)
+        chunks = (1, *(_chunk(size) for size in spec.block))
+        memory: dict[str, Any] = {}
+        zarr.create_array(
+            zarr.storage.MemoryStore(memory),
+            shape=spec.shape[first:],
+            dtype=spec.dtype,
+            chunks=chunks[first:],
+            shards=shards[first:],
+            compressors=BloscCodec(
+                cname="zstd", clevel=3, shuffle="shuffle", typesize=spec.dtype.itemsize
+            ),
+            fill_value=_fill(spec.dtype),
+            attributes=_plain(spec.attributes),
+            dimension_names=("c", "z", "y", "x")[first:],
+        )
+        return bytes(memory["zarr.json"].to_bytes())
+
+
+def write_zarr(
+    path: Path,
+    dataset: str,
+    array: Array,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    overwrite: bool = False,
+    block: Triple = (256, 256, 256),
+) -> None:
+    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory; whole or not at all.
+
+    Raises VolumeError when there is something at `path` and not `overwrite`, or the disk fails.
+    """
+    four = array if array.ndim == 4 else array[None]
+    z, y, x = (min(a, b) for a, b in zip(block, four.shape[1:], strict=True))
+    c, depth, height, width = four.shape
+    spec = OutputSpec((c, depth, height, width), array.dtype, (z, y, x), attributes or {})
+    if path.exists() and not overwrite:
+        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
+    out = ZarrOutput(path, dataset, spec, True, channels=array.ndim == 4)
+    try:
+        with out:
+            for lower, upper in spec.blocks():
+                at = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
+                out.write(lower, four[(slice(None), *at)])
+            out.finish()
+    except BaseException:
+        out.discard()
+        raise
+
+
+def _group_document(attributes: Mapping[str, Any]) -> bytes:
+    document = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _chunk(size: int) -> int:
+    """The divisor of a block's size that is nearest to `CHUNK`, by ratio."""
+    divisors = [n for n in range(1, size + 1) if size % n == 0]
+    return min(divisors, key=lambda n: max(n / CHUNK, CHUNK / n))
+
+
+def _fill(dtype: np.dtype[Any]) -> Any:
+    """What an absent chunk means: nothing that is written. Zarr leaves chunks of only that out."""
+    return np.nan if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as JSON can hold them."""
+    return {
+        key: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for key, value in attributes.items()
+    }
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> bytes:
+    """A file's content, empty if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _checksum_of(documents: Mapping[str, bytes]) -> int:
+    return crc32(b"\0".join(documents[name] for name in sorted(documents)))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
