@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Literal
 
@@ -75,7 +76,11 @@ def candidates(shape: ConvShape) -> list[Method]:
     fits = max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES
     if fits and fft_seconds(shape) <= direct * CLEAR_RATIO:
         found.append(FFT)
-    for tile in best_tiles(shape, MEASURED_TILES, MOST_BYTES):
+    tiles = best_tiles(shape, MEASURED_TILES, MOST_BYTES)
+    if "gradient" in shape.passes:
+        # Full correlation covers other extents: what suits it need not suit the other passes.
+        tiles += best_tiles(replace(shape, passes=("gradient",)), 1, MOST_BYTES)
+    for tile in dict.fromkeys(tiles):
         if sum(spectral_costs(shape, tile).values()) <= len(PASSES) * direct * CLEAR_RATIO:
             found.append(Method("spectral", tile))
     return found
