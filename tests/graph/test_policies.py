@@ -59,3 +59,42 @@ def test_copies_of_a_step_get_the_same_priorities() -> None:
     builder.precede(1, 2)
     builder.precede(3, 0, carried=True)
     assert builder.build().priority.tolist() == [2.0, 1.0, 2.0, 1.0]
+
+
+def staged(policy: str, steps: int = 2) -> TaskGraph:
+    """Two stages of two tasks each, in every step."""
+    builder = GraphBuilder()
+    for step in range(steps):
+        for task in range(4):
+            phase = step if task < 2 else -1
+            builder.task(
+                0, [], name=f"{step}{task}", kind="k", cost=1.0, phase=phase, step=step, stage=task // 2
+            )  # fmt: skip
+    for first in range(0, 4 * steps, 4):
+        builder.precede(first, first + 2)
+        builder.precede(first + 1, first + 3)
+    return builder.build(policy)
+
+
+def test_layers_puts_barriers_between_stages_and_steps() -> None:
+    graph = staged("layers")
+    assert graph.kinds[8:] == ("barrier",) * 4
+    before, after = graph.edges(carried=False)
+    edges = set(zip(before.tolist(), after.tolist(), strict=True))
+    assert {(0, 8), (1, 8), (8, 2), (8, 3), (2, 9), (3, 9), (9, 4), (9, 5)} <= edges
+    before, after = graph.edges(carried=True)
+    assert set(zip(before.tolist(), after.tolist(), strict=True)) == {(11, 0), (11, 1)}
+
+
+def test_one_step_alone_ends_without_a_barrier() -> None:
+    assert staged("layers", steps=1).kinds[4:] == ("barrier",)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_graph_can_be_built_again_under_any_policy(policy: str) -> None:
+    there = GraphBuilder.of(staged("critical-path")).build(policy)
+    back = GraphBuilder.of(there).build("critical-path")
+    first = staged("critical-path")
+    assert back.names == first.names
+    for field in ("successors", "successor_starts", "carried", "joins", "initial", "priority"):
+        assert getattr(back, field).tolist() == getattr(first, field).tolist()

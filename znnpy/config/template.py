@@ -89,7 +89,7 @@ run:
   checkpoint: {every: 500, keep: 3}
   log_every: 10
   # max_memory: 8GiB               # default: no limit
-  policy: critical-path            # critical-path, distance, fifo, lifo or random
+  policy: critical-path            # critical-path, distance, fifo, lifo, random or layers
   steal_seed: 0
 """
 

@@ -171,7 +171,7 @@ class RunSection(Strict):
         default=None,
         description="Most memory to plan for, in bytes or as 8GiB (default: no limit).",
     )
-    policy: Literal["critical-path", "distance", "fifo", "lifo", "random"] = Field(
+    policy: Literal["critical-path", "distance", "fifo", "lifo", "random", "layers"] = Field(
         default="critical-path", description="Order of ready tasks."
     )
     steal_seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(

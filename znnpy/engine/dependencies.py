@@ -106,6 +106,7 @@ class Declared:
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
     group: int = -1
+    stage: int = 0
 
 
 def connect(steps: Sequence[Sequence[Declared]]) -> GraphBuilder:
@@ -166,4 +167,5 @@ def _add_step(
             phase=-1 if inside[index] else step,
             group=last_group(step) if ends else task.group,
             step=step,
+            stage=task.stage,
         )

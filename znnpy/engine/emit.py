@@ -1,4 +1,7 @@
-"""A network's passes as declared tasks: the one module that binds operations to their emitters."""
+"""A network's passes as declared tasks: the one module that binds operations to their emitters.
+
+Each operation of each pass is a stage of its own, which matters to the policy `layers` alone.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,10 @@ def emit_forward(step: Step, build: Build) -> None:
             continue
         for edge in network.incoming(node.name):
             FORWARD[edge.kind](step, build, edge)
+            step.stage += 1
         fft.finish_forward(step, build, node)
         converge_forward(step, build, node)
+        step.stage += 1
 
 
 def emit_backward(step: Step, build: Build, loss: str) -> None:
@@ -48,10 +53,12 @@ def emit_backward(step: Step, build: Build, loss: str) -> None:
     trained = trained_nodes(network)
     for node in network.outputs:
         emit_loss(step, build, node, loss)
+    step.stage += 1
     for node in reversed(network.nodes):
         if node.name in trained:
             fft.finish_backward(step, build, node)
             converge_backward(step, build, node)
+            step.stage += 1
             _emit_edges_backward(step, build, node, trained)
 
 
@@ -64,8 +71,10 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         first += build.images.contributions[edge.name].images
         if edge.kind == "conv":
             convolution.weight_gradient(step, build, edge, gradient)
+            step.stage += 1
         if edge.source in trained:
             BACKWARD[edge.kind](step, build, edge, gradient)
+            step.stage += 1
 
 
 def emit_update(
@@ -75,6 +84,7 @@ def emit_update(
     emit_forward(step, build)
     emit_backward(step, build, loss)
     emit_updates(step, build, optimizer, clip_norm)
+    step.stage += 1
     emit_derived(step, build)
 
 

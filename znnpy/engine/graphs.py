@@ -18,6 +18,7 @@ from znnpy.engine.loss import loss_group
 from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.report import COMPILING, Report
 from znnpy.engine.step import Step
+from znnpy.graph import TaskGraph
 from znnpy.scheduler import Executor, SerialExecutor
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
@@ -47,6 +48,13 @@ def estimated_work(layout: Layout, settings: Settings) -> float:
     """T1: estimated seconds of all tasks of one update on one core."""
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
     return sum(task.cost for task in _declare_update(build, settings, 0))
+
+
+def update_graph(layout: Layout, settings: Settings) -> TaskGraph:
+    """The task graph of an even and an odd update, declared without memory; it must not be run."""
+    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    steps = [_declare_update(build, settings, copy) for copy in range(STEPS)]
+    return connect(steps).build(settings.policy)
 
 
 class Graphs:

@@ -20,6 +20,7 @@ class Step:
     """Declared tasks of one step, in an order in which they could run one after the other."""
 
     tasks: list[Declared] = field(default_factory=list)
+    stage: int = 0  # layer and pass that declared tasks belong to
     _made: set[object] = field(default_factory=set)
     _turns: Counter[str] = field(default_factory=Counter)
 
@@ -57,6 +58,7 @@ class Step:
                 tuple(reads),
                 tuple(writes),
                 group,
+                self.stage,
             )
         )
 

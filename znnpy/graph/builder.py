@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.barrier import wait_for_all
 
+from znnpy.graph.barriers import barriers
 from znnpy.graph.errors import GraphError
-from znnpy.graph.paths import Edges, csr, refuse_cycle
+from znnpy.graph.paths import Edges, Floats, csr, refuse_cycle
 from znnpy.graph.policies import bands, priorities
 from znnpy.graph.task_graph import TaskGraph
 
@@ -29,6 +31,7 @@ class _Task:
     phase: int
     group: int
     step: int
+    stage: int
 
 
 class GraphBuilder:
@@ -37,6 +40,32 @@ class GraphBuilder:
     def __init__(self) -> None:
         self._tasks: list[_Task] = []
         self._edges: dict[tuple[int, int], bool] = {}
+
+    @classmethod
+    def of(cls, graph: TaskGraph) -> GraphBuilder:
+        """The tasks and edges of a graph, to be built under another policy; barriers are left out."""
+        builder = cls()
+        keep = [task for task, kind in enumerate(graph.kinds) if kind != "barrier"]
+        if keep != list(range(len(keep))):
+            raise GraphError("barriers must come after all other tasks")
+        for task in keep:
+            builder.task(
+                int(graph.addresses[task]),
+                graph.arguments(task).tolist(),
+                name=graph.names[task],
+                kind=graph.kinds[task],
+                cost=float(graph.cost[task]),
+                phase=int(graph.phase[task]),
+                group=int(graph.group[task]),
+                step=int(graph.step[task]),
+                stage=int(graph.stage[task]),
+            )
+        for carried in (False, True):
+            before, after = graph.edges(carried=carried)
+            inside = (before < len(keep)) & (after < len(keep))
+            pairs = zip(before[inside].tolist(), after[inside].tolist(), strict=True)
+            builder._edges.update(dict.fromkeys(pairs, carried))
+        return builder
 
     def task(
         self,
@@ -49,6 +78,7 @@ class GraphBuilder:
         phase: int = -1,
         group: int = -1,
         step: int = 0,
+        stage: int = 0,
     ) -> int:
         """Add a task and return its number; numbers count from 0 in the order of the calls.
 
@@ -57,9 +87,12 @@ class GraphBuilder:
         phase >= 0: the task also waits for `release(phase)` from outside (one more join).
         group >= 0: its completion counts towards `wait(group)`. step: the copy (even or odd step)
         that it belongs to; priorities look along edges within a copy only, so that both copies get
-        the same ones.
+        the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
+        when the one before is complete, so edges within a step must not lead to earlier stages.
         """
-        self._tasks.append(_Task(address, tuple(arguments), name, kind, cost, phase, group, step))
+        self._tasks.append(
+            _Task(address, tuple(arguments), name, kind, cost, phase, group, step, stage)
+        )
         return len(self._tasks) - 1
 
     def precede(self, before: int, after: int, *, carried: bool = False) -> None:
@@ -77,7 +110,36 @@ class GraphBuilder:
         self._edges[before, after] = carried and self._edges.get((before, after), True)
 
     def build(self, policy: str = "critical-path") -> TaskGraph:
-        """Check and freeze. Raises GraphError for cycles and tasks that nothing would start."""
+        """Check and freeze. Raises GraphError for cycles and tasks that nothing would start.
+
+        The policy `layers` adds tasks that do nothing, of kind `barrier`, behind the others.
+        """
+        if policy == "layers":
+            return self._with_barriers()._build(policy)
+        return self._build(policy)
+
+    def _with_barriers(self) -> GraphBuilder:
+        other = GraphBuilder()
+        other._tasks, other._edges = list(self._tasks), dict(self._edges)
+        step, stage = self._column("step"), self._column("stage")
+        inside = [pair for pair, carried in self._edges.items() if not carried]
+        for barrier in barriers(step, stage, inside):
+            task = other.task(
+                wait_for_all.address,
+                wait_for_all.arguments(),
+                name="barrier",
+                kind="barrier",
+                cost=0.0,
+                step=barrier.step,
+                stage=barrier.stage,
+            )
+            for before in barrier.before:
+                other.precede(before, task)
+            for after in barrier.after:
+                other.precede(task, after, carried=barrier.carried)
+        return other
+
+    def _build(self, policy: str) -> TaskGraph:
         pairs = np.array(list(self._edges), np.int64).reshape(-1, 2)
         carried = np.fromiter(self._edges.values(), bool, len(self._edges))
         edges: Edges = (pairs[:, 0], pairs[:, 1])
@@ -105,10 +167,8 @@ class GraphBuilder:
     ) -> TaskGraph:
         cost = np.array([task.cost for task in self._tasks], np.float64)
         step = self._column("step")
-        within = ~carried & (step[edges[0]] == step[edges[1]])
-        priority = priorities(policy, (edges[0][within], edges[1][within]), cost)
-        told = np.lexsort((-edges[1], priority[edges[1]]))
-        starts, successors = csr((edges[0][told], edges[1][told]), len(cost))
+        priority = priorities(policy, edges_within(edges, carried, step), cost)
+        starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
         return TaskGraph(
             names=tuple(task.name for task in self._tasks),
@@ -119,7 +179,7 @@ class GraphBuilder:
             lengths=lengths,
             successor_starts=starts,
             successors=successors,
-            carried=carried[told][np.argsort(edges[0][told], kind="stable")],
+            carried=carried[order],
             joins=joins,
             initial=initial,
             cost=cost,
@@ -128,8 +188,22 @@ class GraphBuilder:
             group=self._column("group"),
             phase=self._column("phase"),
             step=step,
+            stage=self._column("stage"),
             policy=policy,
         )
+
+
+def edges_within(edges: Edges, carried: NDArray[np.bool_], step: Ints) -> Edges:
+    """The edges that priorities look along: those of one copy, not from one step to the next."""
+    within = ~carried & (step[edges[0]] == step[edges[1]])
+    return edges[0][within], edges[1][within]
+
+
+def told_in_order(edges: Edges, priority: Floats) -> tuple[Ints, Ints, Ints]:
+    """(starts, successors, order): successors by task, the least urgent first; `order` of the edges."""
+    order = np.lexsort((-edges[1], priority[edges[1]], edges[0]))
+    starts, successors = csr((edges[0][order], edges[1][order]), len(priority))
+    return starts, successors, order
 
 
 def _blocks(arguments: list[Sequence[int]]) -> tuple[Ints, Ints, Ints]:

@@ -42,12 +42,22 @@ def random(edges: Edges, cost: Floats) -> Floats:
     return np.random.default_rng(0).permutation(len(cost)).astype(np.float64)
 
 
+def layers(edges: Edges, cost: Floats) -> Floats:
+    """In the order of declaration, and nothing of a layer and pass before all of the one before.
+
+    What frameworks do: a parallel loop and a barrier for each operation. The barriers are tasks
+    that the builder adds.
+    """
+    return fifo(edges, cost)
+
+
 POLICIES: dict[str, Callable[[Edges, Floats], Floats]] = {
     "critical-path": critical_path,
     "distance": distance,
     "fifo": fifo,
     "lifo": lifo,
     "random": random,
+    "layers": layers,
 }
 
 

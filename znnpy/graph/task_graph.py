@@ -52,6 +52,8 @@ class TaskGraph:
     group: Ints
     phase: Ints
     step: Ints
+    stage: Ints
+    """Layer and pass that a task belongs to, counted within its step: what `layers` runs in turn."""
     policy: str
 
     @property

@@ -1,0 +1,55 @@
+"""Policies on whole networks: the same bits by all, and what they come to on more workers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from znnpy.engine import Model
+from znnpy.engine.estimate import estimated_graph
+from znnpy.graph import POLICIES, GraphBuilder
+from znnpy.network import load_network
+from znnpy.simulate import Replay, simulate
+
+NETWORKS = Path(__file__).parents[2] / "scripts" / "networks"
+SMALL = {
+    "layers": [
+        {"conv": {"images": 5, "size": 3, "function": "relu"}},
+        {"max_filter": 2},
+        {"conv": {"images": 4, "size": 3, "function": "tanh"}},
+        {"conv": {"images": 1, "size": 1}},
+    ]
+}
+
+
+def trained(policy, threads):
+    rng = np.random.default_rng(0)
+    with Model(SMALL, output_shape=(9, 9, 9), threads=threads, conv="direct", policy=policy) as model:
+        shape = model.input_shape
+        for _ in range(5):
+            x = rng.standard_normal((1, 1, *shape)).astype(np.float32)
+            target = (rng.random((1, 1, 9, 9, 9)) > 0.5).astype(np.float32)
+            model.submit(x, target, learning_rate=0.1)
+        model.drain()
+        return {name: values.tobytes() for name, values in model.parameters.items()}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("threads", [0, 3])
+def test_every_policy_gives_the_same_bits(policy, threads):
+    assert trained(policy, threads) == trained("critical-path", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "wins"), [("inception", (16, 16, 16), 1.2), ("vd2d3d", (2, 8, 8), 1.0)]
+)
+def test_critical_path_beats_layers_and_is_near_the_best(name, output, wins):
+    network = load_network(NETWORKS / f"{name}.yaml")
+    graph = estimated_graph(network, output, conv="direct")
+    builder = GraphBuilder.of(graph)
+    seconds = {
+        policy: simulate(Replay.of(builder.build(policy)), 16, steps=6).seconds
+        for policy in POLICIES
+    }
+    assert seconds["layers"] >= wins * seconds["critical-path"]
+    assert seconds["critical-path"] <= 1.03 * min(seconds.values())

@@ -1,0 +1,124 @@
+"""What is read from recordings, against recordings made by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated_graphs import build, random_graph
+
+from znnpy.graph import POLICIES
+from znnpy.scheduler import EVENT
+from znnpy.simulate import (
+    IDEAL,
+    Measured,
+    Replay,
+    compare_policies,
+    grain,
+    simulate,
+    simulate_profile,
+)
+from znnpy.simulate.measured import measured_machine, memory_shares, run_costs
+
+
+def recorded(graph, workers, machine, steps, scale=1.0):
+    """A recording as a simulated machine would have left it, in nanoseconds."""
+    outcome = simulate(Replay.of(graph), workers, machine, steps, log=graph.size * steps)
+    task, worker, start = (outcome.log[:, column] for column in range(3))
+    task = task.astype(int)
+    events = []
+    for own in range(workers):
+        mine = np.flatnonzero(worker == own)
+        rows = np.zeros(len(mine), EVENT)
+        rows["task"] = task[mine]
+        rows["start_ns"] = 1000 + np.round(start[mine] * 1e9)
+        rows["end_ns"] = rows["start_ns"] + np.round(graph.cost[task[mine]] * scale * 1e9)
+        events.append(rows)
+    return Measured(events, steps, outcome.seconds_per_step)
+
+
+def test_costs_come_back_run_by_run():
+    graph = random_graph(5, 40, copies=2)
+    costs = run_costs(graph, recorded(graph, 3, IDEAL, 6))
+    assert costs.shape == (3, graph.size)
+    np.testing.assert_allclose(costs, np.tile(graph.cost, (3, 1)), atol=2e-9)
+
+
+def test_an_interruption_is_cut_and_a_missing_run_gets_the_median():
+    graph = build([1e-3, 1e-3], [], copies=1)
+    measured = recorded(graph, 1, IDEAL, 5)
+    events = measured.events[0]
+    first = np.flatnonzero(events["task"] == 0)
+    events["end_ns"][first[2]] += 50_000_000
+    without = events[np.arange(len(events)) != np.flatnonzero(events["task"] == 1)[-1]]
+    costs = run_costs(graph, replace(measured, events=[without]))
+    np.testing.assert_allclose(costs[:, 0], [1e-3, 1e-3, 3e-3, 1e-3, 1e-3])
+    np.testing.assert_allclose(costs[:, 1], 1e-3)
+
+
+def test_dispatch_is_the_time_between_tasks_at_hand():
+    graph = build([1e-5] * 40, [(task, task + 1) for task in range(39)])
+    measured = recorded(graph, 1, replace(IDEAL, dispatch=5e-7), 3)
+    machine = measured_machine(graph, measured)
+    assert machine.dispatch == pytest.approx(5e-7 - machine.successor, abs=2e-9)
+
+
+def test_a_steal_is_the_time_from_ready_and_free_to_the_start():
+    graph = build([1e-5] * 60, [(0, task) for task in range(1, 60)])
+    measured = recorded(graph, 2, IDEAL, 2)
+    for events in measured.events:
+        events["stolen"] = 1
+    thief = measured.events[0]
+    thief["start_ns"] += 400
+    machine = measured_machine(graph, replace(measured, events=[thief, measured.events[1][:0]]))
+    assert machine.steal == pytest.approx(4e-7, abs=2e-8)
+
+
+def test_memory_shares_follow_from_the_slow_down():
+    graph = replace(build([1.0] * 3, []), kinds=("copy", "sum", "direct"))
+    alone, two = np.ones(3), np.array([1.5, 1.25, 1.0])
+    shares, bandwidth = memory_shares(graph, alone, two)
+    np.testing.assert_allclose(shares, [1.0, 0.5, 0.0])
+    assert bandwidth == pytest.approx(2 / 1.5)
+    # Two workers that copy: the simulated slow-down is the measured one.
+    copies = replace(build([1.0] * 2, []), kinds=("copy", "copy"))
+    replay = Replay.of(copies, shares=np.ones(2))
+    machine = replace(IDEAL, bandwidth=bandwidth)
+    assert simulate(replay, 2, machine, 1).seconds == pytest.approx(1.5)
+    assert memory_shares(graph, alone, alone)[1] == np.inf
+    assert memory_shares(graph, alone, two, bandwidth=1.0)[0].tolist() == [0.5, 0.25, 0.0]
+
+
+def test_a_simulated_profile_predicts_itself():
+    graph = random_graph(8, 80, copies=2)
+    machine = replace(IDEAL, dispatch=1e-7, steal=1e-6)
+    measured = {p: recorded(graph, p, machine, 8) for p in (1, 2)}
+    found = simulate_profile(graph, measured, workers=(1, 2, 4, 8))
+    simulation = found["simulation"]
+    assert set(simulation["error"]) == {"1", "2"}
+    assert all(abs(error) < 0.02 for error in simulation["error"].values())
+    columns = ("brent_lower", "seconds", "brent_upper")
+    for low, middle, high in zip(*(simulation[c] for c in columns), strict=True):
+        assert low <= middle <= high
+    assert found == simulate_profile(graph, measured, workers=(1, 2, 4, 8))
+    with pytest.raises(ValueError, match="nothing was measured"):
+        simulate_profile(graph, {})
+
+
+def test_policies_are_compared_on_the_same_costs():
+    graph = random_graph(8, 60, copies=2)
+    measured = {1: recorded(graph, 1, IDEAL, 4)}
+    rows = compare_policies(graph, measured, {"fifo": 0.25}, workers=(1, 4))
+    assert [row["name"] for row in rows] == list(POLICIES)
+    assert {row["name"]: row["measured_seconds"] for row in rows}["fifo"] == 0.25
+    alone = [row["simulated"]["1"] for row in rows]
+    np.testing.assert_allclose(alone, alone[0], rtol=0.01)
+
+
+def test_grain_of_a_graph_known_by_hand():
+    graph = build([1e-3] * 9, [(0, 1), (1, 2)])
+    machine = replace(IDEAL, dispatch=1e-6, steal=2e-6)
+    found = grain(Replay.of(graph), machine, workers=2)
+    assert (found["tasks"], found["workers"], found["enough_for"]) == (9, 2, 0)
+    assert found["parallelism"] == pytest.approx(3.0)
+    assert found["overhead"] == pytest.approx(2e-3)
+    assert [name for name, _ in found["critical"]] == ["0.0", "0.1", "0.2"]

@@ -1,0 +1,34 @@
+"""Task graphs without the memory to run them: for networks larger than this machine can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from znnpy.engine.graphs import Settings, update_graph
+from znnpy.engine.images import Layout
+from znnpy.engine.optimizer import Optimizer
+from znnpy.geometry import fit
+from znnpy.graph import TaskGraph
+from znnpy.network.types import Network, Triple
+from znnpy.plan import Choice, ConvShape, Costs, candidates, choose
+from znnpy.plan.choose import estimated
+
+
+def estimated_graph(
+    network: Network, output_shape: Triple | Mapping[str, Triple], conv: Choice = "auto"
+) -> TaskGraph:
+    """An even and an odd update as `Model` would run them, with estimated costs; it must not be run.
+
+    With `conv: auto` methods are chosen by estimate as well: nothing is measured.
+    """
+    geometry = fit(network, output_shape)
+    plan = choose(network, geometry, 1, conv, _costs)
+    layout = Layout(network, geometry, plan, 1, training=True)
+    return update_graph(layout, Settings("square", Optimizer(), None, 1))
+
+
+def _costs(shape: ConvShape) -> Costs:
+    costs: Costs = {}
+    for method in candidates(shape):
+        costs |= estimated(shape, method)
+    return costs

@@ -1,0 +1,155 @@
+"""What recorded updates say about tasks and workers: costs run by run, dispatch, steals, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.graph import TaskGraph
+from znnpy.simulate.replay import Floats, Ints, Machine
+
+OUTLIER = 3.0
+"""A run that took this many times its task's median was interrupted by something else."""
+FEW = 20
+"""Fewer samples than this say nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Recorded updates on one number of threads.
+
+    events: one array of `scheduler.EVENT` a worker, in the order of execution. seconds: wall time of
+    one update.
+    """
+
+    events: Sequence[NDArray[Any]]
+    updates: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """All events in one table; `before`: end of what the same worker did before, 0 at first."""
+
+    task: Ints
+    run: Ints
+    start: Ints
+    end: Ints
+    stolen: Ints
+    before: Ints
+    previous: Ints
+    """Task that the same worker ran before, or -1."""
+
+
+def run_costs(graph: TaskGraph, measured: Measured) -> Floats:
+    """Seconds of each run, (rounds, tasks); interruptions are cut to OUTLIER medians.
+
+    What ran less often than others gets its median for the missing rounds, what never ran 0.
+    """
+    runs = _runs(graph, measured)
+    rounds = int(runs.run.max(initial=0)) + 1
+    table = np.full((rounds, graph.size), np.nan)
+    table[runs.run, runs.task] = (runs.end - runs.start) * 1e-9
+    ran = ~np.isnan(table).all(axis=0)
+    middle = np.zeros(graph.size)
+    middle[ran] = np.nanmedian(table[:, ran], axis=0)
+    return np.minimum(np.where(np.isnan(table), middle, table), OUTLIER * middle)
+
+
+def measured_machine(graph: TaskGraph, measured: Measured) -> Machine:
+    """Dispatch and steals as recorded; the defaults where too little was.
+
+    Dispatch is the time between two tasks of a worker when the second was at hand, what bringing
+    tokens takes left out. A steal is the time from when a thief was free and the task ready.
+    """
+    machine, runs = Machine(), _runs(graph, measured)
+    told = np.diff(graph.successor_starts)
+    own = (runs.stolen == 0) & (runs.previous >= 0)
+    gaps = (runs.start - runs.before)[own] * 1e-9 - machine.successor * told[runs.previous[own]]
+    if len(gaps) >= FEW:
+        machine = replace(machine, dispatch=max(0.0, float(np.median(gaps))))
+    free = np.maximum(runs.before, _ready(graph, runs))
+    late = (runs.start - free)[(runs.stolen == 1) & (free > 0)] * 1e-9
+    late = late[(late >= 0) & (late < machine.spin)]
+    if len(late) >= FEW:
+        machine = replace(machine, steal=float(np.median(late)))
+    return machine
+
+
+def memory_shares(
+    graph: TaskGraph, alone: Floats, two: Floats, bandwidth: float | None = None
+) -> tuple[Floats, float]:
+    """(share of each task that memory bounds, cores' worth of traffic that the machine carries).
+
+    `alone`, `two`: seconds of each task with one and with two workers. The kind of task that slows
+    down most is taken to wait for memory all the time, the others in proportion; `bandwidth` (cores)
+    may be given from elsewhere, and then a slow-down of 2 / bandwidth is a share of 1.
+    """
+    kinds = np.array(graph.kinds)
+    slower = {
+        str(kind): float(two[kinds == kind].sum() / alone[kinds == kind].sum()) - 1
+        for kind in np.unique(kinds)
+        if alone[kinds == kind].sum() > 0.01 * alone.sum()
+    }
+    most = max(slower.values(), default=0.0) if bandwidth is None else 2 / bandwidth - 1
+    if most <= 0:
+        return np.zeros(graph.size), np.inf
+    shares = [min(1.0, max(0.0, slower.get(kind, 0.0) / most)) for kind in graph.kinds]
+    return np.array(shares), 2 / (1 + most)
+
+
+def calibrated(
+    graph: TaskGraph, measured: Mapping[int, Measured]
+) -> tuple[Floats, Floats, Machine]:
+    """(costs, shares, machine) from the fewest threads measured, memory from one against two."""
+    base = min(measured)
+    costs, machine = run_costs(graph, measured[base]), measured_machine(graph, measured[base])
+    if len(measured) > 1:
+        steal = measured_machine(graph, measured[max(measured)]).steal
+        machine = replace(machine, steal=steal)
+    shares = np.zeros(graph.size)
+    if 1 in measured and 2 in measured:
+        two = np.median(run_costs(graph, measured[2]), axis=0)
+        shares, bandwidth = memory_shares(graph, np.median(costs, axis=0), two)
+        machine = replace(machine, bandwidth=bandwidth)
+    return costs, shares, machine
+
+
+def _runs(graph: TaskGraph, measured: Measured) -> _Runs:
+    fields = ("task", "start_ns", "end_ns", "stolen")
+    columns = {name: np.concatenate([e[name] for e in measured.events]) for name in fields}
+    before = [np.concatenate([[0], e["end_ns"][:-1]]) for e in measured.events if len(e)]
+    previous = [np.concatenate([[-1], e["task"][:-1]]) for e in measured.events if len(e)]
+    task, start = columns["task"].astype(np.int64), columns["start_ns"]
+    order = np.lexsort((start, task))
+    counts = np.bincount(task, minlength=graph.size)
+    run = np.empty(len(task), np.int64)
+    run[order] = np.arange(len(task)) - np.repeat(np.cumsum(counts) - counts, counts)
+    empty = [np.zeros(0, np.int64)]
+    return _Runs(
+        task,
+        run,
+        start,
+        columns["end_ns"],
+        columns["stolen"],
+        np.concatenate(before or empty).astype(np.int64),
+        np.concatenate(previous or empty).astype(np.int64),
+    )
+
+
+def _ready(graph: TaskGraph, runs: _Runs) -> Ints:
+    """When the last predecessor of each event ended; 0 where none was recorded."""
+    ends = np.zeros((int(runs.run.max(initial=0)) + 1, graph.size), np.int64)
+    ends[runs.run, runs.task] = runs.end
+    ready = np.zeros_like(ends)
+    before, after = graph.edges(carried=False)
+    for row, end in zip(ready, ends, strict=True):
+        np.maximum.at(row, after, end[before])
+    before, after = graph.edges(carried=True)
+    for row, end in zip(ready[1:], ends[:-1], strict=True):
+        np.maximum.at(row, after, end[before])
+    return np.asarray(ready[runs.run, runs.task])

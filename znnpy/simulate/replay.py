@@ -1,0 +1,185 @@
+"""A task graph with its costs, run by any number of simulated workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels import simulation as native
+from znnpy_kernels.shared_state import BANDS
+
+from znnpy.graph import GraphError, TaskGraph
+from znnpy.graph.paths import bottom_levels
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the scheduler and the memory cost, in seconds.
+
+    The defaults were measured on a 2-core AVX-512 machine (`scripts/bench_scheduler.py`); `steal`
+    includes the way of the first cache lines to another core.
+    """
+
+    dispatch: float = 6e-9
+    """Of every task, beside what its successors take."""
+    successor: float = 3e-9
+    """Bringing a token."""
+    steal: float = 4e-7
+    wake: float = 1e-5
+    """From the push to the search of a worker that was parked."""
+    spin: float = 5e-5
+    """How long an idle worker looks for work before it parks."""
+    submit: float = 0.0
+    """Between the end of a step and the release of the next one of its copy."""
+    bandwidth: float = np.inf
+    """How many cores at once can use memory as fast as one alone does."""
+
+    def rates(self) -> Floats:
+        """The words that the compiled loop reads."""
+        return np.array(
+            [
+                self.dispatch,
+                self.successor,
+                self.steal,
+                self.wake,
+                self.spin,
+                self.submit,
+                self.bandwidth,
+            ]
+        )
+
+
+IDEAL = Machine(0.0, 0.0, 0.0, 0.0, np.inf)
+"""Nothing but the tasks takes time: greedy, so that Brent's bounds hold exactly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A graph whose copies run in turn, and seconds of its tasks.
+
+    costs: (rounds, tasks), row r for the r-th run of each task, the rows in turn. shares: of each
+    task's time, how much slows down when memory is crowded, 0 to 1.
+    """
+
+    graph: TaskGraph
+    costs: Floats
+    shares: Floats
+
+    @classmethod
+    def of(
+        cls, graph: TaskGraph, costs: Floats | None = None, shares: Floats | None = None
+    ) -> Replay:
+        """Costs of one round or several (default: the graph's estimates); barriers cost nothing."""
+        given = np.atleast_2d(graph.cost if costs is None else costs)
+        rows = np.zeros((len(given), graph.size))
+        rows[:, : given.shape[1]] = given
+        crowded = np.zeros(graph.size)
+        if shares is not None:
+            crowded[: len(shares)] = shares
+        return cls(graph, rows, crowded)
+
+    def work(self, steps: int) -> float:
+        """T1: seconds of all tasks of so many steps."""
+        copies = int(self.graph.step.max()) + 1
+        total = 0.0
+        for step in range(steps):
+            row = self.costs[step // copies % len(self.costs)]
+            total += float(row[self.graph.step == step % copies].sum())
+        return total
+
+    def span(self) -> float:
+        """Tinf: seconds along the longest path of one step, each task as long as its longest run."""
+        before, after = self.graph.edges(carried=False)
+        inside = self.graph.step[before] == self.graph.step[after]
+        edges = before[inside], after[inside]
+        return float(bottom_levels(edges, self.costs.max(axis=0)).max(initial=0.0))
+
+    def loaded(self, machine: Machine) -> Replay:
+        """The same with every task as long as if it were stolen: for bounds that hold with overhead."""
+        told = np.diff(self.graph.successor_starts)
+        more = machine.dispatch + machine.steal + machine.successor * told
+        return replace(self, costs=self.costs + more)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulated run took, in seconds, from the first release to the end of the last step."""
+
+    seconds: float
+    steps: int
+    overhead: float
+    """Dispatch, steals and their cache misses of all workers together."""
+    steals: int
+    wake_ups: int
+    log: Floats
+    """(task, worker, start) of the runs, in order of start; as many rows as were asked for."""
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Mean time of a step."""
+        return self.seconds / self.steps
+
+
+def simulate(
+    replay: Replay,
+    workers: int,
+    machine: Machine | None = None,
+    steps: int = 10,
+    seed: int = 0,
+    log: int = 0,
+) -> Outcome:
+    """Run `steps` steps, two (as many as there are copies) in flight, on simulated workers.
+
+    The same arguments give the same bits. Raises GraphError when the graph can make no progress.
+    Source of the bounds that hold: Brent 1974; ZNN, arXiv 1510.06706, section V.
+    """
+    graph, machine = replay.graph, machine or Machine()
+    copies = int(graph.step.max()) + 1
+    randoms = np.random.default_rng(seed).integers(1, 1 << 62, workers)
+    hands = np.stack([np.full(workers, native.NONE), randoms], axis=1)
+    totals = np.zeros(native.MISSING + copies)
+    completions = np.zeros(steps)
+    rows = np.zeros((log, 3))
+    done = native.simulate(
+        _tasks(graph),
+        graph.successor_starts,
+        graph.successors,
+        np.ascontiguousarray(replay.costs),
+        replay.shares,
+        np.full((graph.size, 2), native.NONE),
+        np.full(((workers + 1) * BANDS, 2), native.NONE),
+        np.zeros(BANDS, np.int64),
+        hands,
+        np.zeros((workers, 3)),
+        machine.rates(),
+        totals,
+        rows,
+        np.bincount(graph.step, minlength=copies),
+        completions,
+    )
+    if done < steps:
+        raise GraphError(
+            f"simulated on {workers} workers, the graph made no progress after {done} of {steps} steps"
+        )
+    return Outcome(
+        float(completions[-1]),
+        steps,
+        float(totals[native.OVERHEAD]),
+        int(totals[native.STEALS]),
+        int(totals[native.WAKE_UPS]),
+        rows[: int(totals[native.RAN])],
+    )
+
+
+def _tasks(graph: TaskGraph) -> Ints:
+    columns = [graph.initial, graph.joins, graph.band, graph.step, graph.phase]
+    return np.stack([*columns, np.zeros(graph.size, np.int64)], axis=1)
+
+
+def without_memory(machine: Machine) -> Machine:
+    """The same machine with memory for any number of cores."""
+    return replace(machine, bandwidth=np.inf)
