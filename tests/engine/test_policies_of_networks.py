@@ -24,7 +24,9 @@ SMALL = {
 
 def trained(policy, threads):
     rng = np.random.default_rng(0)
-    with Model(SMALL, output_shape=(9, 9, 9), threads=threads, conv="direct", policy=policy) as model:
+    with Model(
+        SMALL, output_shape=(9, 9, 9), threads=threads, conv="direct", policy=policy
+    ) as model:
         shape = model.input_shape
         for _ in range(5):
             x = rng.standard_normal((1, 1, *shape)).astype(np.float32)
