@@ -374,7 +374,13 @@ def test_predict_refusals(capsys: Capture, trained: Path) -> None:
     refused(
         capsys, trained, predict("--border", "mirrored"), "data.border", "did you mean 'mirror'"
     )
-    refused(capsys, trained, predict("--max-memory", "10kB"), "needs", "KiB")
+    refused(capsys, trained, predict("--max-memory", "10kB"), "at least", "KiB")
+    for wrong in ("1:2,3:4", "0:4,5:5,0:3", "0:4,a:5,0:3", "4:0,0:5,0:3"):
+        assert "--roi must be" in refused(capsys, trained, predict("--roi", wrong), code=2)
+    refused(capsys, trained, predict("--dtype", "float16"), "float32 or uint8", code=2)
+    refused(capsys, trained, predict("--augment", "turns"), "flips", code=2)
+    refused(capsys, trained, predict("--mask", "data.h5:msk"), "data.h5", "msk")
+    refused(capsys, trained, predict("--roi", "50:60,0:5,0:5"), "no output voxel")
 
 
 def test_predict_on_less_than_the_field_of_view(capsys: Capture, trained: Path) -> None:

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import fit
-from znnpy.infer.blocks import choose_block, input_region, middle, starts, whole_field
+from znnpy.infer.blocks import Grid, Region, input_region, middle, region_of_interest, whole_field
 from znnpy.network.types import Edge, Network, Node
 
 NETWORK = Network(
@@ -21,36 +22,51 @@ NETWORK = Network(
 CORNER = {"in": (0, 0, 0)}
 
 
-@given(st.tuples(*[st.integers(1, 30)] * 3), st.tuples(*[st.integers(1, 30)] * 3))
-def test_blocks_cover_everything_and_stay_inside(shape, block):
-    block = tuple(min(pair) for pair in zip(block, shape, strict=True))
+TRIPLES = st.tuples(*[st.integers(1, 12)] * 3)
+
+
+@given(TRIPLES, TRIPLES, TRIPLES, TRIPLES)
+def test_patches_cover_a_region_and_each_meets_it(patch, origin, lower, shape):
+    grid = Grid(patch, origin)
+    region = Region(lower, tuple(a + n for a, n in zip(lower, shape, strict=True)))
     covered = np.zeros(shape, int)
-    places = list(starts(shape, block))
-    for z, y, x in places:
-        assert all(a + n <= m for a, n, m in zip((z, y, x), block, shape, strict=True))
-        covered[z : z + block[0], y : y + block[1], x : x + block[2]] += 1
-    assert covered.min() == 1
-    assert len(places) == math.prod(-(-n // b) for n, b in zip(shape, block, strict=True))
+    for place in grid.meeting(region):
+        assert all((a - o) % n == 0 for a, o, n in zip(place.lower, origin, patch, strict=True))
+        part = place.within(region)
+        assert min(part.shape) > 0
+        covered[part.slices(lower)] += 1
+    assert covered.min() == covered.max() == 1
+    assert grid.count(region) == len(grid.meeting(region))
 
 
-def test_valid_blocks_read_exactly_the_volume():
+def test_whole_field_reads_exactly_the_volume():
     volume = ArrayVolume(np.zeros((9, 10, 11)))
     field = whole_field(NETWORK, {"in": volume}, CORNER, mirror=False)
     assert field.shape == (9 - 2, 10 - 5, 11 - 4)
-    block = (3, 2, 4)
-    regions = [
-        input_region(field, fit(NETWORK, block), "in", start)
-        for start in starts(field.shape, block)
-    ]
-    assert np.min([r.lower for r in regions], axis=0).tolist() == [0, 0, 0]
-    assert np.max([r.upper for r in regions], axis=0).tolist() == [9, 10, 11]
+    seen = input_region(field, fit(NETWORK, (1, 1, 1)), "in", Region((0, 0, 0), field.shape))
+    assert seen == Region((0, 0, 0), (9, 10, 11))
+
+
+@given(st.integers(-5, 40), st.integers(1, 30), st.integers(1, 4))
+def test_region_of_interest_by_positions(low, length, stride):
+    volume = ArrayVolume(np.zeros((30, 30, 30)))
+    field = whole_field(NETWORK, {"in": volume}, CORNER, mirror=False)
+    field = replace(field, stride=(stride, 1, 1), shape=(28 // stride, 5, 5))
+    wanted = [i for i in range(field.shape[0]) if low <= field.first[0] + i * stride < low + length]
+    roi = Region((low, 0, 0), (low + length, 30, 30))
+    if wanted:
+        found = region_of_interest(field, roi)
+        assert found == Region((wanted[0], 0, 0), (wanted[-1] + 1, 5, 5))
+    else:
+        with pytest.raises(ShapeError, match="no output voxel"):
+            region_of_interest(field, roi)
 
 
 def test_mirrored_field_is_the_whole_volume_and_centred():
     volume = ArrayVolume(np.zeros((4, 5, 6)))
     field = whole_field(NETWORK, {"in": volume}, CORNER, mirror=True)
     assert field.shape == (4, 5, 6)
-    region = input_region(field, fit(NETWORK, (4, 5, 6)), "in", (0, 0, 0))
+    region = input_region(field, fit(NETWORK, (4, 5, 6)), "in", Region((0, 0, 0), (4, 5, 6)))
     assert region.lower == (-1, -2, -2)
     assert region.upper == (5, 8, 8)
 
@@ -58,16 +74,6 @@ def test_mirrored_field_is_the_whole_volume_and_centred():
 def test_volume_smaller_than_the_view_is_refused():
     with pytest.raises(ShapeError, match=r"\(3, 6, 5\); use border mirror"):
         whole_field(NETWORK, {"in": ArrayVolume(np.zeros((9, 5, 9)))}, CORNER, mirror=False)
-
-
-def test_chosen_block_shares_evenly_and_keeps_the_budget():
-    block = choose_block(NETWORK, (10, 101, 50), budget=100_000)
-    assert block[0] == 10
-    last = [-(-n // b) * b - n for n, b in zip((10, 101, 50), block, strict=True)]
-    assert max(last) <= 3  # what the last blocks repeat
-    nodes = fit(NETWORK, block).nodes
-    assert sum(4 * n.images * math.prod(nodes[n.name].shape) for n in NETWORK.nodes) <= 100_000
-    assert choose_block(NETWORK, (10, 101, 50)) == (10, 101, 50)
 
 
 def test_middle_is_small_enough_and_centred():

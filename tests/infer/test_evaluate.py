@@ -7,7 +7,8 @@ from znnpy.data.targets import AffinityTarget, BoundaryTarget
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import whole_field
-from znnpy.infer.evaluate import Weights, evaluate, read_known
+from znnpy.infer.build import Weights
+from znnpy.infer.evaluate import evaluate, read_known
 from znnpy.infer.scores import Labelled, Objects, safe_threshold
 from znnpy.network import build_network
 

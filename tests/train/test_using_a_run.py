@@ -33,7 +33,7 @@ def test_predict_by_blocks_equals_one_piece(folder, tmp_path):
     assert one.max() <= 1
     assert attributes["iteration"] == 40
     assert attributes["offset"].tolist() == [1, 2, 2]
-    znnpy(*words, tmp_path / "mirror.h5", "--border", "mirror", "--uint8")
+    znnpy(*words, tmp_path / "mirror.h5", "--borders", "mirror", "--dtype", "uint8")
     mirrored, _ = predicted(tmp_path / "mirror.h5")
     assert mirrored.shape == (1, 20, 25, 25)
     inner = mirrored[:, 1:19, 2:22, 2:22]
@@ -49,8 +49,30 @@ def test_predict_refuses_without_leaving_anything(folder, tmp_path):
     znnpy(*words, tmp_path / "block.h5", "--block", "0,1,2", code=2)
     done = znnpy(*words[:3], f"{folder / 'data.h5'}:labelz", "--output", tmp_path / "x.h5", code=1)
     assert "labelz" in done.stderr
-    assert [entry.name for entry in tmp_path.iterdir()] == ["there.h5"]
+    names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert names == ["there.h5", "there.h5.log.jsonl"]
     assert (tmp_path / "there.h5").read_bytes() == before
+
+
+def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
+    mask = np.zeros((20, 25, 25), np.uint8)
+    mask[3:9, 4:12, 5:20] = 1
+    with h5py.File(tmp_path / "mask.h5", "w") as file:
+        file["m"] = mask
+    words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw"]
+    words += ["--borders", "mirror", "--augment", "flips", "--patch", "6,7,8", "--output"]
+    dry = znnpy(*words, tmp_path / "one.h5", "--dry-run", "--mask", f"{tmp_path / 'mask.h5'}:m")
+    for word in ("blocks", "patch", "6 x 7 x 8", "halo", "2 x 5 x 5", "MiB", "voxels/s"):
+        assert word in dry.stdout
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mask.h5"]
+    znnpy(*words, tmp_path / "one.h5")
+    some = [f"{tmp_path / 'part.h5'}:p", "--roi", "2:18,3:22,4:25", "--verify-seams", 5]
+    done = znnpy(*words, *some, "--mask", f"{tmp_path / 'mask.h5'}:m")
+    assert "5 places on borders computed again" in done.stdout
+    one, _ = predicted(tmp_path / "one.h5")
+    part, attributes = predicted(tmp_path / "part.h5", "p")
+    assert np.array_equal(part, (one * mask)[:, 2:18, 3:22, 4:25])
+    assert attributes["offset"].tolist() == [2, 3, 4]
 
 
 def test_evaluate_repeats_what_training_found(folder):

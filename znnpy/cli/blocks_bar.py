@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from znnpy.infer.write import Done
 
 INTERVAL = 5.0  # seconds between plain lines
 
 
 class BlocksBar:
-    """Context manager whose `show(done, total)` is called after each block."""
+    """Context manager whose `show(done)` is called after each block."""
 
     def __init__(self, what: str) -> None:
         console = Console(stderr=True)
@@ -22,12 +25,12 @@ class BlocksBar:
             TextColumn(what),
             MofNCompleteColumn(),
             BarColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[words]}"),
             console=console,
             disable=not console.is_terminal,
         )
         self._plain = not console.is_terminal
-        self._task = self._bar.add_task(what, total=None)
+        self._task = self._bar.add_task(what, total=None, words="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -36,10 +39,28 @@ class BlocksBar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def show(self, done: int, total: int) -> None:
-        """`done` of `total` blocks are finished."""
-        self._bar.update(self._task, completed=done, total=total)
+    def prepare(self, what: str, done: int, total: int) -> None:
+        """Something else goes on before the first block."""
+        words = f"{what}: {done} of {total}"
+        self._bar.update(self._task, words=words)
+        self._say(words)
+
+    def show(self, done: Done) -> None:
+        """So far is a prediction."""
+        words = f"{done.voxels_per_s:,.0f} voxels/s, {_left(done.remaining)} left"
+        self._bar.update(self._task, completed=done.blocks, total=done.total, words=words)
+        self._say(f"{self._what}: block {done.blocks} of {done.total}, {words}")
+
+    def _say(self, text: str) -> None:
         now = time.monotonic()
         if self._plain and now - self._last >= INTERVAL:
             self._last = now
-            print(f"{self._what}: block {done} of {total}", file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -34,12 +34,12 @@ def overrides(
     return found
 
 
-def block_sizes(text: str | None) -> tuple[int, int, int] | None:
-    """The sizes z, y, x that `--block` gives; wrong usage if they are none."""
+def block_sizes(text: str | None, option: str = "--block") -> tuple[int, int, int] | None:
+    """The sizes z, y, x that an option gives; wrong usage if they are none."""
     if text is None:
         return None
     parts = text.split(",")
     if len(parts) != 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise typer.BadParameter("--block must be three sizes z,y,x, such as 64,64,64")
+        raise typer.BadParameter(f"{option} must be three sizes z,y,x, such as 64,64,64")
     z, y, x = (int(part) for part in parts)
     return (z, y, x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +10,15 @@ import typer
 from znnpy.cli.options import MaxMemory, Overrides, RunPath, Threads, block_sizes, overrides
 
 if TYPE_CHECKING:
-    from znnpy.config.models import VolumeSection
+    from znnpy.config.models import Config, VolumeSection
+    from znnpy.data.scene import Scene
+    from znnpy.infer.blocks import Region
+    from znnpy.infer.job import Job, Request
     from znnpy.network.types import Network, Node
     from znnpy.train.start import SavedRun
 
 DATASET = "prediction"
+_SIZE = "Z,Y,X"
 
 
 def predict(
@@ -29,135 +31,193 @@ def predict(
             help="Image to predict on; once for each input of the network.",
         ),
     ],
-    output: Annotated[str, typer.Option(metavar="FILE[:DATASET]", help="HDF5 file to write.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE[:DATASET]", help="HDF5 file or OME-Zarr folder (.zarr) to write."
+        ),
+    ],
     node: Annotated[
         str | None, typer.Option(help="Output node to write, when there are several.")
     ] = None,
-    block: Annotated[
-        str | None, typer.Option(metavar="Z,Y,X", help="Output block (default: by memory).")
+    roi: Annotated[
+        str | None,
+        typer.Option(metavar="Z:Z,Y:Y,X:X", help="Voxels of the input to predict (default: all)."),
     ] = None,
-    border: Annotated[
-        str | None, typer.Option(help="valid or mirror (default: as trained).")
+    mask: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:DATASET]", help="Where to predict; elsewhere is 0."),
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(metavar=_SIZE, help="Voxels written at once (default: chosen).")
+    ] = None,
+    patch: Annotated[
+        str | None,
+        typer.Option(metavar=_SIZE, help="Output voxels of one network run (default: the best)."),
+    ] = None,
+    borders: Annotated[
+        str | None,
+        typer.Option(
+            "--borders",
+            "--border",
+            help="valid: voxels that see no border; mirror: all (default: as trained).",
+        ),
     ] = None,
     logits: Annotated[
         bool, typer.Option("--logits", help="Write the output node's values, not probabilities.")
     ] = False,
-    uint8: Annotated[
-        bool, typer.Option("--uint8", help="Write 0..255 instead of float32 0..1.")
+    dtype: Annotated[
+        str, typer.Option(help="float32, or uint8: 0..255 for 0..1, rounded.")
+    ] = "float32",
+    augment: Annotated[
+        str | None, typer.Option(help="flips: mean over all mirror images of the input.")
+    ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid", help="With true strides: only the network's own grid, not all voxels."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an output file that is there.")
+        bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
+    verify_seams: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Afterwards, compute N places on borders once more."),
+    ] = 0,
     set_: Overrides = None,
     threads: Threads = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Predict a whole volume, block by block, with real neighbours around each block.
+    """Predict a whole volume in patches, with real neighbours around each patch.
 
-    Writes float32 probabilities (image, z, y, x). Stopped, the same command goes on.
+    Writes float32 probabilities (image, z, y, x). The values do not depend on blocks, threads or
+    interruptions. Stopped, the same command goes on.
     """
     from znnpy.data.source import split_source
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
 
-    if logits and uint8:
-        raise typer.BadParameter("--logits cannot be written as --uint8")
+    _refuse_unknown("--dtype", dtype, ("float32", "uint8"))
+    _refuse_unknown("--augment", augment or "flips", ("flips",))
+    if logits and dtype == "uint8":
+        raise typer.BadParameter("--logits cannot be written as uint8")
     changed = overrides(set_, threads, max_memory)
-    saved = read_run(run, Plain(), changed + ([f"data.border={border}"] if border else []))
+    saved = read_run(run, Plain(), changed + ([f"data.border={borders}"] if borders else []))
+    section = _section(saved.network, input_, mask)
+    request = _request(saved, section, node, dtype)
+    sizes = {
+        "roi": _roi(roi),
+        "block": block_sizes(block),
+        "patch": block_sizes(patch, "--patch"),
+    }
+    request = _with(request, **sizes, logits=logits, flips=augment is not None, grid=grid)
     path, dataset = split_source(output)
-    chosen = _output(saved.network, node)
-    job = _Job(saved, _section(saved.network, input_), chosen, block_sizes(block), overwrite)
     with StopSignals():
-        job.run(path, dataset or DATASET, _finish(saved, logits, uint8), uint8)
+        _predict(
+            saved, section, request, path, dataset or DATASET, overwrite, dry_run, verify_seams
+        )
 
 
-class _Job:
-    """One prediction to one file."""
+def _predict(
+    saved: SavedRun,
+    section: VolumeSection,
+    request: Request,
+    path: Path,
+    dataset: str,
+    overwrite: bool,
+    dry_run: bool,
+    seams: int,
+) -> None:
+    from znnpy.data.journaled import refuse_output
+    from znnpy.infer.build import Weights
+    from znnpy.infer.job import plan_job
 
-    def __init__(
-        self,
-        saved: SavedRun,
-        section: VolumeSection,
-        node: Node,
-        block: tuple[int, int, int] | None,
-        overwrite: bool,
-    ) -> None:
-        self._saved, self._section, self._node = saved, section, node
-        self._block, self._overwrite = block, overwrite
+    refuse_output(path, overwrite or dry_run)
+    weights = Weights(saved.config, saved.network, saved.plan, saved.checkpoint.parameters)
+    scene = _scene(saved.config, section, saved.network)
+    try:
+        job = plan_job(weights, scene, request, path, _attributes(saved))
+        if dry_run:
+            from znnpy.cli.predicted import print_job
 
-    def run(self, path: Path, dataset: str, finish: Callable[[Any], Any], uint8: bool) -> None:
-        """Predict and write."""
-        from znnpy.cli.blocks_bar import BlocksBar
-        from znnpy.data.block_writer import refuse_output
-        from znnpy.infer.build import prediction_of
-        from znnpy.infer.material import open_scene
-        from znnpy.infer.predict import predict_to_file
-
-        refuse_output(path)
-        saved, config = self._saved, self._saved.config
-        scene = open_scene(self._section, config.data, saved.network)
-        weights = saved.checkpoint.parameters
-        try:
-            with (
-                prediction_of(
-                    config, saved.network, saved.plan, weights, scene, self._block
-                ) as prediction,
-                BlocksBar("predicting") as bar,
-            ):
-                predict_to_file(
-                    prediction,
-                    self._node.name,
-                    self._node.images,
-                    path,
-                    dataset,
-                    finish,
-                    "uint8" if uint8 else "float32",
-                    {**prediction.place(), **self._attributes()},
-                    self._key(uint8, prediction.block),
-                    self._overwrite,
-                    bar.show,
-                )
-        finally:
-            scene.close()
-        typer.echo(f"{path}:{dataset}  {(self._node.images, *prediction.field.shape)} (c, z, y, x)")
-
-    def _attributes(self) -> dict[str, Any]:
-        from znnpy.config.models import AffinityTarget
-
-        target = self._saved.config.data.target
-        made: dict[str, Any] = {"run": str(self._saved.path.resolve())}
-        made["iteration"] = self._saved.checkpoint.iteration
-        if isinstance(target, AffinityTarget):
-            made["offsets"] = [list(offset) for offset in target.offsets]
-        return made
-
-    def _key(self, uint8: bool, block: tuple[int, int, int]) -> str:
-        """Names the job, so that a stopped one goes on only with the same weights and input."""
-        digest = hashlib.sha256()
-        for name, array in sorted(self._saved.checkpoint.parameters.items()):
-            digest.update(name.encode() + array.tobytes())
-        config = self._saved.config
-        for part in (self._section, self._node.name, uint8, block, config.data.border):
-            digest.update(repr(part).encode())
-        digest.update(config.data.normalize.encode())
-        return digest.hexdigest()
+            print_job(job)
+            return
+        _write(job, path, dataset, overwrite, seams)
+    finally:
+        scene.close()
 
 
-def _finish(saved: SavedRun, logits: bool, uint8: bool) -> Callable[[Any], Any]:
+def _write(job: Job, path: Path, dataset: str, overwrite: bool, seams: int) -> None:
+    from znnpy.cli.blocks_bar import BlocksBar
+    from znnpy.infer.seams import verify_seams
+    from znnpy.infer.write import run_job
+
+    with BlocksBar("predicting") as bar:
+        run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
+    typer.echo(f"{path}:{dataset}  {job.spec.shape} (c, z, y, x)")
+    if not seams:
+        return
+    found = verify_seams(job, path, dataset, seams)
+    words = (
+        f"{found.places} places on borders computed again: largest difference {found.largest:.2g}"
+    )
+    typer.echo(f"{words} (up to {found.allowed:.2g} is rounding)")
+    if found.found:
+        from znnpy.errors import VolumeError
+
+        raise VolumeError(f"{path}:{dataset} has a seam near voxel {found.where} (z, y, x)")
+
+
+def _scene(config: Config, section: VolumeSection, network: Network) -> Scene:
+    """Images to be read from their files, never loaded whole, and the mask."""
+    from znnpy.data.scene import Scene
+    from znnpy.infer.material import open_scene, open_source
+
+    data = config.data.model_copy(update={"in_memory": False})
+    scene = open_scene(section.model_copy(update={"mask": None}), data, network)
+    if section.mask is None:
+        return scene
+    try:
+        mask = open_source(next(iter(section.mask.values())), data, "labels")
+        return Scene(scene.images, {}, {"mask": mask})
+    except BaseException:
+        scene.close()
+        raise
+
+
+def _attributes(saved: SavedRun) -> dict[str, Any]:
+    from znnpy.config.models import AffinityTarget
+
+    target = saved.config.data.target
+    made: dict[str, Any] = {"run": str(saved.path.resolve())}
+    made["iteration"] = saved.checkpoint.iteration
+    if isinstance(target, AffinityTarget):
+        made["offsets"] = [list(offset) for offset in target.offsets]
+    return made
+
+
+def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: str) -> Request:
     import numpy as np
 
-    from znnpy.infer.losses import probabilities
+    from znnpy.infer.job import Request
 
-    loss = saved.config.training.loss
+    names = [given.name for given in saved.network.inputs]
+    sources = {(name or names[0]): source.path for name, source in section.image.items()}
+    for source in (section.mask or {}).values():
+        sources["mask"] = source.path
+    mirror = saved.config.data.border == "mirror"
+    return Request(_output(saved.network, node), mirror, dtype=np.dtype(dtype), sources=sources)
 
-    def finish(values: Any) -> Any:
-        found = values if logits else probabilities(loss, values)
-        if uint8:
-            return np.clip(np.rint(found * 255), 0, 255).astype(np.uint8)
-        return found.astype(np.float32)
 
-    return finish
+def _with(request: Request, **changes: Any) -> Request:
+    from dataclasses import replace
+
+    return replace(request, **changes)
 
 
 def _output(network: Network, name: str | None) -> Node:
@@ -169,7 +229,7 @@ def _output(network: Network, name: str | None) -> Node:
     return network.node(name)
 
 
-def _section(network: Network, given: list[str]) -> VolumeSection:
+def _section(network: Network, given: list[str], mask: str | None) -> VolumeSection:
     from znnpy.config.models import VolumeSection
 
     names = [node.name for node in network.inputs]
@@ -181,4 +241,27 @@ def _section(network: Network, given: list[str]) -> VolumeSection:
     if len(images) < len(given):
         raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
     bare = images[""] if set(images) == {""} else images
-    return VolumeSection.model_validate({"image": bare})
+    return VolumeSection.model_validate({"image": bare} | ({"mask": mask} if mask else {}))
+
+
+def _roi(text: str | None) -> Region | None:
+    from znnpy.infer.blocks import Region
+
+    if text is None:
+        return None
+    ranges = [part.split(":") for part in text.split(",")]
+    if len(ranges) != 3 or not all(_is_range(ends) for ends in ranges):
+        raise typer.BadParameter(
+            "--roi must be three ranges z0:z1,y0:y1,x0:x1, each of some voxels"
+        )
+    (z, to_z), (y, to_y), (x, to_x) = ([int(end) for end in ends] for ends in ranges)
+    return Region((z, y, x), (to_z, to_y, to_x))
+
+
+def _is_range(ends: list[str]) -> bool:
+    return len(ends) == 2 and all(e.strip().isdigit() for e in ends) and int(ends[0]) < int(ends[1])
+
+
+def _refuse_unknown(option: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise typer.BadParameter(f"{option} must be {' or '.join(known)}, not {word!r}")

@@ -12,12 +12,10 @@ import numpy as np
 
 from znnpy.data.contiguous import Layout, allocate, write_at
 from znnpy.data.journal import Region
-from znnpy.data.journaled import JournaledOutput, refuse_output
+from znnpy.data.journaled import JournaledOutput
 from znnpy.data.outputs import OutputSpec
 from znnpy.data.volume import Array, Triple
 from znnpy.errors import VolumeError
-
-__all__ = ["BlockWriter", "refuse_output"]
 
 
 class BlockWriter(JournaledOutput):

@@ -199,13 +199,15 @@ class JournaledOutput(ABC):
         return (upper[0], upper[1], upper[2])
 
 
-def refuse_output(path: Path) -> None:
+def refuse_output(path: Path, overwrite: bool = True) -> None:
     """VolumeError where no output can be written, before anything is computed."""
     folder = path.parent
     if path.is_dir() and not (path.suffix == ".zarr" and is_zarr(path)):
         raise VolumeError(f"{path} is a folder; name a file in it")
     if path.suffix == ".zarr" and path.is_file():
         raise VolumeError(f"{path} is a file; a Zarr output is a folder, name another")
+    if path.exists() and not overwrite and not journal_of(path).exists():
+        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
     if not folder.is_dir():
         raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -29,10 +29,10 @@ class Finished(VolumeError):  # noqa: N818
 class OutputSpec:
     """What is to be written.
 
-    `shape` (C, Z, Y, X); `block` (z, y, x): blocks lie on a grid from voxel 0, the last along each axis
-    are cut. `job` is JSON-able: all that the values depend on, by a name that people understand. An
-    output that was begun is continued only with an equal spec; only attributes may differ, and those
-    that it was begun with stay.
+    `shape` (C, Z, Y, X); `block` (z, y, x): blocks lie on a grid that begins `phase` voxels before voxel
+    0; those at both ends of an axis are cut. `job` is JSON-able: all that the values depend on, by names
+    that people understand. An output that was begun is continued only with an equal spec; only attributes
+    may differ, and those that it was begun with stay.
     """
 
     shape: Shape4
@@ -40,6 +40,7 @@ class OutputSpec:
     block: Triple
     attributes: Mapping[str, Any] = field(default_factory=dict)
     job: Mapping[str, Any] = field(default_factory=dict)
+    phase: Triple = (0, 0, 0)
 
     @property
     def nbytes(self) -> int:
@@ -49,8 +50,8 @@ class OutputSpec:
     def blocks(self) -> list[Region]:
         """All blocks, z slowest."""
         axes = [
-            [(low, min(low + step, size)) for low in range(0, size, step)]
-            for size, step in zip(self.shape[1:], self.block, strict=True)
+            [(max(low, 0), min(low + step, size)) for low in range(-(before % step), size, step)]
+            for size, step, before in zip(self.shape[1:], self.block, self.phase, strict=True)
         ]
         return [((z[0], y[0], x[0]), (z[1], y[1], x[1])) for z, y, x in itertools.product(*axes)]
 
@@ -61,6 +62,7 @@ class OutputSpec:
             "shape": list(self.shape),
             "dtype": self.dtype.str,
             "block": list(self.block),
+            "phase": list(self.phase),
             **self.job,
         }
 
@@ -109,6 +111,17 @@ def open_output(path: Path, dataset: str, spec: OutputSpec, overwrite: bool = Fa
     from znnpy.data.block_writer import BlockWriter
 
     return BlockWriter(path, dataset, spec, overwrite)
+
+
+def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
+    """The phase with which blocks lie on one grid of the whole volume when voxel 0 is its `lower`.
+
+    Files whose storage units begin at voxel 0 have none.
+    """
+    if path.suffix == ".zarr":
+        return (0, 0, 0)
+    z, y, x = (a % step for a, step in zip(lower, block, strict=True))
+    return (z, y, x)
 
 
 def begun(path: Path) -> dict[str, Any] | None:

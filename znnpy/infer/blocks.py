@@ -1,10 +1,10 @@
-"""Cuts a prediction into blocks: which input voxels each needs, and where its output goes."""
+"""Output voxels of a volume, cut into patches: what each sees of the input, and where it lies."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from znnpy.data.volume import Triple, Volume
@@ -13,7 +13,6 @@ from znnpy.geometry.fit import Geometry, fit
 from znnpy.network.types import Network
 
 ONE: Triple = (1, 1, 1)
-BUDGET = 1 << 30  # bytes of images that a block may take unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,65 @@ class Region:
     lower: Triple
     upper: Triple
 
+    @property
+    def shape(self) -> Triple:
+        """Voxels along z, y, x."""
+        return sub(self.upper, self.lower)
+
+    @property
+    def voxels(self) -> int:
+        """How many voxels."""
+        return math.prod(self.shape)
+
+    def moved(self, by: Triple) -> Region:
+        """The same voxels counted from another first one."""
+        return Region(add(self.lower, by), add(self.upper, by))
+
+    def within(self, other: Region) -> Region:
+        """What both have; its shape has a number below 1 when that is nothing."""
+        lower = triple(max(pair) for pair in zip(self.lower, other.lower, strict=True))
+        return Region(lower, triple(min(p) for p in zip(self.upper, other.upper, strict=True)))
+
+    def slices(self, origin: Triple = (0, 0, 0)) -> tuple[slice, slice, slice]:
+        """Index of these voxels in an array whose first voxel is `origin`."""
+        z, y, x = (
+            slice(a - o, b - o) for a, b, o in zip(self.lower, self.upper, origin, strict=True)
+        )
+        return z, y, x
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Patches of one shape side by side, one of them with its first voxel at `origin`.
+
+    The network only ever computes whole patches, so that every voxel is computed in the same one
+    whatever part of the volume is asked for, and in whatever pieces.
+    """
+
+    patch: Triple
+    origin: Triple = (0, 0, 0)
+
+    def span(self, region: Region) -> Region:
+        """All voxels of the patches that meet a region."""
+        steps = list(zip(region.lower, region.upper, self.origin, self.patch, strict=True))
+        return Region(
+            triple(o + (a - o) // step * step for a, _, o, step in steps),
+            triple(o - (o - b) // step * step for _, b, o, step in steps),
+        )
+
+    def meeting(self, region: Region) -> list[Region]:
+        """The patches that meet a region, z slowest."""
+        span = self.span(region)
+        axes = [
+            range(a, b, step) for a, b, step in zip(span.lower, span.upper, self.patch, strict=True)
+        ]
+        places = map(triple, itertools.product(*axes))
+        return [Region(place, add(place, self.patch)) for place in places]
+
+    def count(self, region: Region) -> int:
+        """How many patches meet a region."""
+        return self.span(region).voxels // math.prod(self.patch)
+
 
 def whole_field(
     network: Network, images: Mapping[str, Volume], corners: Mapping[str, Triple], mirror: bool
@@ -52,7 +110,7 @@ def whole_field(
         extent = images[names[0]].extent
         first, last = (0, 0, 0), triple(n - 1 for n in extent)
     else:
-        lows = [_add(corners[name], single.output_offset(name)) for name in names]
+        lows = [add(corners[name], single.output_offset(name)) for name in names]
         highs = [
             triple(
                 low + size - view
@@ -85,39 +143,39 @@ def middle(field: Field, most: int) -> Field:
     return replace(field, first=first, shape=triple(shape))
 
 
-def starts(shape: Triple, block: Triple) -> Iterator[Triple]:
-    """First output voxel of each block; the last ones along each axis are shifted inwards."""
-    axes = [
-        [min(start, size - step) for start in range(0, size, step)]
-        for size, step in zip(shape, block, strict=True)
-    ]
-    for place in itertools.product(*axes):
-        yield triple(place)
+def region_of_interest(field: Field, roi: Region | None) -> Region:
+    """Output voxels whose positions lie in `roi` (voxels of the first input); all without one.
 
-
-def input_region(field: Field, geometry: Geometry, name: str, start: Triple) -> Region:
-    """Input voxels that the block at `start` needs, in the input volume's own voxels.
-
-    May leave the volume when the field mirrors. `geometry` is the block's.
+    Raises ShapeError when there are none.
     """
-    place = triple(
-        a + i * step for a, i, step in zip(field.first, start, field.stride, strict=True)
+    whole = Region((0, 0, 0), field.shape)
+    if roi is None:
+        return whole
+    steps = list(zip(roi.lower, roi.upper, field.first, field.stride, strict=True))
+    asked = Region(
+        triple(-((first - a) // step) for a, _, first, step in steps),
+        triple(-((first - b) // step) for _, b, first, step in steps),
     )
-    lower = _sub(_sub(place, geometry.output_offset(name)), field.corners[name])
-    return Region(lower, _add(lower, geometry.input_shapes[name]))
+    found = asked.within(whole)
+    if min(found.shape) < 1:
+        last = [a + (n - 1) * step for a, n, step in zip(*_axes(field), strict=True)]
+        raise ShapeError(
+            f"--roi {roi.lower} to {roi.upper} (z, y, x) holds no output voxel; they lie from "
+            f"{field.first} to {tuple(last)}"
+        )
+    return found
 
 
-def choose_block(network: Network, shape: Triple, budget: int = BUDGET) -> Triple:
-    """A block (z, y, x), nearly a cube, whose images take about `budget` bytes.
+def input_region(field: Field, geometry: Geometry, name: str, region: Region) -> Region:
+    """Input voxels that output voxels need, in the input volume's own voxels; may leave it.
 
-    Bigger blocks repeat less of the halo; the estimate counts every image once. Along
-    an axis all blocks are about equal, so that the last one repeats little.
+    `geometry` is the network's for any output; only fields of view are taken from it.
     """
-    side = max(shape)
-    while side > 1 and _estimate(network, _clipped(shape, side)) > budget:
-        side = max(1, int(side * 0.9))
-    block = _clipped(shape, side)
-    return triple(math.ceil(n / math.ceil(n / step)) for n, step in zip(shape, block, strict=True))
+    steps = zip(field.first, region.lower, field.stride, strict=True)
+    place = triple(a + i * step for a, i, step in steps)
+    lower = sub(sub(place, geometry.output_offset(name)), field.corners[name])
+    sizes = zip(region.shape, field.stride, geometry.fields_of_view[name], strict=True)
+    return Region(lower, add(lower, triple((n - 1) * step + view for n, step, view in sizes)))
 
 
 def triple(values: Iterable[int]) -> Triple:
@@ -126,18 +184,15 @@ def triple(values: Iterable[int]) -> Triple:
     return (z, y, x)
 
 
-def _estimate(network: Network, block: Triple) -> int:
-    nodes = fit(network, block).nodes
-    return sum(4 * node.images * math.prod(nodes[node.name].shape) for node in network.nodes)
-
-
-def _clipped(shape: Triple, side: int) -> Triple:
-    return triple(min(n, side) for n in shape)
-
-
-def _add(a: Triple, b: Triple) -> Triple:
+def add(a: Triple, b: Triple) -> Triple:
+    """Sum by axis."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
-def _sub(a: Triple, b: Triple) -> Triple:
+def sub(a: Triple, b: Triple) -> Triple:
+    """Difference by axis."""
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _axes(field: Field) -> tuple[Triple, Triple, Triple]:
+    return field.first, field.shape, field.stride

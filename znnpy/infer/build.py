@@ -1,19 +1,34 @@
-"""A model as the config describes it, for training or for one block of a prediction."""
+"""A model as the config describes it, for training or for the patches of a prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from znnpy.config.models import Adam, Config, Sgd
+from znnpy.data.normalise import normalisation
 from znnpy.data.scene import Scene
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.report import Report
-from znnpy.infer.blocks import BUDGET, choose_block, middle, triple, whole_field
+from znnpy.infer.blocks import Region, middle, triple, whole_field
 from znnpy.infer.predict import VolumePrediction
+from znnpy.infer.search import Candidate, best_patch, counted_workers
 from znnpy.network.types import Network, Triple
+
+BUDGET = 1 << 30  # bytes of a model that predicts in memory, unless told otherwise
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A trained network: its config, plan and parameters by name."""
+
+    config: Config
+    network: Network
+    plan: Mapping[str, Any] | None
+    parameters: Mapping[str, Any]
 
 
 def training_model(
@@ -48,29 +63,30 @@ def training_model(
     )
 
 
-def block_model(
+def patch_model(
     config: Config,
     network: Network,
-    block: Triple,
+    patch: Triple,
     plan: Mapping[str, Any] | None,
     record: int = 0,
+    report: Report | None = None,
 ) -> Model:
-    """A model that only predicts, for output blocks of one shape (z, y, x).
+    """A model that only predicts, for output patches of one shape (z, y, x).
 
-    `record` is the number of task events to keep for a profile.
+    `record` is the number of task events to keep for a profile, `report` hears of compilation.
     """
     return Model(
         network,
-        output_shape=block,
+        output_shape=patch,
         threads=config.run.threads,
         seed=config.training.seed,
         conv=config.training.conv,
         loss=config.training.loss,
-        max_memory=config.run.max_memory,
         plan=plan,
         precision=config.training.precision,
         training=False,
         record=record,
+        report=report,
     )
 
 
@@ -81,25 +97,30 @@ def make_optimizer(section: Sgd | Adam) -> Optimizer:
 
 @contextmanager
 def prediction_of(
-    config: Config,
-    network: Network,
-    plan: Mapping[str, Any] | None,
-    parameters: Mapping[str, Any],
-    scene: Scene,
-    block: Triple | None = None,
-    most: int | None = None,
+    weights: Weights, scene: Scene, patch: Triple | None = None, most: int | None = None
 ) -> Iterator[VolumePrediction]:
-    """Everything needed to predict a scene with given weights, as the config's data section says.
+    """Output values of a scene on the network's own grid, computed as the run's plan says.
 
-    `block` is the output block (z, y, x), chosen by memory when not given; `most` limits the voxels
-    to those in the middle. The model is closed at the end, the scene is not.
+    `patch` (z, y, x) is chosen by memory when not given; `most` limits the voxels to those in the
+    middle. The model is closed at the end, the scene is not.
     """
+    config, network = weights.config, weights.network
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
     field = whole_field(network, scene.images, corners, config.data.border == "mirror")
     field = field if most is None else middle(field, most)
-    limit = config.run.max_memory or BUDGET
-    chosen = block or choose_block(network, field.shape, min(BUDGET, limit // 2))
-    fitting = triple(min(pair) for pair in zip(chosen, field.shape, strict=True))
-    with block_model(config, network, fitting, plan) as model:
-        model.set_parameters(parameters)
-        yield VolumePrediction(model, scene, field, config.data.normalize)
+    chosen = triple(min(p) for p in zip(patch, field.shape, strict=True)) if patch else None
+    if chosen is None:
+        limit = min(BUDGET, (config.run.max_memory or BUDGET))
+        chosen = best_patch(
+            network,
+            Region((0, 0, 0), field.shape),
+            config.training.conv,
+            lambda candidate: candidate.bytes(counted_workers()),
+            limit,
+            weights.plan,
+        ).patch
+    plan = Candidate(network, chosen, config.training.conv, weights.plan).plan.to_record()
+    norms = {n: normalisation(v, config.data.normalize) for n, v in scene.images.items()}
+    with patch_model(config, network, chosen, plan) as model:
+        model.set_parameters(weights.parameters)
+        yield VolumePrediction(model, scene, field, norms)

@@ -15,7 +15,7 @@ from znnpy.data.targets import Target
 from znnpy.data.volume import Triple, mirror_read
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import Field, triple
-from znnpy.infer.build import prediction_of
+from znnpy.infer.build import Weights, prediction_of
 from znnpy.infer.losses import Tally, probabilities
 from znnpy.infer.material import make_targets
 from znnpy.infer.predict import Floats
@@ -29,20 +29,9 @@ from znnpy.infer.scores import (
     score,
     segmenter,
 )
-from znnpy.network.types import Network
 
 DEFAULT = Objects()
 CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A trained network: its config, plan and parameters by name."""
-
-    config: Config
-    network: Network
-    plan: Mapping[str, Any] | None
-    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -98,8 +87,7 @@ def observe(weights: Weights, scene: Scene, most: int | None = None) -> Observed
         raise VolumeError(
             f"{scene.reference.name}: no labels for output {missing[0]}, nothing to score against"
         )
-    parts = (weights.config, weights.network, weights.plan, weights.parameters)
-    with prediction_of(*parts, scene, most=most) as prediction:
+    with prediction_of(weights, scene, most=most) as prediction:
         field, values = prediction.field, prediction.whole()
     known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
     return Observed(values, known)

@@ -1,31 +1,32 @@
-"""Dense prediction of whole volumes, block by block, each with its real neighbours as halo."""
+"""Dense prediction: any region of a volume from canonical patches, each with its real neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.data.normalise import Mode, normalisation
-from znnpy.data.outputs import OutputSpec, open_output
+from znnpy.data.normalise import Normalisation
 from znnpy.data.scene import Scene
-from znnpy.data.volume import Triple, mirror_read
-from znnpy.errors import VolumeError
+from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.geometry.fit import Geometry
-from znnpy.infer.blocks import Field, input_region, starts, triple
+from znnpy.infer.blocks import Field, Grid, Region, input_region, sub, triple
+from znnpy.infer.losses import LossName, probabilities
 from znnpy.network.types import Network
 
 Floats = npt.NDArray[np.float32]
+FLOAT32 = np.dtype(np.float32)
 Progress = Callable[[int, int], None]
-"""Called with (blocks done, blocks in all)."""
+"""Called with (patches done, patches in all)."""
 
 
 class Predictor(Protocol):
-    """What prediction needs of a model made for one block shape; `znnpy.Model` in practice."""
+    """What prediction needs of a model made for one patch; `znnpy.Model` in practice."""
 
     @property
     def network(self) -> Network:
@@ -33,121 +34,188 @@ class Predictor(Protocol):
 
     @property
     def geometry(self) -> Geometry:
-        """Its shapes for one block."""
+        """Its shapes for one patch."""
 
     def forward(self, x: Any) -> Any:
-        """Output values (1, image, z, y, x) of one block; dicts for several inputs or outputs."""
+        """Output values (1, image, z, y, x) of one patch; dicts for several inputs or outputs."""
 
 
 @dataclass(frozen=True)
-class Block:
-    """Output values of one block, (image, z, y, x) by output node, first voxel at `start`."""
+class Finish:
+    """What becomes of output values (image, z, y, x): probabilities by `loss`, or values as they are.
 
-    start: Triple
-    values: Mapping[str, Floats]
+    `flips` takes the mean over all mirror images of the input. uint8 holds 0..255 for 0..1, rounded.
+    """
+
+    loss: LossName | None = None
+    dtype: np.dtype[Any] = FLOAT32
+    flips: bool = False
+
+    def activated(self, values: Floats) -> Floats:
+        """float32 values to average or to keep."""
+        return values if self.loss is None else np.asarray(probabilities(self.loss, values), "f4")
+
+    def encoded(self, found: Floats) -> Array:
+        """In the dtype that is written; `found` may be changed."""
+        if self.dtype != np.uint8:
+            return found.astype(self.dtype, copy=False)
+        np.rint(np.multiply(found, 255, out=found), out=found)
+        return np.clip(found, 0, 255, out=found).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Input:
+    """Voxels as stored (C, z, y, x) by input node for the patches that span a region.
+
+    `mask`: which voxels of the region are wanted; None: all. No `arrays`: none is.
+    """
+
+    region: Region
+    span: Region
+    arrays: Mapping[str, Array]
+    mask: npt.NDArray[np.bool_] | None = None
 
 
 class VolumePrediction:
-    """Predicts the blocks of one field of a scene with one model.
+    """Predicts regions of one field of a scene with one model.
 
-    Images are normalised per volume by `normalise`. One caller at a time; `scene` and `model` stay
-    the caller's.
+    Values depend on the field and the model's patch, not on the regions asked for. `read` may run
+    in one thread while `compute` runs in another. `scene` and `model` stay the caller's. `kept`
+    patches that reach over a computed region are remembered for its neighbours.
     """
 
-    def __init__(self, model: Predictor, scene: Scene, field: Field, normalise: Mode) -> None:
-        self.field = field
-        self.block: Triple = next(iter(model.geometry.output_shapes.values()))
-        self._model, self._scene = model, scene
+    def __init__(
+        self,
+        model: Predictor,
+        scene: Scene,
+        field: Field,
+        norms: Mapping[str, Normalisation],
+        finish: Finish | None = None,
+        kept: int = 0,
+        grid: Grid | None = None,
+    ) -> None:
+        self.field, self.finish = field, finish or Finish()
+        patch: Triple = next(iter(model.geometry.output_shapes.values()))
+        self.grid = grid or Grid(patch)
+        self._model, self._scene, self._norms, self._room = model, scene, norms, kept
         self._names = [node.name for node in model.network.inputs]
-        self._norms = {n: normalisation(scene.images[n], normalise) for n in self._names}
+        self._outputs = {node.name: node.images for node in model.network.outputs}
+        self._kept: OrderedDict[Triple, dict[str, Array]] = OrderedDict()
 
-    @property
-    def starts(self) -> list[Triple]:
-        """First voxels of all blocks."""
-        return list(starts(self.field.shape, self.block))
+    def read(self, region: Region) -> Input:
+        """What the patches of a region see, mirrored outside the volume."""
+        mask = masked(self._scene, self.field, region)
+        if mask is not None and not mask.any():
+            return Input(region, region, {}, mask)
+        span = self.grid.span(region)
+        arrays = {}
+        for name in self._names:
+            wanted = input_region(self.field, self._model.geometry, name, span)
+            arrays[name] = mirror_read(self._scene.images[name], wanted.lower, wanted.upper)
+        return Input(region, span, arrays, mask)
 
-    def block_at(self, start: Triple) -> Block:
-        """Predict one block."""
-        inputs = {name: self._read(name, start) for name in self._names}
-        given = inputs if len(inputs) > 1 else inputs[self._names[0]]
-        found = self._model.forward(given)
-        outputs = [node.name for node in self._model.network.outputs]
-        by_node = found if isinstance(found, dict) else {outputs[0]: found}
-        return Block(start, {name: values[0] for name, values in by_node.items()})
-
-    def cut_block(self, lower: Triple, upper: Triple, node: str) -> Floats:
-        """One output node's values in a region of at most a block."""
-        pairs = zip(lower, self.field.shape, self.block, strict=True)
-        start = triple(min(low, size - step) for low, size, step in pairs)
-        z, y, x = (slice(a - s, b - s) for a, b, s in zip(lower, upper, start, strict=True))
-        return self.block_at(start).values[node][:, z, y, x]
-
-    def blocks(self, progress: Progress | None = None) -> Iterator[Block]:
-        """Predict all blocks in order."""
-        places = self.starts
-        for done, start in enumerate(places, start=1):
-            yield self.block_at(start)
-            if progress:
-                progress(done, len(places))
-
-    def whole(self, progress: Progress | None = None) -> dict[str, Floats]:
-        """All output values in memory, (image, z, y, x) by output node."""
+    def compute(self, given: Input) -> dict[str, Array]:
+        """Finished values (image, z, y, x) of a region by output node; new arrays."""
+        region, mask = given.region, given.mask
         whole = {
-            node.name: np.empty((node.images, *self.field.shape), np.float32)
-            for node in self._model.network.outputs
+            name: np.zeros((images, *region.shape), self.finish.dtype)
+            for name, images in self._outputs.items()
         }
-        for block in self.blocks(progress):
-            for name, values in block.values.items():
-                z, y, x = (slice(a, a + n) for a, n in zip(block.start, self.block, strict=True))
-                whole[name][:, z, y, x] = values
+        if not given.arrays:
+            return whole
+        for patch in self.grid.meeting(region):
+            part = patch.within(region)
+            if mask is not None and not mask[part.slices(region.lower)].any():
+                continue
+            for name, values in self._patch(patch, given).items():
+                target = whole[name][:, *part.slices(region.lower)]
+                target[...] = values[:, *part.slices(patch.lower)]
+        if mask is not None:
+            for values in whole.values():
+                values[:, ~mask] = 0
         return whole
 
-    def place(self) -> dict[str, list[float]]:
-        """Attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
-        first = self._scene.reference
-        voxel = first.resolution
-        steps = zip(voxel, self.field.stride, strict=True)
-        corner = zip(first.offset, voxel, self.field.first, strict=True)
-        return {
-            "resolution": [size * step for size, step in steps],
-            "offset": [start + size * voxels for start, size, voxels in corner],
+    def region(self, region: Region) -> dict[str, Array]:
+        """Read and compute one region."""
+        return self.compute(self.read(region))
+
+    def whole(self, progress: Progress | None = None) -> dict[str, Array]:
+        """All output values in memory, (image, z, y, x) by output node; read patch by patch."""
+        everything = Region((0, 0, 0), self.field.shape)
+        shape = self.field.shape
+        whole = {
+            name: np.empty((images, *shape), self.finish.dtype)
+            for name, images in self._outputs.items()
         }
+        patches = self.grid.meeting(everything)
+        for done, patch in enumerate(patches, start=1):
+            part = patch.within(everything)
+            for name, values in self.region(part).items():
+                whole[name][:, *part.slices()] = values
+            if progress:
+                progress(done, len(patches))
+        return whole
 
-    def _read(self, name: str, start: Triple) -> Floats:
-        region = input_region(self.field, self._model.geometry, name, start)
-        raw = mirror_read(self._scene.images[name], region.lower, region.upper)
-        return self._norms[name].apply(raw)[None]
+    def _patch(self, patch: Region, given: Input) -> dict[str, Array]:
+        known = self._kept.pop(patch.lower, None)
+        values = known if known is not None else self._computed(patch, given)
+        everything = Region((0, 0, 0), self.field.shape)
+        if self._room and patch.within(everything).within(given.region).shape != patch.shape:
+            self._kept[patch.lower] = values
+            while len(self._kept) > self._room:
+                self._kept.popitem(last=False)
+        return values
+
+    def _computed(self, patch: Region, given: Input) -> dict[str, Array]:
+        """One patch by the network, or the mean over its mirror images in a fixed order."""
+        inputs = {name: self._normalised(name, patch, given) for name in self._names}
+        flips = self._flips() if self.finish.flips else [()]
+        total: dict[str, Floats] = {}
+        for axes in flips:
+            for name, values in self._forward(inputs, axes).items():
+                found = self.finish.activated(values)
+                if name in total:
+                    total[name] += np.flip(found, axes)
+                else:
+                    total[name] = found
+        if len(flips) > 1:
+            for values in total.values():
+                values *= np.float32(1 / len(flips))
+        return {name: self.finish.encoded(values) for name, values in total.items()}
+
+    def _forward(self, inputs: Mapping[str, Floats], axes: tuple[int, ...]) -> dict[str, Floats]:
+        flipped = {name: np.flip(array, axes)[None] for name, array in inputs.items()}
+        found = self._model.forward(flipped if len(flipped) > 1 else flipped[self._names[0]])
+        by_node = found if isinstance(found, dict) else {next(iter(self._outputs)): found}
+        return {name: values[0] for name, values in by_node.items()}
+
+    def _flips(self) -> list[tuple[int, ...]]:
+        """Sets of axes to mirror; an axis along which the network sees one voxel changes nothing."""
+        views = self._model.geometry.fields_of_view.values()
+        axes = [1 + axis for axis in range(3) if max(view[axis] for view in views) > 1]
+        return [s for count in range(len(axes) + 1) for s in itertools.combinations(axes, count)]
+
+    def _normalised(self, name: str, patch: Region, given: Input) -> Floats:
+        needs = input_region(self.field, self._model.geometry, name, patch)
+        first = input_region(self.field, self._model.geometry, name, given.span)
+        return self._norms[name].apply(given.arrays[name][:, *needs.slices(first.lower)])
 
 
-def predict_to_file(
-    prediction: VolumePrediction,
-    node: str,
-    images: int,
-    path: Path,
-    dataset: str,
-    finish: Callable[[Floats], npt.NDArray[Any]],
-    dtype: npt.DTypeLike = np.float32,
-    attributes: Mapping[str, Any] | None = None,
-    key: str = "",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-) -> None:
-    """Write one output node's prediction as an HDF5 dataset (image, z, y, x) of a new file.
+def masked(scene: Scene, field: Field, region: Region) -> npt.NDArray[np.bool_] | None:
+    """Which voxels of a region the scene's mask wants; what lies outside the mask is not wanted.
 
-    `finish` turns a block's values into what is written. Blocks go to `path` + ".partial", which
-    is renamed at the end; a killed prediction with the same `key` goes on where it stopped. An
-    existing `path` is refused unless `overwrite`. Raises VolumeError, also for a full disk.
+    (z, y, x); None without a mask.
     """
-    shape = (images, *prediction.field.shape)
-    spec = OutputSpec(shape, np.dtype(dtype), prediction.block, attributes or {}, {"key": key})
-    try:
-        with open_output(path, dataset, spec, overwrite) as writer:
-            places = spec.blocks()
-            for number, (lower, upper) in enumerate(places, start=1):
-                if (lower, upper) not in writer.done:
-                    writer.write(lower, finish(prediction.cut_block(lower, upper, node)))
-                if progress:
-                    progress(number, len(places))
-            writer.finish()
-    except OSError as error:
-        raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
+    volume = next(iter(scene.masks.values()), None)
+    if volume is None:
+        return None
+    ends = zip(field.first, region.lower, region.upper, field.stride, strict=True)
+    bounds = [(first + a * step, first + (b - 1) * step + 1) for first, a, b, step in ends]
+    seen = Region(triple(a for a, _ in bounds), triple(b for _, b in bounds))
+    seen = seen.moved(sub((0, 0, 0), scene.corner(volume)))
+    inside = seen.within(Region((0, 0, 0), volume.extent))
+    found = np.zeros(seen.shape, bool)
+    if min(inside.shape) > 0:
+        found[inside.slices(seen.lower)] = volume.read(inside.lower, inside.upper)[0] != 0
+    down, across, along = (slice(None, None, step) for step in field.stride)
+    return found[down, across, along]

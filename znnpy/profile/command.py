@@ -12,7 +12,7 @@ from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.engine import Model
-from znnpy.infer.build import block_model, training_model
+from znnpy.infer.build import patch_model, training_model
 from znnpy.network import Network, build_network
 from znnpy.network.types import Triple
 from znnpy.plan import PASSES
@@ -81,7 +81,7 @@ class PredictionSubject(Subject):
         self.plan, self._block = plan, block
 
     def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
-        return block_model(config, self.network, self._block, self.plan, record)
+        return patch_model(config, self.network, self._block, self.plan, record)
 
     def _profile(self, model: Model, updates: int) -> Profile:
         return profile_predictions(model, updates, WARM_UP)

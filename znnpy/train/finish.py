@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
-from znnpy.infer.evaluate import DEFAULT, Evaluation, Weights, evaluate
+from znnpy.infer.build import Weights
+from znnpy.infer.evaluate import DEFAULT, Evaluation, evaluate
 from znnpy.infer.material import open_scene
 from znnpy.infer.scores import Objects
 from znnpy.pictures import side_by_side

@@ -1,0 +1,70 @@
+"""A small trained net on a small file, and predictions of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from znnpy.config import config_from
+from znnpy.data.scene import Scene
+from znnpy.data.source import open_volume
+from znnpy.infer.build import Weights
+from znnpy.infer.job import Job, Request, plan_job
+from znnpy.infer.write import run_job
+from znnpy.network import build_network, initial_parameters
+
+LAYERS = [
+    {"conv": {"images": 5, "size": [1, 3, 2], "function": "relu"}},
+    {"max_filter": [1, 2, 2]},
+    {"conv": {"images": 2, "size": [3, 2, 3]}},
+]
+EXTENT = (9, 17, 19)
+PATCH = (4, 5, 6)
+
+
+@dataclass
+class Small:
+    """`weights` and an input file in `folder`; `request` is changed by keyword for each job."""
+
+    folder: Path
+    weights: Weights
+    request: Request
+
+    def scene(self) -> Scene:
+        """The file, open; never in memory."""
+        return Scene({"input": open_volume(self.folder / "raw.h5")}, {})
+
+    def job(self, scene: Scene, name: str = "out.h5", **changes: Any) -> Job:
+        """A planned prediction."""
+        return plan_job(self.weights, scene, replace(self.request, **changes), self.folder / name)
+
+    def run(self, name: str = "out.h5", overwrite: bool = False, **changes: Any) -> np.ndarray:
+        """Predict to a file and read it."""
+        with self.scene().reference as volume:
+            job = self.job(Scene({"input": volume}, {}), name, **changes)
+            run_job(job, self.folder / name, "p", overwrite)
+        with h5py.File(self.folder / name) as file:
+            return file["p"][...]
+
+
+def small(folder: Path, conv: str = "direct", threads: int = 2, **run: Any) -> Small:
+    """Write the input and make weights."""
+    config = config_from(
+        {
+            "network": {"layers": LAYERS},
+            "data": {"border": "mirror"},
+            "training": {"output_shape": 4, "conv": conv},
+            "run": {"threads": threads, **run},
+        }
+    )
+    network = build_network(config.network)
+    if not (folder / "raw.h5").exists():
+        with h5py.File(folder / "raw.h5", "w") as file:
+            file["raw"] = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)
+    request = Request(network.outputs[0], True, patch=PATCH, sources={"input": folder / "raw.h5"})
+    weights = Weights(config, network, None, initial_parameters(network, 1))
+    return Small(folder, weights, request)

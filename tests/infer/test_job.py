@@ -1,0 +1,179 @@
+"""Predictions to files: planned, begun, interrupted, continued, refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+from jobs import PATCH, small
+
+from znnpy.data import block_writer
+from znnpy.errors import PlanError, ShapeError, VolumeError
+from znnpy.infer.blocks import Grid, Region
+from znnpy.infer.log import log_of
+from znnpy.infer.seams import verify_seams
+from znnpy.infer.write import run_job
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return small(tmp_path)
+
+
+@pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
+def test_files_are_bytewise_the_same_for_any_threads(tmp_path, conv):
+    files = []
+    for threads in (1, 3, 8):
+        small(tmp_path, conv, threads).run(f"{threads}.h5", block=(3, 7, 6))
+        files.append((tmp_path / f"{threads}.h5").read_bytes())
+    assert files[0] == files[1] == files[2]
+
+
+@pytest.mark.parametrize("conv", ["direct", "fft"])
+def test_values_are_the_same_for_any_block(tmp_path, conv):
+    tiny = small(tmp_path, conv)
+    one = tiny.run("one.h5")
+    for number, block in enumerate([(1, 17, 19), (4, 10, 6), (3, 3, 3), (9, 4, 19), (8, 8, 7)]):
+        assert np.array_equal(tiny.run(f"{number}.h5", block=block), one)
+
+
+@pytest.mark.parametrize("conv", ["direct", "fft"])
+def test_region_of_interest_is_cut_from_the_whole(tmp_path, conv):
+    tiny = small(tmp_path, conv)
+    roi = Region((2, 3, 5), (8, 15, 12))
+    part = tiny.run("part.h5", roi=roi)
+    assert np.array_equal(part, tiny.run("one.h5")[:, 2:8, 3:15, 5:12])
+    with h5py.File(tmp_path / "part.h5") as file:
+        assert file["p"].attrs["offset"].tolist() == [2, 3, 5]
+        assert file["p"].attrs["patch"].tolist() == list(PATCH)
+
+
+def test_blocks_of_a_region_are_whole_patches_of_the_volume(tiny):
+    with tiny.scene().reference:
+        job = tiny.job(tiny.scene(), roi=Region((2, 3, 5), (8, 15, 12)), block=PATCH)
+    assert all(Grid(PATCH).count(block) == 1 for block in job.order)
+    assert sum(block.voxels for block in job.order) == 6 * 12 * 7
+    assert job.kept == 0
+
+
+def interrupted(tiny, monkeypatch, after, **changes):
+    """Run until so many blocks are written."""
+    real, written = block_writer.BlockWriter.write, []
+
+    def write(self, lower, values):
+        if len(written) == after:
+            raise KeyboardInterrupt
+        written.append(lower)
+        real(self, lower, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(block_writer.BlockWriter, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            tiny.run(**changes)
+    assert not (tiny.folder / "out.h5").exists()
+
+
+def test_stopped_job_goes_on_with_what_is_recorded(tiny, monkeypatch):
+    whole = tiny.run("whole.h5", block=PATCH)
+    interrupted(tiny, monkeypatch, 5, block=PATCH)
+    written = []
+    monkeypatch.setattr(
+        block_writer.BlockWriter,
+        "write",
+        lambda self, lower, values, real=block_writer.BlockWriter.write: (
+            written.append(lower) or real(self, lower, values)
+        ),
+    )
+    found = tiny.run(patch=None)  # patch and block come from the journal
+    assert np.array_equal(found, whole)
+    assert len(written) == 3 * 4 * 4 - 5
+    assert (tiny.folder / "out.h5").read_bytes() == (tiny.folder / "whole.h5").read_bytes()
+    events = [json.loads(line)["event"] for line in log_of(tiny.folder / "out.h5").open()]
+    assert events.count("start") == 2
+    assert events.count("block") >= 3 * 4 * 4 - 1
+    assert events[-1] == "finish"
+
+
+def test_damaged_block_is_computed_again(tiny, monkeypatch):
+    whole = tiny.run("whole.h5", block=PATCH)
+    interrupted(tiny, monkeypatch, 5, block=PATCH)
+    partial = tiny.folder / "out.h5.partial"
+    content = bytearray(partial.read_bytes())
+    content[
+        json.loads((tiny.folder / "out.h5.partial.journal").open("rb").readline())["place"]
+    ] ^= 1
+    partial.write_bytes(content)
+    assert np.array_equal(tiny.run(), whole)
+
+
+def changed_weights(tiny):
+    tiny.weights = replace(
+        tiny.weights, parameters={n: a * 2 for n, a in tiny.weights.parameters.items()}
+    )
+
+
+def changed_input(tiny):
+    with h5py.File(tiny.folder / "raw.h5", "r+") as file:
+        file["raw"][1, 1, 1] += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "changes", "words"),
+    [
+        (changed_weights, {}, "weights was"),
+        (changed_input, {}, "input was"),
+        (None, {"patch": (4, 5, 5)}, r"patch was \[4, 5, 6\], now \[4, 5, 5\]"),
+        (None, {"block": (9, 5, 6)}, "block was"),
+        (None, {"dtype": np.dtype(np.uint8)}, 'dtype was "<f4", now'),
+        (None, {"flips": True}, "flips was false, now true"),
+        (None, {"logits": True}, "values was"),
+        (None, {"roi": Region((0, 0, 0), (9, 9, 9))}, "shape was"),
+        (None, {"mirror": False}, "borders was"),
+    ],
+)
+def test_another_job_is_refused(tiny, monkeypatch, change, changes, words):
+    interrupted(tiny, monkeypatch, 5, block=PATCH)
+    journal = (tiny.folder / "out.h5.partial.journal").read_bytes()
+    if change:
+        change(tiny)
+    with pytest.raises(VolumeError, match=words):
+        tiny.run(**({"block": PATCH} | changes))
+    assert (tiny.folder / "out.h5.partial.journal").read_bytes() == journal
+    tiny.run(overwrite=True, **({"block": PATCH} | changes))
+
+
+def test_seams_are_none_or_found(tiny):
+    with tiny.scene().reference as volume:
+        job = tiny.job(type(tiny.scene())({"input": volume}, {}), block=PATCH)
+        path = tiny.folder / "out.h5"
+        run_job(job, path, "p")
+        fine = verify_seams(job, path, "p", 20)
+        assert not fine.found
+        assert fine.largest < 1e-5
+        with h5py.File(path, "r+") as file:
+            file["p"][:, :4] += 0.1
+        assert verify_seams(job, path, "p", 20).found
+
+
+def test_memory_that_is_too_small_names_what_would_do(tmp_path):
+    tiny = small(tmp_path, max_memory=200 * MIB)
+    with pytest.raises(PlanError, match=r"at least .* give --max-memory (\d+)MiB") as refused:
+        tiny.run(patch=None)
+    needed = int(str(refused.value).rpartition("--max-memory ")[2].split("MiB")[0])
+    assert small(tmp_path, max_memory=(needed + 20) * MIB).run(patch=None).shape == (2, 9, 17, 19)
+
+
+def test_patch_that_does_not_fit_is_refused(tmp_path):
+    tiny = small(tmp_path, max_memory=3000 * MIB)
+    with pytest.raises(PlanError, match=r"patches of .* would fit"):
+        tiny.run(patch=(900, 900, 900))
+
+
+def test_empty_region_is_refused(tiny):
+    with pytest.raises(ShapeError, match="no output voxel"):
+        tiny.run(roi=Region((9, 0, 0), (12, 4, 4)))

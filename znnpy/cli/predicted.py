@@ -1,0 +1,66 @@
+"""What `znnpy predict --dry-run` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from znnpy.data.memory import readable
+from znnpy.scheduler.cores import available_cores
+
+if TYPE_CHECKING:
+    from znnpy.data.volume import Triple
+    from znnpy.infer.job import Job
+
+
+def print_job(job: Job) -> None:
+    """Blocks, patch, halo, memory, size, time; sizes z, y, x."""
+    threads = job.weights.config.run.threads or available_cores()
+    seconds = job.runs * job.candidate.seconds / threads
+    shape = job.spec.shape
+    wanted = sum(prediction_wanted(job))
+    for what, value in (
+        ("output", f"{shape} (c, z, y, x) {job.spec.dtype}, {readable(job.spec.nbytes)}"),
+        (
+            "first voxel",
+            f"{job.region.lower} of all that can be predicted, {_size(job.field.shape)}",
+        ),
+        ("blocks", f"{len(job.order)} of {_size(job.spec.block)}, {wanted} of them to compute"),
+        ("patch", f"{_size(job.patch)}, {job.runs} network runs"),
+        ("halo", f"{_size(tuple(n - 1 for n in job.view))} voxels around each patch"),
+        ("algorithms", _algorithms(job)),
+        ("memory", f"{readable(job.memory)} at most, of {readable(job.limit)}"),
+        (
+            "time",
+            f"about {_duration(seconds)} on {threads} threads, "
+            f"{job.region.voxels / seconds:,.0f} voxels/s, by estimate",
+        ),
+    ):
+        typer.echo(f"{what:12} {value}")
+
+
+def prediction_wanted(job: Job) -> list[bool]:
+    """Which blocks hold voxels of the mask."""
+    from znnpy.infer.predict import masked
+
+    return [
+        mask is None or bool(mask.any())
+        for mask in (masked(job.scene, job.field, block) for block in job.order)
+    ]
+
+
+def _algorithms(job: Job) -> str:
+    layers = job.candidate.plan.layers
+    return ", ".join(f"{name} {layer.method('forward')}" for name, layer in layers.items())
+
+
+def _size(triple: Triple | tuple[int, ...]) -> str:
+    return " x ".join(map(str, triple))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

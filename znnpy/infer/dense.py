@@ -1,0 +1,28 @@
+"""Turns a network that pools into one that predicts every voxel, exactly.
+
+A pooling or convolution with a true stride shows one place in so many. Without the stride, and what
+follows as much sparser, it shows all of them: at each place the same numbers in the same order. This
+is what running the net on all shifts of the input and weaving the results together gives (ZNNi's
+max-pooling fragments), computed at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from znnpy.network.types import Edge, Network
+
+ONE = (1, 1, 1)
+
+
+def dense(network: Network) -> Network:
+    """The network with all strides turned into sparsity of what follows; same names, same filters."""
+    return replace(network, edges=tuple(_dense(edge) for edge in network.edges))
+
+
+def _dense(edge: Edge) -> Edge:
+    if max(edge.stride) == 1:
+        return edge
+    z, y, x = (a * b for a, b in zip(edge.stride, edge.sparsens, strict=True))
+    kind = "max_filter" if edge.kind == "max_pool" else edge.kind
+    return replace(edge, kind=kind, stride=ONE, sparsens=(z, y, x))

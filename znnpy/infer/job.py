@@ -1,0 +1,251 @@
+"""Decides everything about a prediction to a file before it begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from znnpy_kernels.lanes import LANES
+
+from znnpy.data.memory import readable
+from znnpy.data.normalise import Normalisation, normalisation
+from znnpy.data.outputs import OutputSpec, aligned_phase, begun
+from znnpy.data.scene import Scene
+from znnpy.data.volume import Triple
+from znnpy.errors import PlanError
+from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, triple, whole_field
+from znnpy.infer.build import Weights
+from znnpy.infer.dense import dense
+from znnpy.infer.identity import fingerprint, norms_record, plan_record, weights_digest
+from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
+from znnpy.infer.predict import FLOAT32, Finish
+from znnpy.infer.search import Candidate, Needs, best_patch
+from znnpy.network.types import Network, Node
+
+WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync
+LARGEST_SHARE = 8  # blocks may take this part of the memory
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for; None: chosen. `roi` in voxels of the first input.
+
+    `mirror`: predict all voxels, with mirrored data around the volume, not only those that see no
+    border. `grid`: only the voxels that a network with true strides gives, not all. `sources`: where
+    the inputs and the mask ("mask") lie, for fingerprints.
+    """
+
+    node: Node
+    mirror: bool
+    roi: Region | None = None
+    patch: Triple | None = None
+    block: Triple | None = None
+    dtype: np.dtype[Any] = FLOAT32
+    logits: bool = False
+    flips: bool = False
+    grid: bool = False
+    sources: Mapping[str, Path] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A prediction as decided: `network` is what runs, `region` the voxels of `field` that are written."""
+
+    weights: Weights
+    network: Network
+    scene: Scene
+    field: Field
+    region: Region
+    request: Request
+    candidate: Candidate
+    spec: OutputSpec
+    norms: Mapping[str, Normalisation]
+    kept: int
+    memory: int
+    limit: int
+
+    @property
+    def patch(self) -> Triple:
+        """Output voxels of one network run."""
+        return self.candidate.patch
+
+    @property
+    def finish(self) -> Finish:
+        """What becomes of output values."""
+        loss = None if self.request.logits else self.weights.config.training.loss
+        return Finish(loss, self.request.dtype, self.request.flips)
+
+    @cached_property
+    def order(self) -> list[Region]:
+        """Blocks in voxels of the field, those of one patch after each other."""
+        grid, blocks = Grid(self.patch), []
+        for lower, upper in self.spec.blocks():
+            blocks.append(Region(lower, upper).moved(self.region.lower))
+        return sorted(blocks, key=lambda block: (grid.span(block).lower, block.lower))
+
+    @property
+    def runs(self) -> int:
+        """Network runs of the whole prediction, if each patch is computed once."""
+        flips = 2 ** sum(v > 1 for v in self.view) if self.request.flips else 1
+        return Grid(self.patch).count(self.region) * flips
+
+    @property
+    def view(self) -> Triple:
+        """Field of view of all inputs together."""
+        views = self.candidate.geometry.fields_of_view.values()
+        return triple(max(axis) for axis in zip(*views, strict=True))
+
+
+def plan_job(
+    weights: Weights,
+    scene: Scene,
+    request: Request,
+    path: Path,
+    attributes: Mapping[str, Any] | None = None,
+) -> Job:
+    """Decide a prediction; one that was begun at `path` with these weights goes on as it was decided.
+
+    Raises PlanError when it does not fit into run.max_memory (default: what is free), ShapeError for
+    volumes and regions that are too small.
+    """
+    config = weights.config
+    network = weights.network if request.grid else dense(weights.network)
+    corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
+    field = whole_field(network, scene.images, corners, request.mirror)
+    region = region_of_interest(field, request.roi)
+    identity = _identity(weights, network, scene, request)
+    before = begun(path) or {}
+    known = before if before.get("weights") == identity["weights"] else {}
+    request = replace(
+        request,
+        patch=request.patch or _triple(known.get("patch")),
+        block=request.block or _triple(known.get("block")),
+    )
+    sizes, base = _sizes(network, scene, field, request), process_bytes()
+    limit = config.run.max_memory or default_limit()
+
+    def needs(candidate: Candidate) -> int:
+        block = request.block or candidate.patch
+        return base + needed_bytes(sizes, candidate, within(block, region))
+
+    candidate = _candidate(network, weights, region, request, known.get("plan"), needs, limit)
+    block = request.block or _block(candidate, region, sizes, limit - base)
+    phase = aligned_phase(path, region.lower, block)
+    kept = _kept(candidate, block, phase, region, sizes, limit)
+    memory = base + needed_bytes(sizes, candidate, within(block, region), kept)
+    norms = {n: normalisation(v, config.data.normalize) for n, v in scene.images.items()}
+    identity |= {
+        "patch": list(candidate.patch),
+        "plan": plan_record(candidate.plan),
+        "normalise": norms_record(norms),
+        "region": [list(region.lower), list(region.upper), list(field.first), list(field.stride)],
+    }
+    shown = {**place(scene, field, region), "patch": list(candidate.patch), **(attributes or {})}
+    shape = (request.node.images, *region.shape)
+    spec = OutputSpec(shape, request.dtype, block, shown, identity, phase)
+    return Job(
+        weights, network, scene, field, region, request, candidate, spec, norms, kept, memory, limit
+    )
+
+
+def place(scene: Scene, field: Field, region: Region) -> dict[str, list[float]]:
+    """Attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
+    first, step = scene.reference, field.stride
+    voxel = first.resolution
+    corner = [a + i * n for a, i, n in zip(field.first, region.lower, step, strict=True)]
+    return {
+        "resolution": [size * n for size, n in zip(voxel, step, strict=True)],
+        "offset": [o + size * a for o, size, a in zip(first.offset, voxel, corner, strict=True)],
+    }
+
+
+def within(block: Triple, region: Region) -> Triple:
+    """A block no larger than a region."""
+    return triple(min(pair) for pair in zip(block, region.shape, strict=True))
+
+
+def _identity(weights: Weights, network: Network, scene: Scene, request: Request) -> dict[str, Any]:
+    """All that values depend on beside what is decided here."""
+    sources, mask = request.sources or {}, next(iter(scene.masks.values()), None)
+    return {
+        "weights": weights_digest(network, weights.parameters),
+        "input": {n: fingerprint(v, sources.get(n)) for n, v in scene.images.items()},
+        "mask": None if mask is None else fingerprint(mask, sources.get("mask")),
+        "output": request.node.name,
+        "values": "as they are" if request.logits else weights.config.training.loss,
+        "borders": "mirror" if request.mirror else "valid",
+        "flips": request.flips,
+        "lanes of this CPU": LANES,
+    }
+
+
+def _sizes(network: Network, scene: Scene, field: Field, request: Request) -> Sizes:
+    stored = {n: v.channels * v.dtype.itemsize for n, v in scene.images.items()}
+    images = sum(node.images for node in network.outputs)
+    return Sizes(field, stored, images * request.dtype.itemsize, bool(scene.masks))
+
+
+def _candidate(
+    network: Network,
+    weights: Weights,
+    region: Region,
+    request: Request,
+    record: Any,
+    needs: Needs,
+    limit: int,
+) -> Candidate:
+    """The patch asked for, if it fits, or the best; with the plan of a record, or a chosen one."""
+    conv = weights.config.training.conv
+    if request.patch is None:
+        return best_patch(network, region, conv, needs, limit)
+    found = Candidate(network, request.patch, conv, record)
+    if needs(found) <= limit:
+        return found
+    smaller = best_patch(network, region, conv, needs, limit)
+    raise PlanError(
+        f"patches of {found.patch} voxels (z, y, x) take {readable(needs(found))} of memory, and "
+        f"{readable(limit)} are allowed; patches of {smaller.patch} would fit"
+    )
+
+
+def _block(candidate: Candidate, region: Region, sizes: Sizes, room: int) -> Triple:
+    """Whole patches: along x, then y, then z, until a block is worth its sync or has no room."""
+    patch, counts = candidate.patch, [1, 1, 1]
+    rest = room - needed_bytes(sizes, candidate, within(patch, region))
+    most = max(0, min(rest, room // LARGEST_SHARE))
+    spent = block_bytes(sizes, candidate, within(patch, region))
+    for axis in (2, 1, 0):
+        while counts[axis] * patch[axis] < region.shape[axis]:
+            counts[axis] += 1
+            block = triple(n * step for n, step in zip(counts, patch, strict=True))
+            written = sizes.written * math.prod(block)
+            more = block_bytes(sizes, candidate, within(block, region)) - spent
+            if more > most or written > WRITTEN:
+                counts[axis] -= 1
+                return triple(n * step for n, step in zip(counts, patch, strict=True))
+    return triple(n * step for n, step in zip(counts, patch, strict=True))
+
+
+def _kept(
+    candidate: Candidate, block: Triple, phase: Triple, region: Region, sizes: Sizes, limit: int
+) -> int:
+    """Patches to remember where blocks are not whole patches: those that two of them meet."""
+    steps = list(zip(block, candidate.patch, region.lower, phase, strict=True))
+    if all(n % step == 0 and (low - before) % step == 0 for n, step, low, before in steps):
+        return 0
+    met = math.prod(-(-n // step) + 1 for n, step, _, _ in steps)
+    return max(
+        1, min(2 * met, limit // (LARGEST_SHARE * sizes.written * math.prod(candidate.patch)))
+    )
+
+
+def _triple(value: Any) -> Triple | None:
+    good = isinstance(value, list) and len(value) == 3
+    if not good or any(type(n) is not int or n < 1 for n in value):
+        return None
+    return triple(value)

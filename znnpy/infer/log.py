@@ -1,0 +1,43 @@
+"""What a prediction did, as JSON lines beside its output."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from znnpy.infer.blocks import Region
+
+
+class BlockLog:
+    """Appends to `path`; each line has `time` (seconds since 1970) and `event`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", buffering=1)
+
+    def note(self, event: str, **values: Any) -> None:
+        """One line."""
+        record = {"time": round(time.time(), 3), "event": event, **values}
+        self._file.write(json.dumps(record) + "\n")
+
+    def block(self, region: Region, seconds: float, voxels_per_s: float) -> None:
+        """A block is on the disk; `seconds` since the one before, the rate so far."""
+        self.note(
+            "block",
+            lower=region.lower,
+            upper=region.upper,
+            seconds=round(seconds, 4),
+            voxels_per_s=round(voxels_per_s),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def log_of(path: Path) -> Path:
+    """Where the log of an output lies."""
+    return path.with_name(f"{path.name}.log.jsonl")

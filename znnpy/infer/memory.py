@@ -1,0 +1,74 @@
+"""How much memory a prediction takes: the process, the engine, and what is read and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import psutil
+
+from znnpy.data.memory import available_memory
+from znnpy.data.volume import Triple
+from znnpy.infer.blocks import Field, Grid, Region, input_region, sub
+from znnpy.infer.search import Candidate, counted_workers
+
+LOADING = 160 << 20  # compiled kernels, libraries that are not loaded yet, stacks
+GRAPH = 0.02  # share of the engine's memory that its task graph takes beside it
+RESERVE = 512 << 20  # left to others unless told otherwise
+INPUTS = 3  # blocks of input at once: computed from, being read, and its mirrored copy
+OUTPUTS = 3  # blocks of output at once: being computed, being written, and a copy
+COPIES = 5  # of a patch's output values: from the engine, finished, averaged, encoded
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What buffers depend on beside the patch.
+
+    `stored`: bytes of all channels of one voxel by input node; `written`: bytes of all images of one
+    output voxel of all outputs.
+    """
+
+    field: Field
+    stored: dict[str, int]
+    written: int
+    masked: bool
+
+
+def process_bytes() -> int:
+    """What the process takes beside a prediction's own buffers."""
+    return int(psutil.Process().memory_info().rss) + LOADING
+
+
+def needed_bytes(sizes: Sizes, candidate: Candidate, block: Triple, kept: int = 0) -> int:
+    """Peak of engine and buffers for blocks whose first voxel may lie anywhere."""
+    engine = candidate.bytes(counted_workers())
+    buffers = _patch(candidate, kept, sizes) + block_bytes(sizes, candidate, block)
+    return engine + int(GRAPH * engine) + buffers
+
+
+def default_limit() -> int:
+    """What this process may take: what is free now, less a reserve."""
+    free = available_memory()
+    return int(psutil.Process().memory_info().rss) + max(free // 2, free - RESERVE)
+
+
+def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
+    nodes, network = candidate.geometry.nodes, candidate.network
+    given = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.inputs)
+    made = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.outputs)
+    return 2 * given + COPIES * made + kept * sizes.written * prod(candidate.patch)
+
+
+def block_bytes(sizes: Sizes, candidate: Candidate, block: Triple) -> int:
+    """What is read for, and written of, the blocks under way."""
+    grid = Grid(candidate.patch)
+    aligned = all(n % step == 0 for n, step in zip(block, candidate.patch, strict=True))
+    first = (0, 0, 0) if aligned else sub(candidate.patch, (1, 1, 1))
+    region = Region((0, 0, 0), block).moved(first)
+    span = grid.span(region)
+    read = 0
+    for name, item in sizes.stored.items():
+        seen = input_region(sizes.field, candidate.geometry, name, span)
+        read += seen.voxels * (item * INPUTS + 1)
+    mask = 4 * prod(block) * prod(sizes.field.stride) if sizes.masked else 0
+    return read + OUTPUTS * sizes.written * prod(block) + mask

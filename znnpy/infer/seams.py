@@ -1,0 +1,80 @@
+"""Looks for seams in a finished prediction: voxels around borders of blocks, computed once more.
+
+They are computed in patches shifted by half, so that what was a border lies in the middle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from znnpy.data.source import open_volume
+from znnpy.data.volume import Triple
+from znnpy.infer.blocks import Grid, Region, add, sub, triple
+from znnpy.infer.job import Job
+from znnpy.infer.write import predicting
+
+WIDTH = 16  # voxels of a looked-at box along each axis
+TOLERANCE = 1e-3  # of float32 algorithms that round differently in shifted patches
+SEED = 20_000
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What was looked at: places, and the largest difference, in the written values."""
+
+    places: int
+    largest: float
+    where: Triple
+    allowed: float
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a seam."""
+        return self.largest > self.allowed
+
+
+def verify_seams(job: Job, path: Path, dataset: str, count: int) -> Seams:
+    """Compare `count` places on borders of blocks or patches with a computation that has none there.
+
+    Places are drawn with a fixed seed. Positions are voxels of the output.
+    """
+    grid = Grid(job.patch, triple(n // 2 for n in job.patch))
+    largest, where, scale = 0.0, (0, 0, 0), 1.0
+    with (
+        open_volume(f"{path}:{dataset}", max_bytes=job.spec.nbytes) as written,
+        predicting(job, grid=grid) as prediction,
+    ):
+        for box in _places(job, count):
+            found = prediction.region(box)[job.request.node.name].astype(np.float64)
+            there = box.moved(sub((0, 0, 0), job.region.lower))
+            known = written.read(there.lower, there.upper).astype(np.float64)
+            scale = max(scale, float(np.abs(known).max()))
+            difference = float(np.abs(known - found).max())
+            if difference > largest:
+                largest, where = difference, there.lower
+    allowed = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
+    return Seams(count, largest, where, allowed)
+
+
+def _places(job: Job, count: int) -> list[Region]:
+    """Boxes around corners where borders of patches or blocks meet; any where there are none."""
+    rng = np.random.default_rng(SEED)
+    borders = [_borders(job, axis) for axis in range(3)]
+    found = []
+    for _ in range(count):
+        middle = triple(int(rng.choice(axis)) for axis in borders)
+        half = (WIDTH // 2,) * 3
+        box = Region(sub(middle, half), add(middle, half))
+        found.append(box.within(job.region))
+    return found
+
+
+def _borders(job: Job, axis: int) -> list[int]:
+    low, high = job.region.lower[axis], job.region.upper[axis]
+    step = job.patch[axis]
+    blocks = {low + lower[axis] for lower, _ in job.spec.blocks()}
+    inner = sorted((blocks | set(range(low - low % step, high, step))) - {low})
+    return [place for place in inner if low < place < high] or list(range(low, high))

@@ -1,0 +1,134 @@
+"""The best patch: the output shape of one network run with the least cost that fits into memory.
+
+A bigger patch repeats less of the halo; beyond some size it only takes more memory. The search
+compares estimates, so that it gives the same patch whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from znnpy.data.memory import readable
+from znnpy.data.volume import Triple
+from znnpy.engine.graphs import Settings, planned_bytes
+from znnpy.engine.images import Layout
+from znnpy.engine.optimizer import Optimizer
+from znnpy.errors import PlanError
+from znnpy.geometry import Geometry, fit, voxels
+from znnpy.infer.blocks import Grid, Region, triple
+from znnpy.infer.layers import forward_plan, forward_seconds
+from znnpy.network.types import Network
+from znnpy.plan import Choice, Plan
+
+STEP = 1.15  # ratio of neighbouring sizes that are tried
+MOST_SIDE = 256  # voxels; beyond it, and 4 fields of view, a patch gains nothing
+ENOUGH = 1.03  # a patch this close to the best is taken when it is smaller
+Needs = Callable[["Candidate"], int]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One patch with its plan for a forward pass; `record` repeats a plan instead of choosing it."""
+
+    network: Network
+    patch: Triple
+    conv: Choice
+    record: Mapping[str, Any] | None = None
+    _bytes: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Shapes of all images for one patch."""
+        return fit(self.network, self.patch)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Algorithm by layer."""
+        if self.record is not None:
+            return Plan.from_record(self.record, self.network)
+        return forward_plan(self.network, self.geometry, self.conv)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Estimated seconds of one run on one core."""
+        return forward_seconds(self.network, self.geometry, self.plan)
+
+    @cached_property
+    def least_bytes(self) -> int:
+        """Memory that the images alone take, known without building."""
+        nodes = self.geometry.nodes
+        return sum(4 * n.images * voxels(nodes[n.name].shape) for n in self.network.nodes)
+
+    def bytes(self, workers: int) -> int:
+        """Memory of the engine for one run, found by building it without memory."""
+        if workers not in self._bytes:
+            layout = Layout(self.network, self.geometry, self.plan, 1, False, workers=workers)
+            settings = Settings("square", Optimizer(), None, workers)
+            self._bytes[workers] = planned_bytes(layout, settings)
+        return self._bytes[workers]
+
+
+def best_patch(
+    network: Network,
+    region: Region,
+    conv: Choice,
+    needs: Needs,
+    limit: int,
+    record: Mapping[str, Any] | None = None,
+) -> Candidate:
+    """The candidate for which predicting `region` costs least, of those that need `limit` bytes.
+
+    PlanError when not even the smallest fits, naming what it needs.
+    """
+    found = candidates(network, region, conv, record)
+    costs = {id(c): c.seconds * Grid(c.patch).count(region) for c in found}
+    possible = [c for c in found if c.least_bytes <= limit]
+    best = next(
+        (c for c in sorted(possible, key=lambda c: costs[id(c)]) if needs(c) <= limit), None
+    )
+    if best is None:
+        raise PlanError(_too_little(found, needs, limit))
+    close = [c for c in possible if costs[id(c)] <= ENOUGH * costs[id(best)]]
+    return next(c for c in close if needs(c) <= limit)
+
+
+def candidates(
+    network: Network, region: Region, conv: Choice, record: Mapping[str, Any] | None = None
+) -> list[Candidate]:
+    """Patches, smallest first; with `auto` also by direct convolution alone, which takes least memory."""
+    choices: list[Choice] = ["direct", "auto"] if conv == "auto" and record is None else [conv]
+    return [
+        Candidate(network, patch, choice, record)
+        for patch in sizes(region, network)
+        for choice in choices
+    ]
+
+
+def sizes(region: Region, network: Network) -> list[Triple]:
+    """Patches worth looking at, smallest first: nearly cubes that share the region evenly."""
+    views = fit(network, (1, 1, 1)).fields_of_view.values()
+    most = max(MOST_SIDE, 4 * max(max(view) for view in views))
+    side, found = float(min(most, max(region.shape))), set()
+    while side >= 1:
+        parts = [-(-n // int(side)) for n in region.shape]
+        found.add(triple(-(-n // k) for n, k in zip(region.shape, parts, strict=True)))
+        side /= STEP
+    return sorted(found, key=lambda patch: (patch[0] * patch[1] * patch[2], patch))
+
+
+def counted_workers() -> int:
+    """Workers whose memory is counted: the machine's, so that the patch is the same for any number."""
+    return os.cpu_count() or 1
+
+
+def _too_little(found: list[Candidate], needs: Needs, limit: int) -> str:
+    least = min(found[:4], key=needs)
+    return (
+        f"predicting takes at least {readable(needs(least))} of memory, for patches of {least.patch} "
+        f"voxels (z, y, x), and {readable(limit)} are allowed; give --max-memory "
+        f"{-(-needs(least) // (1 << 20))}MiB or more"
+    )
