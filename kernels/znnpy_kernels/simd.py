@@ -54,6 +54,18 @@ def load_broadcast(builder: ir.IRBuilder, pointer: Value) -> Value:
     return builder.shuffle_vector(first, undefined, lanes)
 
 
+def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) -> None:
+    """Ask for the cache line at an address in bytes, into the cache of this level, 1 to 3."""
+    number = ir.IntType(32)
+    pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    name = "llvm.prefetch.p0"
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    data = 1
+    hints = [ir.Constant(number, n) for n in (int(write), 4 - level, data)]
+    builder.call(function, [pointer, *hints])
+
+
 def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c, in one rounding where the CPU has a fused instruction."""
     name = f"llvm.fmuladd.v{LANES}f32"

@@ -1,0 +1,197 @@
+"""Register blocks of complex products: sums of some rows times one or two complex vectors.
+
+A complex vector is LANES real parts, then LANES imaginary parts. Each term loads the vectors,
+broadcasts real and imaginary part of one number a row, and multiplies and adds four times a pair.
+
+Spectra stream from memory, so a block asks for what the next ones need: every CHUNK terms for a few
+cache lines of three streams. Asking for all at once would fill the buffers that the loads of the
+sums themselves need; asking within the terms would take registers that the sums need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.cgutils import pack_array, unpack_tuple
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.lanes import LANES, REGISTERS
+from znnpy_kernels.simd import (
+    WORD,
+    ZERO_VECTOR,
+    Value,
+    counted_loop,
+    float_pointer,
+    load_broadcast,
+    load_vector,
+    moved,
+    multiply_add,
+    prefetch,
+    store_vector,
+    when,
+    word,
+)
+
+# Rows of a register block with one and with two vectors: 24 sums of 32 registers, 10 or 8 of 16.
+ROWS: tuple[int, int] = (12, 6) if REGISTERS == 32 else (5, 2)
+PAIR = 2 * LANES  # floats of a complex vector
+CHUNK = 4  # terms from request to request: a power of two that divides LANES
+LINE = 64  # bytes of a cache line
+STREAMS = 3  # that are asked for ahead: two are read, the last is written
+
+
+class _Block:
+    """Emits register blocks of some rows times `vectors` complex vectors; words as below."""
+
+    def __init__(self, builder: ir.IRBuilder, vectors: int, words: Sequence[list[Value]]) -> None:
+        self.builder, self.vectors = builder, vectors
+        scalars, vector, target, sums, self.paces, self.ahead = words
+        self.scalars, self.row, self.turn, self.jump = scalars
+        self.vector, self.vector_turn, self.vector_step = vector
+        self.target, self.target_row, self.target_step = target
+        self.terms, self.accumulate = sums
+
+    def emit(self, rows: int) -> list[Value]:
+        """Compute and store one register block; where the streams have arrived."""
+        b = self.builder
+        targets = [
+            moved(b, self._target(row, vector), part)
+            for row in range(rows)
+            for vector in range(self.vectors)
+            for part in (0, LANES)
+        ]
+        sums = when(
+            b,
+            b.icmp_signed("!=", self.accumulate, word(0)),
+            [ZERO_VECTOR] * len(targets),
+            lambda: [load_vector(b, target) for target in targets],
+        )
+        ahead, sums = self._sums(sums)
+        for value, target in zip(sums, targets, strict=True):
+            store_vector(b, value, target)
+        return ahead
+
+    def _target(self, row: int, vector: int) -> Value:
+        b = self.builder
+        start = float_pointer(b, self.target)
+        along = moved(b, start, b.mul(self.target_row, word(row)))
+        return moved(b, along, b.mul(self.target_step, word(vector)))
+
+    def _sums(self, sums: list[Value]) -> tuple[list[Value], list[Value]]:
+        """Streams and sums after all terms, CHUNK by CHUNK."""
+        b = self.builder
+
+        def chunk(index: Value, carried: list[Value]) -> list[Value]:
+            ahead, rest = self._asked(carried[:STREAMS]), carried[STREAMS:]
+            first = b.mul(index, word(CHUNK))
+            left = b.sub(self.terms, first)
+            count = b.select(b.icmp_signed("<", left, word(CHUNK)), left, word(CHUNK))
+            scalars, *rest = counted_loop(b, count, rest, self._term)
+            last = b.icmp_signed("==", b.and_(first, word(LANES - 1)), word(LANES - CHUNK))
+            return [*ahead, moved(b, scalars, b.select(last, self.jump, word(0))), *rest]
+
+        chunks = b.ashr(b.add(self.terms, word(CHUNK - 1)), word(CHUNK.bit_length() - 1))
+        starts = [float_pointer(b, self.scalars), float_pointer(b, self.vector)]
+        after = counted_loop(b, chunks, [*self.ahead, *starts, *sums], chunk)
+        return after[:STREAMS], after[STREAMS + 2 :]
+
+    def _asked(self, ahead: list[Value]) -> list[Value]:
+        """The streams after a request for the next lines of each."""
+        return [
+            self._lines(start, *self.paces[2 * i : 2 * i + 2], write=i == STREAMS - 1)
+            for i, start in enumerate(ahead)
+        ]
+
+    def _lines(self, start: Value, pace: Value, step: Value, *, write: bool) -> Value:
+        """Ask for lines every `step` bytes of the next `pace` bytes; the address behind them."""
+        b = self.builder
+        end = b.add(start, pace)
+        entry, line, done = b.block, b.append_basic_block("line"), b.append_basic_block("asked")
+        b.branch(line)
+        b.position_at_end(line)
+        here = b.phi(WORD)
+        here.add_incoming(start, entry)
+        # To the L2 cache: in L1 they would displace what the terms use. Written ones come by L1.
+        prefetch(b, here, write=write, level=1 if write else 2)
+        following = b.add(here, step)
+        here.add_incoming(following, line)
+        # A number of turns that LLVM cannot compute: it would unroll them.
+        b.cbranch(b.icmp_unsigned("<", following, end), line, done)
+        b.position_at_end(done)
+        return end
+
+    def _term(self, _: Value, carried: list[Value]) -> list[Value]:
+        """One term for all rows and vectors: the innermost loop."""
+        b = self.builder
+        scalars, vector, *sums = carried
+        starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
+        pairs = []
+        for start in starts:
+            imaginary = load_vector(b, moved(b, start, LANES))
+            pairs.append((load_vector(b, start), imaginary, b.fneg(imaginary)))
+        new: list[Value] = []
+        for row in range(len(sums) // (2 * self.vectors)):
+            at = moved(b, scalars, b.mul(self.row, word(row)))
+            real, imaginary = load_broadcast(b, at), load_broadcast(b, moved(b, at, LANES))
+            for pair in pairs:
+                new += self._product(real, imaginary, pair, sums[len(new) : len(new) + 2])
+        return [moved(b, scalars, self.turn), moved(b, vector, self.vector_turn), *new]
+
+    def _product(
+        self, real: Value, imaginary: Value, pair: tuple[Value, Value, Value], sums: list[Value]
+    ) -> list[Value]:
+        b = self.builder
+        c, d, minus_d = pair
+        first = multiply_add(b, c, real, sums[0])
+        second = multiply_add(b, c, imaginary, sums[1])
+        return [
+            multiply_add(b, minus_d, imaginary, first),
+            multiply_add(b, d, real, second),
+        ]
+
+
+@intrinsic(prefer_literal=True)
+def register_block(
+    typingctx: Any,
+    vectors: Any,
+    scalars: Any,
+    vector: Any,
+    target: Any,
+    sums: Any,
+    paces: Any,
+    ahead: Any,
+    rows: Any,
+) -> tuple[Signature, Any]:
+    """One register block of `rows` <= ROWS[vectors - 1] rows; where its streams have arrived.
+
+    scalars: address, steps from row to row and from term to term, further step after LANES terms;
+    vector: address, steps from term to term and from the first to the second; target: address,
+    steps from row to row and from vector to vector; sums: terms, 1 to add to the target;
+    paces: bytes a chunk and from request to request, of each stream; ahead: their addresses.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        words = [unpack_tuple(builder, arg) for arg in args[1:-1]]
+        block = _Block(builder, vectors.literal_value, words)
+        entry, done = builder.block, builder.append_basic_block("stored")
+        choice = builder.switch(args[-1], done)
+        arrived = [(words[-1], entry)]
+        for count in range(1, ROWS[vectors.literal_value - 1] + 1):
+            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
+            builder.position_at_end(choice.cases[-1][1])
+            ends = block.emit(count)
+            arrived.append((ends, builder.block))
+            builder.branch(done)
+        builder.position_at_end(done)
+        merged = [builder.phi(WORD) for _ in range(STREAMS)]
+        for ends, origin in arrived:
+            for phi, end in zip(merged, ends, strict=True):
+                phi.add_incoming(end, origin)
+        return pack_array(builder, merged)
+
+    given = (vectors, scalars, vector, target, sums, paces, ahead, types.int64)
+    return types.UniTuple(types.int64, STREAMS)(*given), codegen
