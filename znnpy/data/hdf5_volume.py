@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from znnpy.data.hdf5_safety import Trust, check_dataset, find_dataset, open_file
-from znnpy.data.volume import Array, Triple, Triple64, Volume
+from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.errors import VolumeError
 
 
@@ -19,7 +19,7 @@ class Hdf5Volume(Volume):
     """A dataset of 3 or 4 axes; h5py serialises access, so threads may share it.
 
     Attributes read: `resolution` and `offset` (z, y, x, nanometres, as in CREMI), or
-    `element_size_um` (micrometres).
+    `element_size_um` (micrometres), and `offsets` of affinities.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Hdf5Volume(Volume):
             shape = (1, *data.shape) if data.ndim == 3 else data.shape
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)
+            self.neighbours = neighbours_of(_small(data, "offsets"), self.channels, name)
         except VolumeError:
             self._file.close()
             raise
@@ -94,6 +95,15 @@ def _triple(data: h5py.Dataset, name: str, key: str) -> Triple64 | None:
         raise VolumeError(f"{name}: the attribute {key} must be three numbers z, y, x")
     z, y, x = (float(v) for v in np.asarray(values, np.float64))
     return (z, y, x)
+
+
+def _small(data: h5py.Dataset, key: str) -> Any:
+    """An attribute of at most 1024 plain numbers, None if absent; 0 stands for any other."""
+    if key not in data.attrs:
+        return None
+    attribute: Any = data.attrs.get_id(key)
+    size = math.prod(attribute.shape)
+    return data.attrs[key] if size <= 1024 and attribute.dtype.kind in "uif" else 0
 
 
 def _micrometres(size: Triple64 | None) -> Triple64 | None:

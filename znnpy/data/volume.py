@@ -22,7 +22,8 @@ class Volume(ABC):
     """A volume that always shows four axes, (C, Z, Y, X), whatever the file holds.
 
     `name` is "path:dataset" for messages; `dtype` the stored one in native byte order; `resolution`
-    and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing).
+    and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing);
+    `neighbours` are the offsets (z, y, x) of affinities, one a channel, None where there are none.
     `read` may be called from several threads at once. Use as a context manager, or call `close`.
     """
 
@@ -41,6 +42,7 @@ class Volume(ABC):
         self.dtype = dtype.newbyteorder("=")
         self.resolution = resolution
         self.offset = offset
+        self.neighbours: tuple[Triple, ...] | None = None
 
     @property
     def channels(self) -> int:
@@ -153,6 +155,22 @@ class ArrayVolume(Volume):
     def _read(self, lower: Triple, upper: Triple) -> Array:
         z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
         return self.array[:, z, y, x]
+
+
+def neighbours_of(found: Any, channels: int, name: str) -> tuple[Triple, ...] | None:
+    """The attribute `offsets` of affinities, as JSON or HDF5 hold it; VolumeError if malformed."""
+    if found is None:
+        return None
+    try:
+        values = np.asarray(found)
+    except ValueError:
+        values = np.zeros(0)
+    if values.shape != (channels, 3) or values.dtype.kind not in "ui":
+        raise VolumeError(
+            f"{name}: the attribute offsets must hold {channels} times three whole numbers z, y, x, "
+            "one for each channel"
+        )
+    return tuple((int(z), int(y), int(x)) for z, y, x in values)
 
 
 def slabs(volume: Volume, size: int = 1 << 26) -> Iterator[tuple[int, int]]:

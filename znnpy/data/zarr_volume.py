@@ -22,7 +22,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from znnpy.data import ome
 from znnpy.data.hdf5_safety import Trust
-from znnpy.data.volume import Array, Triple, Triple64, Volume
+from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.zarr_folder import METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr_safety import Declared, check_size, declared
 from znnpy.errors import VolumeError
@@ -50,6 +50,7 @@ class ZarrVolume(Volume):
         c, z, y, x = (1, *shape) if len(shape) == 3 else shape
         resolution, offset = _frame(picked, name)
         super().__init__(name, (c, z, y, x), found.dtype, resolution, offset)
+        self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c, name)
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
         self._array: Any = _opened(folder, picked.node, found, name)

@@ -1,0 +1,177 @@
+"""What a prediction is taken for, refusals before any work, and the labels written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+
+from znnpy.cli import main
+from znnpy.data.source import open_volume
+from znnpy.data.volume import ArrayVolume
+from znnpy.errors import VolumeError
+from znnpy.segment import Request, segment
+from znnpy.segment import job as jobs
+from znnpy.segment.prediction import meaning, probabilities
+
+RNG = np.random.default_rng(0)
+OFFSETS = [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]
+
+
+def bars(count: int = 4) -> np.ndarray:
+    """A boundary map with `count` bars of growing width between walls."""
+    row = np.concatenate([[1.0, *([0.0] * (n + 1))] for n in range(count)])
+    return np.broadcast_to(row, (3, 5, len(row))).astype(np.float32)
+
+
+def volume(array: Any, neighbours: Any = None) -> ArrayVolume:
+    made = ArrayVolume(np.asarray(array), "p.h5:p")
+    made.neighbours = neighbours
+    return made
+
+
+def test_labels_are_numbered_and_small_objects_dropped() -> None:
+    found = segment(volume(bars()), Request())
+    assert found.labels.dtype == np.uint64
+    assert found.sizes.tolist() == [15, 30, 45, 60]
+    assert np.unique(found.labels).tolist() == [0, 1, 2, 3, 4]
+    assert np.array_equal(found.labels > 0, bars() < 0.5)
+    fewer = segment(volume(bars()), Request(min_size=31))
+    assert fewer.sizes.tolist() == [45, 60]
+    assert np.unique(fewer.labels).tolist() == [0, 1, 2]
+    assert fewer.assigned == pytest.approx(105 / bars().size)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_integers_count_to_their_largest(dtype: Any) -> None:
+    top = np.iinfo(dtype).max
+    values = probabilities(volume(np.array([[[0, top // 5, top]]], dtype)), (0,))
+    np.testing.assert_allclose(values.ravel(), [0, 0.2, 1], atol=0.002)
+
+
+def test_values_that_are_no_probabilities() -> None:
+    with pytest.raises(VolumeError, match=r"from -3 to.*without --logits"):
+        segment(volume(bars() * -3), Request())
+    found = segment(volume(bars() * 1.2 - 0.1), Request())
+    assert found.sizes.tolist() == [15, 30, 45, 60]
+
+
+def test_what_channels_mean() -> None:
+    six, three = RNG.random((6, 2, 3, 4)), RNG.random((3, 2, 3, 4))
+    offsets = tuple(map(tuple, [*OFFSETS, [-2, 0, 0], [0, -2, 0], [0, 0, -2]]))
+    assert meaning(volume(six, offsets), None, ()).kind == "affinity"
+    chosen = meaning(volume(six, offsets), None, (3, 1))
+    assert (chosen.channels, chosen.offsets) == ((3, 1), ((-2, 0, 0), (0, -1, 0)))
+    assert meaning(volume(three), "affinity", ()).offsets == tuple(map(tuple, OFFSETS))
+    assert meaning(volume(three), None, (2,)).kind == "boundary"
+    with pytest.raises(VolumeError, match=r"3 channels.*--channel"):
+        meaning(volume(three), None, ())
+    with pytest.raises(VolumeError, match="no attribute offsets"):
+        meaning(volume(six), "affinity", ())
+    with pytest.raises(VolumeError, match=r"channels 0 to 2.*channel 3"):
+        meaning(volume(three), None, (3,))
+
+
+def test_the_channel_asked_for_is_used() -> None:
+    both = np.stack([np.ones_like(bars()), bars()])
+    assert segment(volume(both), Request(channels=(1,))).sizes.tolist() == [15, 30, 45, 60]
+    assert not segment(volume(both), Request(channels=(0,))).sizes.size
+
+
+def test_foreground_is_the_reverse_of_boundary() -> None:
+    one = segment(volume(bars()), Request(threshold=0.3))
+    other = segment(volume(1 - bars()), Request(kind="foreground", threshold=0.7))
+    assert np.array_equal(one.labels, other.labels)
+
+
+def test_usual_thresholds() -> None:
+    values = np.full((1, 1, 9), 0.3, np.float32)
+    values[..., :3], values[..., 6:] = 0.1, 0.9
+    assert segment(volume(values), Request()).sizes.tolist() == [6]
+    found = segment(volume(values), Request("watershed"))
+    assert (found.threshold, found.sizes.tolist()) == (0.2, [9])
+    found = segment(volume(1 - values), Request("watershed", "foreground"))
+    assert (found.threshold, found.sizes.tolist()) == (0.8, [6])
+
+
+def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(jobs, "probabilities", never)
+    with pytest.raises(VolumeError, match=r"by watershed takes about .* KiB.*only 1000 B"):
+        segment(volume(bars()), Request("watershed"), 1000)
+
+
+def test_mutex_of_a_boundary_map() -> None:
+    with pytest.raises(VolumeError, match="needs affinities"):
+        segment(volume(bars()), Request("mutex"))
+
+
+@pytest.fixture
+def prediction(tmp_path: Path) -> Path:
+    with h5py.File(tmp_path / "p.h5", "w") as file:
+        file["prediction"] = bars()[None]
+        file["prediction"].attrs.update({"resolution": [40.0, 4, 4], "offset": [80.0, 0, 12]})
+    return tmp_path / "p.h5"
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tuple[str, str]:
+    capsys.readouterr()
+    status = 0
+    try:
+        main([str(word) for word in words])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    out, errors = capsys.readouterr()
+    assert status == code, errors
+    return out, errors
+
+
+def test_command_writes_hdf5_and_zarr(
+    capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
+) -> None:
+    out, _ = run(capsys, "segment", prediction, "--output", tmp_path / "s.h5", "--min-size", 16)
+    assert "3 objects" in out
+    run(capsys, "segment", prediction, "--output", tmp_path / "s.zarr", "--min-size", 16)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["p.h5", "s.h5", "s.zarr"]
+    found = []
+    for name in ("s.h5", "s.zarr"):
+        with open_volume(tmp_path / name, role="labels") as labels:
+            assert labels.dtype == np.uint64
+            assert (labels.resolution, labels.offset) == ((40, 4, 4), (80, 0, 12))
+            found.append(labels.read_all()[0])
+    assert np.array_equal(*found)
+    assert np.unique(found[0]).tolist() == [0, 1, 2, 3]
+    with h5py.File(tmp_path / "s.h5") as file:
+        assert file["volumes/labels/neuron_ids"].attrs["method"] == "components"
+    assert zarr.open_array(tmp_path / "s.zarr/0").ndim == 3
+
+
+def test_command_refuses(
+    capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
+) -> None:
+    def refused(*words: object, code: int = 1) -> str:
+        before = sorted(tmp_path.iterdir())
+        out, errors = run(capsys, "segment", *words, code=code)
+        assert out == ""
+        assert sorted(tmp_path.iterdir()) == before
+        return errors
+
+    good = ["--output", tmp_path / "s.h5"]
+    assert "exists already" in refused(prediction, "--output", prediction)
+    assert "prediction itself" in refused(prediction, "--output", prediction, "--overwrite")
+    assert "no folder" in refused(prediction, "--output", tmp_path / "no" / "s.h5")
+    assert "does not exist" in refused(tmp_path / "q.h5", *good)
+    assert "only 10.0 B" in refused(prediction, *good, "--max-memory", "10").replace(
+        "10 B", "10.0 B"
+    )
+    assert "needs affinities" in refused(prediction, *good, "--method", "mutex")
+    assert "not like 8GiB" in refused(prediction, *good, "--max-memory", "much", code=2)
+    assert "Usage" in refused(prediction, code=2)
+    assert "--method" in refused(prediction, *good, "--method", "magic", code=2)
+    assert "--threshold" in refused(prediction, *good, "--threshold", "2", code=2)

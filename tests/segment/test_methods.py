@@ -1,0 +1,142 @@
+"""Objects from predictions whose objects are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from znnpy.errors import VolumeError
+from znnpy.metrics import adapted_rand
+from znnpy.segment.methods import components, mutex, watershed
+
+Triple = tuple[int, int, int]
+NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+FAR: tuple[Triple, ...] = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (0, 3, 3))
+GRID = np.kron(np.arange(1, 28).reshape(3, 3, 3), np.ones((5, 6, 7), int))
+
+
+def affinities(labels: np.ndarray, offsets: Sequence[Triple]) -> np.ndarray:
+    """1 where voxels v and v + offset, inside the volume, are of one object."""
+    wide = np.pad(labels, 9)
+    views = []
+    for offset in offsets:
+        steps = zip(offset, labels.shape, strict=True)
+        views.append(wide[tuple(slice(9 + step, 9 + step + size) for step, size in steps)])
+    return np.stack([view == labels for view in views]).astype(np.float32)
+
+
+def noisy(values: np.ndarray, deviation: float = 0.15) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.clip(values + rng.normal(0, deviation, values.shape), 0, 1).astype(np.float32)
+
+
+def boundary(labels: np.ndarray) -> np.ndarray:
+    return 1 - affinities(labels, NEAREST).min(axis=0, keepdims=True)
+
+
+def same(found: np.ndarray, truth: np.ndarray) -> bool:
+    """Whether two segmentations are equal but for the numbers."""
+    pairs = np.unique(np.stack([found.ravel(), truth.ravel()]), axis=1)
+    return len(pairs[0]) == len(np.unique(found)) == len(np.unique(truth))
+
+
+@pytest.mark.parametrize("kind", ["boundary", "foreground"])
+def test_components_are_those_of_scipy(kind: str) -> None:
+    values = np.random.default_rng(1).random((1, 9, 10, 11)).astype(np.float32)
+    inside = values[0] < 0.3 if kind == "boundary" else values[0] > 0.3
+    found = components(values, kind, 0.3, ())
+    assert same(found, ndimage.label(inside)[0])
+    assert np.array_equal(found > 0, inside)
+
+
+def test_components_of_affinities() -> None:
+    assert same(components(affinities(GRID, NEAREST), "affinity", 0.5, NEAREST), GRID)
+
+
+@pytest.mark.parametrize("kind", ["boundary", "affinity"])
+def test_watershed_fills_boundaries(kind: str) -> None:
+    values = boundary(GRID) if kind == "boundary" else affinities(GRID, NEAREST)
+    found = watershed(noisy(values, 0.08), kind, 0.5, NEAREST, 20)
+    assert found.min() > 0
+    inside = boundary(GRID)[0] == 0
+    assert same(found[inside], GRID[inside])
+
+
+def test_watershed_keeps_to_the_foreground() -> None:
+    """Two touching balls; their seeds are apart only at a high threshold."""
+    z, y, x = np.ogrid[:15, :15, :30]
+    balls = [np.exp(-((z - 7) ** 2 + (y - 7) ** 2 + (x - c) ** 2) / 40) for c in (8, 20)]
+    values = np.maximum(*balls)[None].astype(np.float32)
+    assert len(np.unique(components(values, "foreground", 0.3, ()))) == 2
+    found = watershed(values, "foreground", 0.8, (), 0)
+    assert np.array_equal(found > 0, values[0] > 0.5)
+    assert len(np.unique(found)) == 3
+    left, right = found[7, 7, 8], found[7, 7, 20]
+    assert left != right
+    assert (found[..., :14][found[..., :14] > 0] == left).all()
+    assert (found[..., 15:][found[..., 15:] > 0] == right).all()
+
+
+def test_nothing_below_the_threshold() -> None:
+    values = np.ones((1, 4, 5, 6), np.float32)
+    assert not watershed(values, "boundary", 0.5, (), 0).any()
+    assert not components(values, "boundary", 0.5, ()).any()
+
+
+def brute_force(values: np.ndarray, offsets: Sequence[Triple], near: int) -> np.ndarray:
+    """The paper's algorithm on sets: edges from sure to unsure; a repulsion forbids later unions."""
+    shape = values.shape[1:]
+    edges = []
+    for k, place in [(k, p) for k in range(len(offsets)) for p in np.ndindex(shape)]:
+        other = tuple(a + o for a, o in zip(place, offsets[k], strict=True))
+        if all(0 <= a < n for a, n in zip(other, shape, strict=True)):
+            edges.append((-float(values[(k, *place)]), k < near, place, other))
+    cluster = {place: {place} for place in np.ndindex(shape)}
+    foes: dict[int, set[int]] = {id(c): set() for c in cluster.values()}
+    for _, attractive, a, b in sorted(edges, key=lambda edge: edge[0]):
+        one, two = cluster[a], cluster[b]
+        if one is two:
+            continue
+        if not attractive:
+            foes[id(one)].add(id(two))
+            foes[id(two)].add(id(one))
+        elif id(two) not in foes[id(one)]:
+            one |= two
+            for foe in foes.pop(id(two)):
+                foes[foe].discard(id(two))
+                foes[foe].add(id(one))
+                foes[id(one)].add(foe)
+            for place in two:
+                cluster[place] = one
+    labels = np.zeros(shape, int)
+    for number, members in enumerate({id(c): c for c in cluster.values()}.values(), start=1):
+        for place in members:
+            labels[place] = number
+    return labels
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.3])
+def test_mutex_is_the_papers_algorithm(threshold: float) -> None:
+    pytest.importorskip("bioimage_cpp")
+    values = np.random.default_rng(2).random((len(FAR), 4, 5, 6)).astype(np.float32)
+    signed = np.concatenate([values[:3], np.float32(2 * threshold) - values[3:]])
+    assert same(mutex(values, threshold, FAR), brute_force(signed, FAR, 3))
+    shuffled = [4, 0, 3, 2, 6, 1, 5]
+    found = mutex(values[shuffled], threshold, [FAR[k] for k in shuffled])
+    assert same(found, mutex(values, threshold, FAR))
+
+
+def test_mutex_finds_objects_through_noise() -> None:
+    pytest.importorskip("bioimage_cpp")
+    assert same(mutex(affinities(GRID, FAR), 0.5, FAR), GRID)
+    found = mutex(noisy(affinities(GRID, FAR), 0.2), 0.5, FAR)
+    assert adapted_rand(GRID, found).error < 0.05
+
+
+@pytest.mark.parametrize("offsets", [NEAREST, FAR[1:], FAR[3:]])
+def test_mutex_needs_near_and_far_neighbours(offsets: tuple[Triple, ...]) -> None:
+    with pytest.raises(VolumeError, match="next neighbour along each axis"):
+        mutex(affinities(GRID, offsets), 0.5, offsets)

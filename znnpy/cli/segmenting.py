@@ -1,0 +1,101 @@
+"""`znnpy segment`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+PredictionFile = Annotated[
+    str,
+    typer.Argument(metavar="PREDICTION", help="What `znnpy predict` wrote: FILE[:DATASET]."),
+]
+
+
+def segment(
+    prediction: PredictionFile,
+    output: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE[:DATASET]",
+            help="HDF5 file to write (dataset volumes/labels/neuron_ids), or a folder name.zarr.",
+        ),
+    ],
+    method: Annotated[
+        Literal["components", "watershed", "mutex"],
+        typer.Option(
+            help="components: voxels joined over faces; watershed: components grown over the "
+            "boundary map until they meet; mutex: mutex watershed of affinities with long offsets."
+        ),
+    ] = "components",
+    kind: Annotated[
+        Literal["auto", "boundary", "foreground", "affinity"],
+        typer.Option(
+            help="What the prediction shows (auto: affinity if its file has offsets, else boundary)."
+        ),
+    ] = "auto",
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Probability that separates objects: boundaries below it, foreground and "
+            "affinities above it join (default: 0.5; watershed: 0.2 or, above, 0.8).",
+        ),
+    ] = None,
+    min_size: Annotated[
+        int,
+        typer.Option(
+            "--min-size",
+            min=0,
+            help="Drop objects of fewer voxels; watershed: grow no smaller seeds.",
+        ),
+    ] = 0,
+    channel: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=0, help="Channel to use, from 0; affinities: several times (default: all)."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an output that is there.")
+    ] = False,
+    max_memory: Annotated[
+        str | None,
+        typer.Option("--max-memory", metavar="SIZE", help="Most memory (default: what is free)."),
+    ] = None,
+) -> None:
+    """Cut a prediction into objects: uint64 labels, 0 where none, with the prediction's place.
+
+    Works in memory, and refuses before it starts when that is not enough.
+    """
+    from znnpy.data.source import open_volume, split_source
+    from znnpy.segment import Request
+    from znnpy.segment import segment as run
+    from znnpy.segment.job import refuse_labels, write_labels
+
+    path, dataset = split_source(output)
+    wanted = None if kind == "auto" else kind
+    request = Request(method, wanted, threshold, min_size, tuple(channel or ()))
+    with open_volume(prediction) as volume:
+        refuse_labels(Path(path), volume, overwrite)
+        found = run(volume, request, _bytes(max_memory))
+        name = write_labels(path, dataset, volume, found, request, overwrite)
+    typer.echo(
+        f"{name}  {found.labels.shape} (z, y, x): {len(found.sizes):,} objects, "
+        f"{found.assigned:.1%} of the voxels"
+    )
+
+
+def _bytes(text: str | None) -> int | None:
+    from pydantic import TypeAdapter, ValidationError
+
+    from znnpy.config.fields import Bytes
+
+    if text is None:
+        return None
+    try:
+        return TypeAdapter(Bytes).validate_python(text)
+    except ValidationError as error:
+        raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint="--max-memory") from error

@@ -1,0 +1,158 @@
+"""One segmentation: read a prediction, find objects, write labels with the prediction's place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.contiguous import write_volume
+from znnpy.data.journaled import refuse_output
+from znnpy.data.memory import available_memory, readable
+from znnpy.data.volume import Volume
+from znnpy.errors import VolumeError
+from znnpy.segment.methods import components, mutex, watershed
+from znnpy.segment.prediction import Float32, Kind, Meaning, meaning, probabilities
+
+Method = Literal["components", "watershed", "mutex"]
+METHODS: tuple[Method, ...] = ("components", "watershed", "mutex")
+DATASET = "volumes/labels/neuron_ids"
+# Peak bytes a voxel beside the probabilities, and more for each channel of them, as measured.
+BYTES: Mapping[Method, tuple[float, float]] = {
+    "components": (60, 0),
+    "watershed": (90, 0),
+    "mutex": (30, 40),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted: `threshold` None is the usual one, empty `channels` are all."""
+
+    method: Method = "components"
+    kind: Kind | None = None
+    threshold: float | None = None
+    min_size: int = 0
+    channels: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """Labels uint64 (z, y, x), numbered from 1; 0 is unassigned. Voxels of each object."""
+
+    labels: NDArray[np.uint64]
+    sizes: NDArray[np.int64]
+    meaning: Meaning
+    threshold: float
+
+    @property
+    def assigned(self) -> float:
+        """Share of the voxels that belong to objects."""
+        return float(self.sizes.sum() / self.labels.size)
+
+
+def segment(volume: Volume, request: Request, memory: int | None = None) -> Segmented:
+    """Objects of a prediction, in memory; the volume stays open and the caller's.
+
+    Refused with VolumeError when the estimate is above `memory` bytes (what is available if None).
+    """
+    found = meaning(volume, request.kind, request.channels)
+    if request.method == "mutex" and found.kind != "affinity":
+        raise VolumeError(
+            f"{volume.name} is a {found.kind} map; the mutex watershed needs affinities"
+        )
+    _refuse_memory(volume, request.method, len(found.channels), memory)
+    usual = usual_threshold(request.method, found.kind)
+    threshold = usual if request.threshold is None else request.threshold
+    values = probabilities(volume, found.channels)
+    labels, sizes = _renumbered(_labels(values, request, found, threshold), request.min_size)
+    return Segmented(labels, sizes, found, threshold)
+
+
+def usual_threshold(method: Method, kind: Kind) -> float:
+    """0.5; seeds of a watershed are surer, as what lies between is grown into anyway."""
+    if method != "watershed":
+        return 0.5
+    return 0.2 if kind == "boundary" else 0.8
+
+
+def estimate(volume: Volume, method: Method, channels: int) -> int:
+    """Bytes that segmenting a volume takes at its peak."""
+    fixed, each = BYTES[method]
+    voxels = int(np.prod(volume.extent, dtype=np.int64))
+    return int(voxels * (fixed + channels * (4 + each)))
+
+
+def write_labels(
+    path: Path,
+    dataset: str | None,
+    volume: Volume,
+    found: Segmented,
+    request: Request,
+    overwrite: bool,
+) -> str:
+    """Write labels as HDF5 or, by the suffix .zarr, as OME-Zarr; whole or not at all.
+
+    Attributes: the prediction's `resolution` and `offset`, and how the labels came about. Returns the
+    name of what was written.
+    """
+    attributes = {
+        "resolution": list(volume.resolution),
+        "offset": list(volume.offset),
+        "prediction": volume.name,
+        "method": request.method,
+        "threshold": found.threshold,
+        "min_size": request.min_size,
+    }
+    if path.suffix == ".zarr":
+        from znnpy.data.zarr_output import write_zarr
+
+        write_zarr(path, dataset or "", found.labels, attributes, overwrite=overwrite)
+        return f"{path}:{dataset}" if dataset else str(path)
+    write_volume(path, dataset or DATASET, found.labels, attributes, overwrite=overwrite)
+    return f"{path}:{dataset or DATASET}"
+
+
+def refuse_labels(path: Path, volume: Volume, overwrite: bool) -> None:
+    """VolumeError where no labels can be written, before anything is computed."""
+    refuse_output(path)
+    if path.exists() and not overwrite:
+        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
+    source = Path(volume.name.rpartition(":")[0] or volume.name)
+    if path.exists() and source.exists() and path.samefile(source):
+        raise VolumeError(f"{path} holds the prediction itself; name another file")
+
+
+def _labels(values: Float32, request: Request, found: Meaning, threshold: float) -> NDArray[Any]:
+    match request.method:
+        case "components":
+            return components(values, found.kind, threshold, found.offsets)
+        case "watershed":
+            return watershed(values, found.kind, threshold, found.offsets, request.min_size)
+        case "mutex":
+            return mutex(values, threshold, found.offsets)
+
+
+def _renumbered(
+    labels: NDArray[Any], min_size: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Labels without small objects, numbered 1, 2, ... in their old order, and the sizes."""
+    sizes = np.bincount(labels.reshape(-1))
+    kept = sizes >= max(1, min_size)
+    kept[0] = False
+    numbers = np.where(kept, np.cumsum(kept), 0).astype(np.uint64)
+    return numbers[labels], sizes[kept]
+
+
+def _refuse_memory(volume: Volume, method: Method, channels: int, memory: int | None) -> None:
+    needed = estimate(volume, method, channels)
+    free = available_memory() if memory is None else memory
+    if needed > free:
+        raise VolumeError(
+            f"{volume.name}: segmenting {volume.extent} voxels (z, y, x) by {method} takes about "
+            f"{readable(needed)} of memory, but only {readable(free)} are available"
+        )

@@ -1,0 +1,93 @@
+"""Ways to objects: connected components, seeded watershed, mutex watershed.
+
+All return new labels uint32 or uint64 (z, y, x), 0 unassigned. Probabilities are float32, 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skimage.segmentation import watershed as flood
+
+from znnpy.data.volume import Triple
+from znnpy.errors import VolumeError
+from znnpy.metrics import from_affinity, from_boundary
+
+Float32 = NDArray[np.float32]
+Labels = NDArray[Any]
+SURE = 0.5
+
+
+def components(values: Float32, kind: str, threshold: float, offsets: Sequence[Triple]) -> Labels:
+    """Voxels joined over faces where boundaries are below, foreground or affinities above, `threshold`.
+
+    `values` (C, z, y, x); C is 1 but for affinities, which must hold one step along each axis.
+    """
+    if kind == "affinity":
+        return from_affinity(values, threshold, offsets=offsets)
+    inside = values[0] if kind == "boundary" else np.negative(values[0])
+    return from_boundary(inside, threshold if kind == "boundary" else -threshold)
+
+
+def watershed(
+    values: Float32, kind: str, threshold: float, offsets: Sequence[Triple], min_size: int
+) -> Labels:
+    """Components of at least `min_size` voxels, flooded over the boundary map until they meet.
+
+    Boundaries of affinities are 1 - the least to a nearest neighbour. Boundaries and affinities
+    are flooded everywhere, a foreground only where it is above 0.5 (or `threshold`, if lower).
+    """
+    height = _height(values, kind, offsets)
+    seeds = from_boundary(
+        height, threshold if kind == "boundary" else 1 - threshold, min_size=min_size
+    )
+    if not seeds.any():
+        return seeds
+    mask = height < max(SURE, 1 - threshold) if kind == "foreground" else None
+    flooded: Labels = flood(height, seeds.astype(np.int32), mask=mask)
+    return flooded
+
+
+def mutex(values: Float32, threshold: float, offsets: Sequence[Triple]) -> Labels:
+    """Mutex watershed (Wolf et al. 2018): nearest affinities attract, others repel, surest first.
+
+    An attraction a and a repulsion b are equally sure when a - threshold = threshold - b.
+    """
+    near = [index for index, offset in enumerate(offsets) if sum(map(abs, offset)) == 1]
+    far = [index for index in range(len(offsets)) if index not in near]
+    axes = {axis for index in near for axis in range(3) if offsets[index][axis]}
+    if len(axes) < 3 or not far:
+        raise VolumeError(
+            f"the mutex watershed needs affinities to a next neighbour along each axis and to farther "
+            f"ones, but the offsets are {[list(offset) for offset in offsets]}; train with more "
+            "data.target offsets, or use --method components"
+        )
+    edges = np.concatenate([values[near], np.float32(2 * threshold) - values[far]])
+    order = [offsets[index] for index in (*near, *far)]
+    found: Labels = _mutex_watershed()(edges, order, len(near))
+    return found
+
+
+def _height(values: Float32, kind: str, offsets: Sequence[Triple]) -> Float32:
+    """A map (z, y, x) that is high on boundaries."""
+    if kind == "boundary":
+        return np.asarray(values[0])
+    near = [index for index, offset in enumerate(offsets) if sum(map(abs, offset)) == 1]
+    if kind == "affinity" and not near:
+        raise VolumeError("no offset of the affinities is a step to a next neighbour")
+    inside = values[0] if kind == "foreground" else values[near].min(axis=0)
+    return np.asarray(np.float32(1) - inside)
+
+
+def _mutex_watershed() -> Any:
+    try:
+        from bioimage_cpp.segmentation import mutex_watershed
+    except ImportError as error:
+        raise VolumeError(
+            "the mutex watershed needs the package bioimage-cpp, which is not installed: "
+            'pip install "znnpy[mutex]"'
+        ) from error
+    return mutex_watershed
