@@ -23,7 +23,8 @@ HELP = {
     "too few ready tasks": "Nothing was ready at that time. A larger output_shape or batch gives the "
     "graph more width; the list of tasks that were waited for says where it is narrow.",
     "too coarse tasks": "Idle workers waited for single tasks of more than 2 ms.",
-    "data": "The workers had less than two updates to work on: Python was not ready with the next.",
+    "data": "Workers had run out of updates (two may be in flight): Python was not ready with the next. "
+    "Real data may take longer still than the random data here.",
 }
 
 
@@ -107,9 +108,13 @@ def _span(run: dict[str, Any]) -> Iterator[str]:
     if spent and run["span"] > 0 and width(run) < ENOUGH_WIDTH * run["threads"]:
         (layer, step), seconds = spent.most_common(1)[0]
         yield (
-            f"{seconds / run['span']:.0%} of the critical path is the {step} of {layer}: only what is "
+            f"{seconds / run['span']:.0%} of the critical path is the {_named(step)} of {layer}: only what is "
             "on that path makes Tinf shorter."
         )
+
+
+def _named(step: str) -> str:
+    return f"{step} pass" if step in ("forward", "backward") else step
 
 
 def _rates(run: dict[str, Any], sgemm: float) -> Iterator[str]:
