@@ -28,11 +28,14 @@ HELP = {
 }
 
 
-def advise(run: dict[str, Any], sgemm_gflops: float) -> list[str]:
+def advise(
+    run: dict[str, Any], sgemm_gflops: float, simulation: dict[str, Any] | None = None
+) -> list[str]:
     """Sentences about one run of `summarise`, the weightiest first."""
     found = [
         *_disturbance(run),
         *_width(run),
+        *_more_workers(simulation),
         *_losses(run),
         *_overhead(run),
         *_span(run),
@@ -77,6 +80,20 @@ def _width(run: dict[str, Any]) -> Iterator[str]:
             f"The graph is wide enough for more cores: T1 / Tinf is {wide:.0f}, which keeps about "
             f"{_workers(useful)} busy."
         )
+
+
+def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:
+    """The most workers that the simulator finds at least half busy."""
+    if simulation is None:
+        return
+    one = simulation["workers"][0] * simulation["seconds"][0]
+    pairs = zip(simulation["workers"], simulation["seconds"], strict=True)
+    gains = {workers: one / seconds for workers, seconds in pairs}
+    useful = max(workers for workers, gain in gains.items() if gain >= workers / 2)
+    yield (
+        f"By simulation, up to {_workers(useful)} would be at least half used: {gains[useful]:.1f} times "
+        f"as fast as one. {_workers(max(gains))} would be {gains[max(gains)]:.1f} times as fast."
+    )
 
 
 def _workers(count: int) -> str:

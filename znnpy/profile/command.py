@@ -25,6 +25,7 @@ from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
 from znnpy.profile.updates import Profile, events_needed, profile_predictions, profile_updates
 from znnpy.scheduler.cores import available_cores
+from znnpy.simulate import Measured, compare_policies, simulate_profile
 
 WARM_UP = 2
 PASS_NAMES = {"forward": "forward", "gradient": "backward", "weight": "weight gradient"}
@@ -102,10 +103,12 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     counts = sorted({1, *(wishes.threads or (own,))})
     made = {count: subject.record(count, policy, wishes.updates) for count in counts}
     profile, model = made[counts[-1]]
-    summary = _frame(subject, model)
+    measured = {count: _measured(each) for count, (each, _) in made.items()}
+    summary = _frame(subject, model) | simulate_profile(profile.graph, measured)
     summary["runs"] = list(_runs(made, summary))
     if wishes.policies:
-        summary["policies"] = _compare(subject, counts[-1], wishes, profile)
+        seconds = _compare(subject, counts[-1], wishes, profile)
+        summary["policies"] = compare_policies(profile.graph, measured, seconds)
     for count, (each, _) in made.items():
         write_trace(each, out / f"trace-{count}.json.gz", arrows=wishes.arrows)
     shutil.copyfile(out / f"trace-{counts[-1]}.json.gz", out / "trace.json.gz")
@@ -139,23 +142,20 @@ def _runs(
 ) -> Iterator[dict[str, Any]]:
     for count, (profile, _) in made.items():
         run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
-        yield run | {"advice": advise(run, summary["machine"]["sgemm_gflops"])}
+        sentences = advise(run, summary["machine"]["sgemm_gflops"], summary["simulation"])
+        yield run | {"advice": sentences}
 
 
-def _compare(
-    subject: Subject, threads: int, wishes: Wishes, known: Profile
-) -> list[dict[str, Any]]:
+def _measured(profile: Profile) -> Measured:
+    events = [worker.events for worker in profile.workers]
+    return Measured(events, profile.updates, profile.seconds_per_update)
+
+
+def _compare(subject: Subject, threads: int, wishes: Wishes, known: Profile) -> dict[str, float]:
     """Seconds of an update by each policy."""
-    compared = []
+    seconds = {}
     for policy in wishes.policies:
         same = policy == subject.config.run.policy
         profile = known if same else subject.record(threads, policy, wishes.updates)[0]
-        compared.append(
-            {
-                "name": policy,
-                "threads": threads,
-                "measured_seconds": profile.seconds_per_update,
-                "simulated": {},
-            }
-        )
-    return compared
+        seconds[policy] = profile.seconds_per_update
+    return seconds
