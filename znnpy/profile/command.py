@@ -142,7 +142,7 @@ def _runs(
 ) -> Iterator[dict[str, Any]]:
     for count, (profile, _) in made.items():
         run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
-        sentences = advise(run, summary["machine"]["sgemm_gflops"], summary["simulation"])
+        sentences = advise(run, summary["machine"], summary["simulation"])
         yield run | {"advice": sentences}
 
 

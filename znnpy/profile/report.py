@@ -21,6 +21,7 @@ from znnpy.profile.updates import Profile
 LOSS_NAMES = {
     "tasks": "tasks",
     "slower tasks": "tasks slower than on one worker",
+    "without a core": "without a core, while searching",
     "data": "waiting for data",
 }
 WORKER_PARTS = (
