@@ -11,15 +11,9 @@ from typing import Any
 
 from znnpy_kernels.abi import kernel
 from znnpy_kernels.atomics import add_acq_rel, exchange_acq_rel, store_relaxed, swap_acq_rel
-from znnpy_kernels.memory import floats, longs
+from znnpy_kernels.memory import longs
 from znnpy_kernels.native import part
-
-
-@part
-def add_into(target: int, source: int, count: int) -> None:
-    """target += source, element by element."""
-    for index in range(count):
-        floats(target)[index] += floats(source)[index]
+from znnpy_kernels.rows import add_row, copy_row
 
 
 @part
@@ -32,7 +26,7 @@ def deposit(slot: int, buffer: int, count: int) -> None:
     while True:
         other = exchange_acq_rel(slot, 0)
         if other != 0:
-            add_into(buffer, other, count)
+            add_row(buffer, other, buffer, count)
         if swap_acq_rel(slot, 0, buffer):
             return
 
@@ -53,5 +47,4 @@ def exchange_deposit(args: Any, worker: int) -> None:
         return
     store_relaxed(args[3], longs(args[3] + 8)[0])
     total = exchange_acq_rel(args[0], 0)
-    for index in range(args[2]):
-        floats(args[4])[index] = floats(total)[index]
+    copy_row(total, args[4], args[2])

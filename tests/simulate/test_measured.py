@@ -33,12 +33,12 @@ def recorded(graph, workers, machine, steps, scale=1.0):
         rows["start_ns"] = 1000 + np.round(start[mine] * 1e9)
         rows["end_ns"] = rows["start_ns"] + np.round(graph.cost[task[mine]] * scale * 1e9)
         events.append(rows)
-    return Measured(events, steps, outcome.seconds_per_step)
+    return Measured(graph, events, steps, outcome.seconds_per_step)
 
 
 def test_costs_come_back_run_by_run():
     graph = random_graph(5, 40, copies=2)
-    costs = run_costs(graph, recorded(graph, 3, IDEAL, 6))
+    costs = run_costs(recorded(graph, 3, IDEAL, 6))
     assert costs.shape == (3, graph.size)
     np.testing.assert_allclose(costs, np.tile(graph.cost, (3, 1)), atol=2e-9)
 
@@ -50,7 +50,7 @@ def test_an_interruption_is_cut_and_a_missing_run_gets_the_median():
     first = np.flatnonzero(events["task"] == 0)
     events["end_ns"][first[2]] += 50_000_000
     without = events[np.arange(len(events)) != np.flatnonzero(events["task"] == 1)[-1]]
-    costs = run_costs(graph, replace(measured, events=[without]))
+    costs = run_costs(replace(measured, events=[without]))
     np.testing.assert_allclose(costs[:, 0], [1e-3, 1e-3, 3e-3, 1e-3, 1e-3])
     np.testing.assert_allclose(costs[:, 1], 1e-3)
 
@@ -58,7 +58,7 @@ def test_an_interruption_is_cut_and_a_missing_run_gets_the_median():
 def test_dispatch_is_the_time_between_tasks_at_hand():
     graph = build([1e-5] * 40, [(task, task + 1) for task in range(39)])
     measured = recorded(graph, 1, replace(IDEAL, dispatch=5e-7), 3)
-    machine = measured_machine(graph, measured)
+    machine = measured_machine(measured)
     assert machine.dispatch == pytest.approx(5e-7 - machine.successor, abs=2e-9)
 
 
@@ -69,7 +69,7 @@ def test_a_steal_is_the_time_from_ready_and_free_to_the_start():
         events["stolen"] = 1
     thief = measured.events[0]
     thief["start_ns"] += 400
-    machine = measured_machine(graph, replace(measured, events=[thief, measured.events[1][:0]]))
+    machine = measured_machine(replace(measured, events=[thief, measured.events[1][:0]]))
     assert machine.steal == pytest.approx(4e-7, abs=2e-8)
 
 
@@ -92,24 +92,27 @@ def test_a_simulated_profile_predicts_itself():
     graph = random_graph(8, 80, copies=2)
     machine = replace(IDEAL, dispatch=1e-7, steal=1e-6)
     measured = {p: recorded(graph, p, machine, 8) for p in (1, 2)}
-    found = simulate_profile(graph, measured, workers=(1, 2, 4, 8))
+    found = simulate_profile(measured, workers=(1, 2, 4, 8))
     simulation = found["simulation"]
     assert set(simulation["error"]) == {"1", "2"}
     assert all(abs(error) < 0.02 for error in simulation["error"].values())
     columns = ("brent_lower", "seconds", "brent_upper")
     for low, middle, high in zip(*(simulation[c] for c in columns), strict=True):
         assert low <= middle <= high
-    assert found == simulate_profile(graph, measured, workers=(1, 2, 4, 8))
+    assert found == simulate_profile(measured, workers=(1, 2, 4, 8))
     with pytest.raises(ValueError, match="nothing was measured"):
-        simulate_profile(graph, {})
+        simulate_profile({})
 
 
 def test_policies_are_compared_on_the_same_costs():
     graph = random_graph(8, 60, copies=2)
     measured = {1: recorded(graph, 1, IDEAL, 4)}
-    rows = compare_policies(graph, measured, {"fifo": 0.25}, workers=(1, 4))
+    rows = compare_policies(measured, workers=(1, 4))
     assert [row["name"] for row in rows] == list(POLICIES)
-    assert {row["name"]: row["measured_seconds"] for row in rows}["fifo"] == 0.25
+    assert {row["measured_seconds"] for row in rows} == {None}
+    (fifo,) = compare_policies(measured, None, {"fifo": 0.25}, workers=(1, 4))
+    assert (fifo["name"], fifo["measured_seconds"]) == ("fifo", 0.25)
+    assert fifo["simulated"] == rows[2]["simulated"]
     alone = [row["simulated"]["1"] for row in rows]
     np.testing.assert_allclose(alone, alone[0], rtol=0.01)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy.engine.graphs import Settings, update_graph
+from znnpy.engine.graphs import Settings, declared_graph
 from znnpy.engine.images import Layout
 from znnpy.engine.optimizer import Optimizer
 from znnpy.geometry import fit
@@ -15,16 +15,20 @@ from znnpy.plan.choose import estimated
 
 
 def estimated_graph(
-    network: Network, output_shape: Triple | Mapping[str, Triple], conv: Choice = "auto"
+    network: Network,
+    output_shape: Triple | Mapping[str, Triple],
+    conv: Choice = "auto",
+    workers: int = 1,
 ) -> TaskGraph:
     """An even and an odd update as `Model` would run them, with estimated costs; it must not be run.
 
-    With `conv: auto` methods are chosen by estimate as well: nothing is measured.
+    With `conv: auto` methods are chosen by estimate as well: nothing is measured. More `workers` take
+    more memory, so that less waits for buffers; the tasks are the same.
     """
     geometry = fit(network, output_shape)
     plan = choose(network, geometry, 1, conv, _costs)
-    layout = Layout(network, geometry, plan, 1, training=True)
-    return update_graph(layout, Settings("square", Optimizer(), None, 1))
+    layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
+    return declared_graph(layout, Settings("square", Optimizer(), None, 1))
 
 
 def _costs(shape: ConvShape) -> Costs:

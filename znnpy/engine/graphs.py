@@ -50,11 +50,11 @@ def estimated_work(layout: Layout, settings: Settings) -> float:
     return sum(task.cost for task in _declare_update(build, settings, 0))
 
 
-def update_graph(layout: Layout, settings: Settings) -> TaskGraph:
-    """The task graph of an even and an odd update, declared without memory; it must not be run."""
+def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
+    """The graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    steps = [_declare_update(build, settings, copy) for copy in range(STEPS)]
-    return connect(steps).build(settings.policy)
+    declared = _declare_all(build, layout, settings)
+    return connect(declared["update" if layout.training else "forward"]).build(settings.policy)
 
 
 class Graphs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, get_args
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from znnpy.engine.arrays import Arrays, Floats, alone, by_node
 from znnpy.engine.autotune import planned
 from znnpy.engine.double import DoubleEngine
-from znnpy.engine.graphs import Settings, planned_bytes
+from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above
 from znnpy.engine.optimizer import Optimizer
@@ -82,7 +83,7 @@ class Model:
         self._layout = Layout(
             self.network, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
         )
-        settings = Settings(
+        self._settings = settings = Settings(
             loss, optimizer or Optimizer(), clip_norm, self.threads, policy, steal_seed, record
         )
         if max_memory is not None:
@@ -216,6 +217,13 @@ class Model:
     def task_graph(self) -> TaskGraph:
         """The task graph of an even and an odd update; of a forward pass without `training`."""
         return self._engine.task_graph()
+
+    def task_graph_for(self, threads: int) -> TaskGraph:
+        """The tasks with the order that they keep on so many threads; without memory, not to be run.
+
+        The policy is this model's. More threads take more memory, so that less waits for buffers.
+        """
+        return declared_graph(replace(self._layout, workers=max(1, threads)), self._settings)
 
     def recording(self) -> list[WorkerRecording]:
         """What each worker did in `task_graph` since the start; events if the model records them."""

@@ -21,11 +21,12 @@ from znnpy.profile.dot import write_dot
 from znnpy.profile.flops import convolution_flops, flops_by_name
 from znnpy.profile.machine import describe_machine
 from znnpy.profile.report import write_report
+from znnpy.profile.simulation import simulate_policies, simulate_runs
 from znnpy.profile.summary import summarise
+from znnpy.profile.sums import compare_sums
 from znnpy.profile.trace import write_trace
 from znnpy.profile.updates import Profile, events_needed, profile_predictions, profile_updates
 from znnpy.scheduler.cores import available_cores
-from znnpy.simulate import Measured, compare_policies, simulate_profile
 
 WARM_UP = 2
 PASS_NAMES = {"forward": "forward", "gradient": "backward", "weight": "weight gradient"}
@@ -103,12 +104,13 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     counts = sorted({1, *(wishes.threads or (own,))})
     made = {count: subject.record(count, policy, wishes.updates) for count in counts}
     profile, model = made[counts[-1]]
-    measured = {count: _measured(each) for count, (each, _) in made.items()}
-    summary = _frame(subject, model) | simulate_profile(profile.graph, measured)
+    summary = _frame(subject, model)
     summary["runs"] = list(_runs(made, summary))
+    summary |= simulate_runs(made)
     if wishes.policies:
-        seconds = _compare(subject, counts[-1], wishes, profile)
-        summary["policies"] = compare_policies(profile.graph, measured, seconds)
+        seconds = _measure_policies(subject, counts[-1], wishes, profile)
+        summary["policies"] = simulate_policies(made, seconds)
+        summary["sums"] = compare_sums(counts[-1])
     for count, (each, _) in made.items():
         write_trace(each, out / f"trace-{count}.json.gz", arrows=wishes.arrows)
     shutil.copyfile(out / f"trace-{counts[-1]}.json.gz", out / "trace.json.gz")
@@ -142,16 +144,12 @@ def _runs(
 ) -> Iterator[dict[str, Any]]:
     for count, (profile, _) in made.items():
         run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
-        sentences = advise(run, summary["machine"], summary["simulation"])
-        yield run | {"advice": sentences}
+        yield run | {"advice": advise(run, summary["machine"]["sgemm_gflops"])}
 
 
-def _measured(profile: Profile) -> Measured:
-    events = [worker.events for worker in profile.workers]
-    return Measured(events, profile.updates, profile.seconds_per_update)
-
-
-def _compare(subject: Subject, threads: int, wishes: Wishes, known: Profile) -> dict[str, float]:
+def _measure_policies(
+    subject: Subject, threads: int, wishes: Wishes, known: Profile
+) -> dict[str, float]:
     """Seconds of an update by each policy."""
     seconds = {}
     for policy in wishes.policies:

@@ -4,10 +4,13 @@ from znnpy.simulate.curve import WORKERS, compare_policies, curve, simulate_prof
 from znnpy.simulate.grain import grain
 from znnpy.simulate.measured import Measured
 from znnpy.simulate.replay import IDEAL, Machine, Outcome, Replay, simulate
+from znnpy.simulate.sums import STRATEGIES, FanIn, simulate_sums
 
 __all__ = [
     "IDEAL",
+    "STRATEGIES",
     "WORKERS",
+    "FanIn",
     "Machine",
     "Measured",
     "Outcome",
@@ -17,4 +20,5 @@ __all__ = [
     "grain",
     "simulate",
     "simulate_profile",
+    "simulate_sums",
 ]

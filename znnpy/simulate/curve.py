@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,95 +13,106 @@ from znnpy.simulate.measured import Measured, calibrated
 from znnpy.simulate.replay import Machine, Replay, simulate, without_memory
 
 WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+COLUMNS = ("seconds", "unlimited", "brent_lower", "brent_upper")
 
 
 def simulate_profile(
-    graph: TaskGraph,
     measured: Mapping[int, Measured],
+    wide: TaskGraph | None = None,
     workers: Sequence[int] = WORKERS,
     seed: int = 0,
 ) -> dict[str, Any]:
     """`simulation` and `grain` of a profile's summary, JSON-able; `measured` by number of threads.
 
-    All must have been recorded on graphs with the same tasks as `graph`. Raises ValueError when
-    nothing was measured.
+    `wide`: the same tasks with the edges that they have with more threads than were measured, as less
+    waits for buffers then. Raises ValueError when nothing was measured.
     """
-    if not measured:
-        raise ValueError("nothing was measured, so there is nothing to simulate from")
-    costs, shares, machine = calibrated(graph, measured)
-    replay = Replay.of(graph, costs, shares)
-    steps = measured[min(measured)].updates
+    costs, shares, machine = calibrated(measured)
+    steps, most = measured[min(measured)].updates, max(measured)
+
+    def replay(count: int) -> Replay:
+        enough = min((p for p in measured if p >= count), default=most)
+        graph = wide if wide is not None and count > most else measured[enough].graph
+        return Replay.of(graph, costs, shares)
+
     simulation = curve(replay, machine, workers, steps, seed)
-    own = {p: simulate(replay, p, machine, steps, seed).seconds_per_step for p in measured}
     simulation["measured"] = {str(p): run.seconds for p, run in measured.items()}
-    simulation["error"] = {str(p): own[p] / run.seconds - 1 for p, run in measured.items()}
-    return {"simulation": simulation, "grain": grain(replay, machine, max(measured))}
+    simulation["error"] = {
+        str(p): simulate(replay(p), p, machine, steps, seed).seconds_per_step / run.seconds - 1
+        for p, run in measured.items()
+    }
+    return {"simulation": simulation, "grain": grain(replay(most), machine, most)}
 
 
 def curve(
-    replay: Replay, machine: Machine, workers: Sequence[int], steps: int = 10, seed: int = 0
+    replay: Callable[[int], Replay],
+    machine: Machine,
+    workers: Sequence[int],
+    steps: int = 10,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Seconds of an update on each number of workers, between Brent's bounds.
 
-    `brent_lower` is T1 / P, `brent_upper` T1 / P + Tinf with dispatch and a steal for each task (ZNN,
-    arXiv 1510.06706, section V). They know nothing of memory, so crowded memory can lift the curve
-    above them; `unlimited` leaves it out.
+    `replay` gives the tasks as they are cut and ordered for a number of workers. `brent_lower` is
+    T1 / P, `brent_upper` T1 / P + Tinf with dispatch and a steal for each task (ZNN, arXiv 1510.06706,
+    section V). They know nothing of memory, so crowded memory can lift the curve above them;
+    `unlimited` leaves it out.
     """
-    work, span = replay.work(steps) / steps, replay.span()
-    loaded = replay.loaded(machine)
-    most, longest = loaded.work(steps) / steps, loaded.span()
     free = without_memory(machine)
-    crowded = np.isfinite(machine.bandwidth) and bool(replay.shares.any())
-    seconds = [simulate(replay, p, machine, steps, seed).seconds_per_step for p in workers]
-    unlimited = (
-        [simulate(replay, p, free, steps, seed).seconds_per_step for p in workers]
-        if crowded
-        else seconds
-    )
+    rows: dict[str, list[float]] = {name: [] for name in COLUMNS}
+    for count in workers:
+        own = replay(count)
+        loaded = own.loaded(machine)
+        crowded = np.isfinite(machine.bandwidth) and bool(own.shares.any())
+        seconds = simulate(own, count, machine, steps, seed).seconds_per_step
+        alone = simulate(own, count, free, steps, seed).seconds_per_step if crowded else seconds
+        upper = loaded.work(steps) / steps / count + loaded.span()
+        values = seconds, alone, own.work(steps) / steps / count, upper
+        for name, value in zip(COLUMNS, values, strict=True):
+            rows[name].append(value)
+    own = replay(max(workers))
     return {
         "workers": list(workers),
-        "seconds": seconds,
-        "unlimited": unlimited,
-        "brent_lower": [work / p for p in workers],
-        "brent_upper": [most / p + longest for p in workers],
-        "work": work,
-        "span": span,
+        **rows,
+        "work": own.work(steps) / steps,
+        "span": own.span(),
         "machine": {
             "dispatch": machine.dispatch,
             "successor": machine.successor,
             "steal": machine.steal,
             "wake": machine.wake,
-            "bandwidth": machine.bandwidth if crowded else None,
+            "bandwidth": machine.bandwidth if np.isfinite(machine.bandwidth) else None,
         },
     }
 
 
 def compare_policies(
-    graph: TaskGraph,
     measured: Mapping[int, Measured],
+    wide: TaskGraph | None = None,
     seconds: Mapping[str, float] | None = None,
     workers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128),
     seed: int = 0,
 ) -> list[dict[str, Any]]:
     """`policies` of a profile's summary: the same tasks and costs under each policy, simulated.
 
-    `seconds`: measured seconds of an update by policy, on as many threads as `measured` has most.
-    Raises ValueError when nothing was measured.
+    `wide` as for `simulate_profile`. `seconds`: measured seconds of an update by policy, on as many
+    threads as `measured` has most; only these policies are compared then. Raises ValueError when
+    nothing was measured.
     """
-    if not measured:
-        raise ValueError("nothing was measured, so there is nothing to simulate from")
-    costs, shares, machine = calibrated(graph, measured)
-    steps = measured[min(measured)].updates
+    costs, shares, machine = calibrated(measured)
+    steps, most = measured[min(measured)].updates, max(measured)
+    near, far = GraphBuilder.of(measured[most].graph), GraphBuilder.of(wide or measured[most].graph)
     rows = []
-    for name in POLICIES:
-        replay = Replay.of(GraphBuilder.of(graph).build(name), costs, shares)
+    for name in seconds or POLICIES:
+        replays = [Replay.of(builder.build(name), costs, shares) for builder in (near, far)]
         simulated = {
-            str(p): simulate(replay, p, machine, steps, seed).seconds_per_step for p in workers
+            str(p): simulate(replays[p > most], p, machine, steps, seed).seconds_per_step
+            for p in workers
         }
         rows.append(
             {
                 "name": name,
-                "threads": max(measured),
+                "threads": most,
                 "measured_seconds": (seconds or {}).get(name),
                 "simulated": simulated,
             }

@@ -22,10 +22,12 @@ FEW = 20
 class Measured:
     """Recorded updates on one number of threads.
 
+    graph: what ran; the graphs of other numbers of threads have the same tasks, and may have other edges.
     events: one array of `scheduler.EVENT` a worker, in the order of execution. seconds: wall time of
     one update.
     """
 
+    graph: TaskGraph
     events: Sequence[NDArray[Any]]
     updates: int
     seconds: float
@@ -45,12 +47,12 @@ class _Runs:
     """Task that the same worker ran before, or -1."""
 
 
-def run_costs(graph: TaskGraph, measured: Measured) -> Floats:
+def run_costs(measured: Measured) -> Floats:
     """Seconds of each run, (rounds, tasks); interruptions are cut to OUTLIER medians.
 
     What ran less often than others gets its median for the missing rounds, what never ran 0.
     """
-    runs = _runs(graph, measured)
+    graph, runs = measured.graph, _runs(measured)
     rounds = int(runs.run.max(initial=0)) + 1
     table = np.full((rounds, graph.size), np.nan)
     table[runs.run, runs.task] = (runs.end - runs.start) * 1e-9
@@ -60,13 +62,13 @@ def run_costs(graph: TaskGraph, measured: Measured) -> Floats:
     return np.minimum(np.where(np.isnan(table), middle, table), OUTLIER * middle)
 
 
-def measured_machine(graph: TaskGraph, measured: Measured) -> Machine:
+def measured_machine(measured: Measured) -> Machine:
     """Dispatch and steals as recorded; the defaults where too little was.
 
     Dispatch is the time between two tasks of a worker when the second was at hand, what bringing
     tokens takes left out. A steal is the time from when a thief was free and the task ready.
     """
-    machine, runs = Machine(), _runs(graph, measured)
+    graph, machine, runs = measured.graph, Machine(), _runs(measured)
     told = np.diff(graph.successor_starts)
     own = (runs.stolen == 0) & (runs.previous >= 0)
     gaps = (runs.start - runs.before)[own] * 1e-9 - machine.successor * told[runs.previous[own]]
@@ -102,31 +104,32 @@ def memory_shares(
     return np.array(shares), 2 / (1 + most)
 
 
-def calibrated(
-    graph: TaskGraph, measured: Mapping[int, Measured]
-) -> tuple[Floats, Floats, Machine]:
-    """(costs, shares, machine) from the fewest threads measured, memory from one against two."""
-    base = min(measured)
-    costs, machine = run_costs(graph, measured[base]), measured_machine(graph, measured[base])
-    if len(measured) > 1:
-        steal = measured_machine(graph, measured[max(measured)]).steal
-        machine = replace(machine, steal=steal)
-    shares = np.zeros(graph.size)
+def calibrated(measured: Mapping[int, Measured]) -> tuple[Floats, Floats, Machine]:
+    """(costs, shares, machine) from the fewest threads measured, memory from one against two.
+
+    Raises ValueError when nothing was measured.
+    """
+    if not measured:
+        raise ValueError("nothing was measured, so there is nothing to simulate from")
+    first, last = measured[min(measured)], measured[max(measured)]
+    costs, machine = run_costs(first), measured_machine(first)
+    machine = replace(machine, steal=measured_machine(last).steal)
+    shares = np.zeros(first.graph.size)
     if 1 in measured and 2 in measured:
-        two = np.median(run_costs(graph, measured[2]), axis=0)
-        shares, bandwidth = memory_shares(graph, np.median(costs, axis=0), two)
+        two = np.median(run_costs(measured[2]), axis=0)
+        shares, bandwidth = memory_shares(first.graph, np.median(costs, axis=0), two)
         machine = replace(machine, bandwidth=bandwidth)
     return costs, shares, machine
 
 
-def _runs(graph: TaskGraph, measured: Measured) -> _Runs:
+def _runs(measured: Measured) -> _Runs:
     fields = ("task", "start_ns", "end_ns", "stolen")
     columns = {name: np.concatenate([e[name] for e in measured.events]) for name in fields}
     before = [np.concatenate([[0], e["end_ns"][:-1]]) for e in measured.events if len(e)]
     previous = [np.concatenate([[-1], e["task"][:-1]]) for e in measured.events if len(e)]
     task, start = columns["task"].astype(np.int64), columns["start_ns"]
     order = np.lexsort((start, task))
-    counts = np.bincount(task, minlength=graph.size)
+    counts = np.bincount(task, minlength=measured.graph.size)
     run = np.empty(len(task), np.int64)
     run[order] = np.arange(len(task)) - np.repeat(np.cumsum(counts) - counts, counts)
     empty = [np.zeros(0, np.int64)]

@@ -73,13 +73,17 @@ class Replay:
     def of(
         cls, graph: TaskGraph, costs: Floats | None = None, shares: Floats | None = None
     ) -> Replay:
-        """Costs of one round or several (default: the graph's estimates); barriers cost nothing."""
-        given = np.atleast_2d(graph.cost if costs is None else costs)
+        """Costs of one round or several (default: the graph's estimates).
+
+        They may be those of the same tasks under another policy: barriers, which come last, are
+        left out or cost nothing.
+        """
+        given = np.atleast_2d(graph.cost if costs is None else costs)[:, : graph.size]
         rows = np.zeros((len(given), graph.size))
         rows[:, : given.shape[1]] = given
         crowded = np.zeros(graph.size)
         if shares is not None:
-            crowded[: len(shares)] = shares
+            crowded[: len(shares)] = shares[: graph.size]
         return cls(graph, rows, crowded)
 
     def work(self, steps: int) -> float:
