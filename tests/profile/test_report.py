@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from znnpy.cli import main
+from znnpy.graph.policies import POLICIES
 from znnpy.profile.report import write_report
 
 CONFIG = """
@@ -103,11 +104,40 @@ def test_files_and_summary(profiled: Path) -> None:
     assert names >= {"report.html", "trace.json.gz", "summary.json", "graph.dot"}
     summary = json.loads((profiled / "summary.json").read_text())
     assert [run["threads"] for run in summary["runs"]] == [1, 2]
-    assert len(summary["policies"]) == 6
+    assert [policy["name"] for policy in summary["policies"]] == list(POLICIES)
     assert all(policy["measured_seconds"] > 0 for policy in summary["policies"])
     flops = [entry["flops"] for entry in summary["runs"][-1]["names"] if entry["kind"] == "product"]
     assert flops
     assert all(flops)
+
+
+def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from train.small_run import write_config
+
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path, iterations=2)
+    for words in (
+        ["train", str(config)],
+        ["profile", "--predict", "run", "--block", "6,8,8", "--updates", "3", "--threads", "2,3"],
+    ):
+        with pytest.raises(SystemExit) as done:
+            main(words)
+        assert done.value.code in (0, None)
+    summary = json.loads((tmp_path / "profile" / "summary.json").read_text())
+    assert summary["what"] == "forward pass"
+    assert summary["output"] == "6x8x8"
+    assert [run["threads"] for run in summary["runs"]] == [1, 2, 3]
+    passes = {entry["pass"] for entry in summary["runs"][0]["names"]}
+    assert passes == {"forward"}
+    assert (tmp_path / "profile" / "trace-3.json.gz").is_file()
+
+
+def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["profile"], ["profile", "none.yaml"], ["profile", "c.yaml", "--threads", "0"]):
+        with pytest.raises(SystemExit) as done:
+            main(words)
+        assert done.value.code not in (0, None)
+        assert "Traceback" not in capsys.readouterr().err
 
 
 def test_report_is_alone_and_whole(profiled: Path) -> None:

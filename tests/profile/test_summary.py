@@ -5,11 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from recorded import recorded
+from recorded import recorded, small_model
 
 from znnpy.profile.advice import advise
 from znnpy.profile.dot import write_dot
 from znnpy.profile.summary import step_edges, summarise, typical_costs
+from znnpy.profile.updates import random_batch
 
 
 def slow_longest_path(edges, costs):
@@ -46,10 +47,30 @@ def test_advice_names_what_is_wrong():
     found = summarise(recorded(2))
     found.update(work=1.0, span=0.9, disturbance=1.0)
     found["losses"] = dict.fromkeys(found["losses"], 0.0) | {"tasks": 0.5, "data": 0.5}
-    text = " ".join(advise(found, 50.0))
+    text = " ".join(advise(found, {"cores": 2, "sgemm_gflops": 50.0}))
     assert "narrow" in text
     assert "waiting for data" in text
     assert "disturbed" not in text
+    found["disturbance"] = 2.0
+    assert "disturbed" in advise(found, {"cores": 2, "sgemm_gflops": 50.0})[0]
+    assert "share 1 core:" in advise(found, {"cores": 1, "sgemm_gflops": 50.0})[0]
+    simulation = {"workers": [1, 4, 16], "seconds": [1.0, 0.3, 0.2]}
+    assert any(
+        "up to 4 workers" in sentence and "16 workers would be 5.0 times" in sentence
+        for sentence in advise(found, {"cores": 2, "sgemm_gflops": 50.0}, simulation)
+    )
+
+
+def test_recording_changes_no_bits():
+    parameters = []
+    for record in (0, 1000):
+        with small_model(2, record=record) as model:
+            batch = random_batch(model)
+            for _ in range(3):
+                model.step(*batch, learning_rate=0.1)
+            parameters.append(model.parameters)
+    for name, values in parameters[0].items():
+        assert (values == parameters[1][name]).all()
 
 
 def test_dot_groups_and_every_task(tmp_path):

@@ -1,5 +1,7 @@
 """Times of tasks put together, and lost time, on recordings made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from recorded import recorded
@@ -54,12 +56,26 @@ def test_lost_time_of_a_recording_made_by_hand():
     assert first.searching == pytest.approx(3e-3)
     assert first.causes["too coarse tasks"] == pytest.approx(3e-3)  # c took 4 ms
     assert first.causes["dispatch"] == pytest.approx(1e-3)  # nothing is known about 0 to 1
+    assert first.causes["without a core"] == 0
     assert second.parked == pytest.approx(5e-3)  # asleep from 1 to 5, and since 9
     assert second.causes["waking up"] == pytest.approx(1e-3)  # c was ready at 4
     assert second.causes["data"] == pytest.approx(1e-3)  # nothing was released before 1
     assert second.waited_for["a"] == pytest.approx(3e-3)
     for found in (first, second):
         assert found.busy + sum(found.causes.values()) == pytest.approx(10e-3)
+
+
+def test_a_search_longer_than_workers_search_had_no_core():
+    profile = hand_made()
+    late = worker([(2, 8, 9, 1)], [(0, 1, 5), (5, 0, 8)])  # c was ready all the time from 5 to 8
+    first = worker([(0, 1, 4, 2), (1, 4, 6, 0), (3, 9, 10, 1)], [(6, 0, 8.5)])
+    moved = replace(profile, workers=[first, late])
+    found = find_losses(moved)
+    assert found[1].causes["stealing"] == pytest.approx(0.1e-3)
+    assert found[1].causes["without a core"] == pytest.approx(2.9e-3)
+    assert found[0].causes["without a core"] == pytest.approx(2e-3 + 0.4e-3)
+    for each in found:
+        assert each.busy + sum(each.causes.values()) == pytest.approx(10e-3)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -18,24 +18,30 @@ SLOW = 0.5
 HELP = {
     "slower tasks": "The same tasks took less time on one worker. They wait for memory, share caches or "
     "cores, or other programs run too. Try fewer threads, and one worker a real core.",
+    "without a core": "The system gave cores to other programs while workers searched for tasks. Use fewer "
+    "threads, or a machine of your own.",
     "waking up": "Workers sleep although tasks are ready: they are woken too late. Other programs may "
     "use the same cores.",
     "too few ready tasks": "Nothing was ready at that time. A larger output_shape or batch gives the "
     "graph more width; the list of tasks that were waited for says where it is narrow.",
     "too coarse tasks": "Idle workers waited for single tasks of more than 2 ms.",
-    "data": "The workers had less than two updates to work on: Python was not ready with the next.",
+    "data": "Workers had run out of updates (two may be in flight): Python was not ready with the next. "
+    "Real data may take longer still than the random data here.",
 }
 
 
-def advise(run: dict[str, Any], sgemm_gflops: float) -> list[str]:
-    """Sentences about one run of `summarise`, the weightiest first."""
+def advise(
+    run: dict[str, Any], machine: dict[str, Any], simulation: dict[str, Any] | None = None
+) -> list[str]:
+    """Sentences about one run of `summarise` on a machine, the weightiest first."""
     found = [
-        *_disturbance(run),
+        *_disturbance(run, machine["cores"]),
         *_width(run),
+        *_more_workers(simulation),
         *_losses(run),
         *_overhead(run),
         *_span(run),
-        *_rates(run, sgemm_gflops),
+        *_rates(run, machine["sgemm_gflops"]),
         *_grain(run),
     ]
     return found or ["Nothing stands out: the workers are busy, and tasks have a good size."]
@@ -52,8 +58,13 @@ def width(run: dict[str, Any]) -> float:
     return float(run["work"] / max(run["span"], 1e-12))
 
 
-def _disturbance(run: dict[str, Any]) -> Iterator[str]:
-    if run["disturbance"] > DISTURBED:
+def _disturbance(run: dict[str, Any], cores: int) -> Iterator[str]:
+    if run["threads"] > cores:
+        yield (
+            f"{_workers(run['threads'])} share {cores} core{'' if cores == 1 else 's'}: what follows says "
+            "little about a machine with more cores; the simulation below does."
+        )
+    elif run["disturbance"] > DISTURBED:
         yield (
             f"The measurement was disturbed: tasks took {run['disturbance']:.1f} times their median time "
             "on average. Other programs seem to use the cores; repeat it on a quiet machine before "
@@ -78,6 +89,20 @@ def _width(run: dict[str, Any]) -> Iterator[str]:
         )
 
 
+def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:
+    """The most workers that the simulator finds at least half busy."""
+    if simulation is None:
+        return
+    one = simulation["workers"][0] * simulation["seconds"][0]
+    pairs = zip(simulation["workers"], simulation["seconds"], strict=True)
+    gains = {workers: one / seconds for workers, seconds in pairs}
+    useful = max(workers for workers, gain in gains.items() if gain >= workers / 2)
+    yield (
+        f"By simulation, up to {_workers(useful)} would be at least half used: {gains[useful]:.1f} times "
+        f"as fast as one. {_workers(max(gains))} would be {gains[max(gains)]:.1f} times as fast."
+    )
+
+
 def _workers(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
 
@@ -87,7 +112,8 @@ def _losses(run: dict[str, Any]) -> Iterator[str]:
     for cause, seconds in sorted(run["losses"].items(), key=lambda item: -item[1]):
         if cause in HELP and seconds / total > NOTABLE:
             name = "waiting for data" if cause == "data" else cause
-            yield f"{seconds / total:.0%} of the workers' time is lost to {name}. {HELP[cause]}"
+            spent = "spent without a core" if cause == "without a core" else f"lost to {name}"
+            yield f"{seconds / total:.0%} of the workers' time is {spent}. {HELP[cause]}"
 
 
 def _overhead(run: dict[str, Any]) -> Iterator[str]:
@@ -107,9 +133,13 @@ def _span(run: dict[str, Any]) -> Iterator[str]:
     if spent and run["span"] > 0 and width(run) < ENOUGH_WIDTH * run["threads"]:
         (layer, step), seconds = spent.most_common(1)[0]
         yield (
-            f"{seconds / run['span']:.0%} of the critical path is the {step} of {layer}: only what is "
+            f"{seconds / run['span']:.0%} of the critical path is the {_named(step)} of {layer}: only what is "
             "on that path makes Tinf shorter."
         )
+
+
+def _named(step: str) -> str:
+    return f"{step} pass" if step in ("forward", "backward") else step
 
 
 def _rates(run: dict[str, Any], sgemm: float) -> Iterator[str]:

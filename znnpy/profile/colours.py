@@ -32,6 +32,7 @@ LOSSES = {
     "dispatch": "violet",
     "stealing": "orange",
     "waking up": "yellow",
+    "without a core": "pale",
     "too few ready tasks": "gray",
     "too coarse tasks": "magenta",
     "data": "green",

@@ -104,9 +104,8 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     counts = sorted({1, *(wishes.threads or (own,))})
     made = {count: subject.record(count, policy, wishes.updates) for count in counts}
     profile, model = made[counts[-1]]
-    summary = _frame(subject, model)
+    summary = _frame(subject, model) | simulate_runs(made)
     summary["runs"] = list(_runs(made, summary))
-    summary |= simulate_runs(made)
     if wishes.policies:
         seconds = _measure_policies(subject, counts[-1], wishes, profile)
         summary["policies"] = simulate_policies(made, seconds)
@@ -144,7 +143,8 @@ def _runs(
 ) -> Iterator[dict[str, Any]]:
     for count, (profile, _) in made.items():
         run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
-        yield run | {"advice": advise(run, summary["machine"]["sgemm_gflops"])}
+        sentences = advise(run, summary["machine"], summary["simulation"])
+        yield run | {"advice": sentences}
 
 
 def _measure_policies(

@@ -21,7 +21,18 @@ from znnpy.scheduler.recording import SEARCH, WorkerRecording
 COARSE_SECONDS = 2e-3
 """A task longer than this, waited for by idle workers, is blamed on the cut, not on the graph."""
 
-LOSSES = ("dispatch", "stealing", "waking up", "too few ready tasks", "too coarse tasks", "data")
+LONGEST_NS = 100_000
+"""Workers search for 50 us at a time and need less between tasks: what is longer, they had no core."""
+
+LOSSES = (
+    "dispatch",
+    "stealing",
+    "waking up",
+    "without a core",
+    "too few ready tasks",
+    "too coarse tasks",
+    "data",
+)
 
 
 @dataclass
@@ -86,14 +97,26 @@ def _of_worker(
     found = Losses(busy=_seconds(events["end_ns"] - events["start_ns"]))
     found.searching, found.parked = _seconds(slept - low), _seconds(high - slept)
     window = (profile.end_ns - profile.start_ns) * 1e-9
-    found.causes["dispatch"] = max(0.0, window - found.busy - found.searching - found.parked)
+    outside = max(0.0, window - found.busy - found.searching - found.parked)
     none_ready = starved.between(low, high)
-    found.causes["stealing"] = found.searching - float(starved.between(low, slept).sum())
+    spent = (slept - low) * 1e-9 - starved.between(low, slept)
+    away = spent.clip(max=np.maximum(slept - low - LONGEST_NS, 0) * 1e-9)
+    between = min(outside, _long_gaps(events, searches))
+    found.causes["without a core"] = float(away.sum()) + between
+    found.causes["dispatch"] = outside - between
+    found.causes["stealing"] = float((spent - away).sum())
     found.causes["waking up"] = found.parked - float(starved.between(slept, high).sum())
     data = unfed.between(low, high)
     found.causes["data"] = float(data.sum())
     _blame(found, timeline, recording, high, none_ready - data)
     return found
+
+
+def _long_gaps(events: NDArray[np.void], searches: NDArray[np.void]) -> float:
+    """Seconds between two tasks or searches beyond LONGEST_NS."""
+    starts = np.sort(np.concatenate([events["start_ns"], searches["start_ns"]]))
+    ends = np.sort(np.concatenate([events["end_ns"], searches["end_ns"]]))
+    return _seconds(np.maximum(starts[1:] - ends[:-1] - LONGEST_NS, 0))
 
 
 def idle_times(recording: WorkerRecording, start: int, end: int) -> NDArray[np.void]:

@@ -21,6 +21,7 @@ from znnpy.profile.updates import Profile
 LOSS_NAMES = {
     "tasks": "tasks",
     "slower tasks": "tasks slower than on one worker",
+    "without a core": "without a core, while searching",
     "data": "waiting for data",
 }
 WORKER_PARTS = (
@@ -203,16 +204,21 @@ def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     widest = max(run["threads"] for run in runs)
     if simulated:
         workers = simulated["workers"]
+        crowded = simulated.get("unlimited", simulated["seconds"]) != simulated["seconds"]
         widest = max(widest, *workers)
         base = dict(zip(workers, simulated["seconds"], strict=True)).get(1, one)
         for name, key, class_ in (
             ("simulated", "seconds", "simulated"),
-            ("at best: max(T1 / P, Tinf)", "brent_lower", "bound"),
+            ("simulated, memory without limits", "unlimited", "unlimited"),
+            ("T1 / P", "brent_lower", "bound"),
             ("Brent's bound T1 / P + Tinf", "brent_upper", "bound"),
         ):
+            if key not in simulated or (key == "unlimited" and not crowded):
+                continue
             points = [(p, base / s) for p, s in zip(workers, simulated[key], strict=True)]
             lines.append((name, class_, points))
-    lines.insert(0, ("one worker's time / P", "ideal", [(1, 1), (widest, widest)]))
+    else:
+        lines.append(("one worker's time / P", "ideal", [(1, 1), (widest, widest)]))
     picture = charts.speed_ups(lines, [("measured", "c-blue", measured)])
     return {
         "picture": picture,
@@ -221,6 +227,7 @@ def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
             for run, (_, speed_up) in zip(runs, measured, strict=True)
         ],
         "simulated": simulated,
+        "crowded": bool(simulated) and any(class_ == "unlimited" for _, class_, _ in lines),
     }
 
 

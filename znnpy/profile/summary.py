@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from znnpy.graph.paths import bottom_levels, chain
 from znnpy.profile.layers import Layers
@@ -52,7 +51,7 @@ def summarise(
         "workers": _workers(profile, losses),
         "losses": _lost(profile, losses, work_alone or work),
         "waited_for": _waited_for(profile, losses),
-        "sizes": _sizes(profile),
+        "sizes": _sizes(costs),
         "critical_path": path,
         "planned_bytes": profile.planned_bytes,
         "peak_bytes": max(size for _, size in profile.memory),
@@ -87,10 +86,6 @@ def step_edges(profile: Profile) -> tuple[Ints, Ints]:
     within = (graph.step[before] == 0) & (graph.step[after] == 0)
     number = np.cumsum(graph.step == 0) - 1
     return number[before[within]], number[after[within]]
-
-
-def _durations(events: NDArray[Any]) -> Floats:
-    return np.asarray((events["end_ns"] - events["start_ns"]) * 1e-9)
 
 
 def _tasks(profile: Profile) -> list[_Task]:
@@ -169,16 +164,15 @@ def _waited_for(profile: Profile, losses: list[Losses]) -> list[dict[str, Any]]:
     return [{"name": n, "seconds": seconds / profile.updates} for n, seconds in found[:10]]
 
 
-def _sizes(profile: Profile) -> dict[str, Any]:
+def _sizes(costs: Floats) -> dict[str, Any]:
     """Histogram of the lengths of tasks: how many of an update, and how much of its time."""
-    lengths = np.concatenate([_durations(worker.events) for worker in profile.workers])
-    places = np.searchsorted(SIZE_BOUNDS, lengths)
-    bars = len(SIZE_BOUNDS) + 1
+    places, bars = np.searchsorted(SIZE_BOUNDS, costs), len(SIZE_BOUNDS) + 1
+    work = max(float(costs.sum()), 1e-12)
     return {
         "bounds": SIZE_BOUNDS,
-        "tasks": (np.bincount(places, minlength=bars) / profile.updates).tolist(),
-        "seconds": (np.bincount(places, lengths, bars) / profile.updates).tolist(),
-        "median": float(np.median(lengths)) if len(lengths) else 0.0,
-        "small": float(lengths[lengths < SMALLEST].sum() / max(lengths.sum(), 1e-12)),
-        "large": float(lengths[lengths > LARGEST].sum() / max(lengths.sum(), 1e-12)),
+        "tasks": np.bincount(places, minlength=bars).tolist(),
+        "seconds": np.bincount(places, costs, bars).tolist(),
+        "median": float(np.median(costs)) if len(costs) else 0.0,
+        "small": float(costs[costs < SMALLEST].sum()) / work,
+        "large": float(costs[costs > LARGEST].sum()) / work,
     }
