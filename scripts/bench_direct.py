@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from znnpy_kernels.abi import Kernel
+from znnpy_kernels.direct_epilogue import PLAIN
 from znnpy_kernels.direct_forward import NO_LIMIT, forward_kernel, gradient_halo
 from znnpy_kernels.direct_gradient import weight_gradient_kernel
 from znnpy_kernels.filters import block_offset, group_offset, output_groups, packed_size
@@ -137,6 +138,7 @@ def correlation(layer: Layer, backward: bool) -> Tasks:
                 y1=size,
                 width=size,
                 accumulate=0,
+                **PLAIN,
                 **{f"source_{axis}": getattr(source, axis) for axis in "zyx"},
                 **{f"tap_{axis}": step * getattr(source, axis) for axis in "zyx"},
                 **{f"taps_{axis}": layer.taps for axis in "zyx"},

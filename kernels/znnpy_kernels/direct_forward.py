@@ -25,7 +25,8 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     limit_*, shift_*            tap k is taken at output position p only if 0 <= p + k * shift < limit:
                                 forward (NO_LIMIT, 0); data gradient (size of the output gradient
                                 without halo, -sparsity)
-    accumulate                  0: overwrite the target; 1: add to it
+    accumulate                  0: overwrite the target; 1: add to it before bias and transfer
+    bias, slope, output*, bias_gradient     see `direct_epilogue`
 
 In the data gradient `source` is voxel (0, 0, 0) of the output gradient (the halo lies before it) and
 `channels` counts the layer's output images. Nothing but the target rows is written. Tasks may run
@@ -43,10 +44,13 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.direct_epilogue import EPILOGUE, finished
 from znnpy_kernels.lanes import LANES, REGISTERS
+from znnpy_kernels.memory import floats
 from znnpy_kernels.simd import (
     ZERO_VECTOR,
     Value,
+    add,
     counted_loop,
     float_pointer,
     load_broadcast,
@@ -95,6 +99,7 @@ FIELDS = (
     "shift_y",
     "shift_x",
     "accumulate",
+    *EPILOGUE,
 )
 
 _SOURCE = FIELDS.index("source")
@@ -121,11 +126,15 @@ _LIMIT_X = FIELDS.index("limit_x")
 _SHIFT_Z = FIELDS.index("shift_z")
 _SHIFT_Y = FIELDS.index("shift_y")
 _SHIFT_X = FIELDS.index("shift_x")
+_OUTPUT = FIELDS.index("output")
+_OUTPUT_Z = FIELDS.index("output_z")
+_OUTPUT_Y = FIELDS.index("output_y")
+_BIAS_GRADIENT = FIELDS.index("bias_gradient")
 
 
 def gradient_halo(taps_x: int, dilation_x: int) -> int:
     """Zero voxels needed on both x sides of an output gradient's rows, for `taps_x` dilated taps."""
-    return min((taps_x - 1) * dilation_x, max(POSITIONS) - 1)
+    return min((taps_x - 1) * dilation_x, max(*POSITIONS, LANES) - 1)
 
 
 class _Block:
@@ -136,11 +145,12 @@ class _Block:
     ) -> None:
         self.builder = builder
         self.outputs = outputs
-        self.arguments, source, target, self.inner_step, *inner = words[:7]
+        self.arguments, source, target, output, self.inner_step, *inner = words[:8]
         self.blocks, self.inner, self.inner_last = inner
-        self.z0, self.z1, self.y0, self.y1, self.x0, self.x1, self.taps_x = words[7:]
+        self.z0, self.z1, self.y0, self.y1, self.x0, self.x1, self.taps_x = words[8:]
         self.source = float_pointer(builder, source)
         self.target = float_pointer(builder, target)
+        self.output = float_pointer(builder, output)
         self.step = word(LANES) if dense else self.field("source_x")
 
     def field(self, name: str) -> Value:
@@ -150,20 +160,55 @@ class _Block:
     def emit(self, positions: int) -> None:
         """Compute and store one register block."""
         b = self.builder
-        block = self.field("target_block")
-        targets = [
-            moved(b, moved(b, self.target, b.mul(block, word(j))), t * LANES)
-            for t in range(positions)
-            for j in range(self.outputs)
-        ]
+        targets = self.places(self.target, "target_block", positions)
         sums = when(
             b,
             b.icmp_signed("!=", self.field("accumulate"), word(0)),
             [ZERO_VECTOR] * len(targets),
             lambda: [load_vector(b, target) for target in targets],
         )
-        for value, target in zip(self.input_blocks(sums), targets, strict=True):
+        values = self.finish(self.input_blocks(sums), positions)
+        for value, target in zip(values, targets, strict=True):
             store_vector(b, value, target)
+        wanted = b.icmp_signed("!=", self.field("bias_gradient"), word(0))
+        when(b, wanted, [], lambda: self.add_to_bias(values))
+
+    def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
+        """Pointers to all vectors of the register block in one image; `block` names its stride."""
+        b, stride = self.builder, self.field(block)
+        return [
+            moved(b, moved(b, pointer, b.mul(stride, word(j))), t * LANES)
+            for t in range(positions)
+            for j in range(self.outputs)
+        ]
+
+    def finish(self, sums: list[Value], positions: int) -> list[Value]:
+        """Bias and transfer, or the transfer's gradient."""
+        b = self.builder
+        bias = float_pointer(b, self.field("bias"))
+        return finished(
+            b,
+            self.field,
+            sums,
+            lambda: (
+                [load_vector(b, moved(b, bias, j * LANES)) for j in range(self.outputs)] * positions
+            ),
+            lambda: [
+                load_vector(b, place)
+                for place in self.places(self.output, "output_block", positions)
+            ],
+        )
+
+    def add_to_bias(self, values: list[Value]) -> list[Value]:
+        """Add the register block's sum over positions to the task's bias gradient."""
+        b = self.builder
+        for j in range(self.outputs):
+            place = moved(b, float_pointer(b, self.field("bias_gradient")), j * LANES)
+            total = values[j]
+            for value in values[j + self.outputs :: self.outputs]:
+                total = add(b, total, value)
+            store_vector(b, add(b, load_vector(b, place), total), place)
+        return []
 
     def input_blocks(self, sums: list[Value]) -> list[Value]:
         """Add what all input blocks contribute."""
@@ -242,6 +287,7 @@ def _register_block(
     arguments: Any,
     source: Any,
     target: Any,
+    output: Any,
     inner_step: Any,
     blocks: Any,
     inner: Any,
@@ -269,11 +315,11 @@ def _register_block(
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(outputs, dense, arguments, *[types.int64] * 14), codegen
+    return types.void(outputs, dense, arguments, *[types.int64] * 15), codegen
 
 
 @njit
-def _first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
+def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
     """The first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
     tap = 0
     while tap < taps and (high + tap * shift < 0 or low + tap * shift >= limit):
@@ -282,7 +328,7 @@ def _first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
 
 
 @njit
-def _end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) -> int:
+def end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) -> int:
     """One past the last such tap; `first` where there is none."""
     end = taps
     while end > first and (high + (end - 1) * shift < 0 or low + (end - 1) * shift >= limit):
@@ -311,6 +357,7 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
     """One output row, in register blocks; z0..z1 are the taps to take along z."""
     source = args[_SOURCE] + 4 * (z * args[_SOURCE_Z] + y * args[_SOURCE_Y])
     target = args[_TARGET] + 4 * (z * args[_TARGET_Z] + y * args[_TARGET_Y])
+    output = args[_OUTPUT] + 4 * (z * args[_OUTPUT_Z] + y * args[_OUTPUT_Y])
     channels, width, shift_x = args[_CHANNELS], args[_WIDTH], args[_SHIFT_X]
     # Planar sources have one channel a block: there the taps along x take the channels' place.
     planar = args[_SOURCE_LANES] == 1
@@ -319,8 +366,8 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
     inner_last = inner if planar else channels - (blocks - 1) * LANES
     inner_step = args[_TAP_X] if planar else 1
     taps_x = 1 if planar else args[_TAPS_X]
-    y0 = _first_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], args[_TAPS_Y])
-    y1 = _end_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], y0, args[_TAPS_Y])
+    y0 = first_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], args[_TAPS_Y])
+    y1 = end_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], y0, args[_TAPS_Y])
     x, cut, parts = 0, 0, 0
     while x < width:
         if x == cut:
@@ -331,8 +378,8 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
             positions += 1
         parts -= 1
         last = x + positions - 1
-        x0 = _first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
-        x1 = _end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
+        x0 = first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
+        x1 = end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
         some = z0 < z1 and y0 < y1 and x0 < x1
         _register_block(
             outputs,
@@ -340,6 +387,7 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
             args,
             source + 4 * x * args[_SOURCE_X],
             target + 4 * x * LANES,
+            output + 4 * x * LANES,
             inner_step,
             blocks if some else 0,
             inner,
@@ -359,9 +407,12 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
 @njit(inline="always")
 def _rows(outputs: int, dense: int, args: Any) -> None:
     """All output rows of a task."""
+    if args[_BIAS_GRADIENT]:
+        for lane in range(outputs * LANES):
+            floats(args[_BIAS_GRADIENT])[lane] = 0.0
     for z in range(args[_Z0], args[_Z1]):
-        z0 = _first_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], args[_TAPS_Z])
-        z1 = _end_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], z0, args[_TAPS_Z])
+        z0 = first_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], args[_TAPS_Z])
+        z1 = end_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], z0, args[_TAPS_Z])
         for y in range(args[_Y0], args[_Y1]):
             _row(outputs, dense, args, z, y, z0, z1)
 

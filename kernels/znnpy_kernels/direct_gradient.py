@@ -98,35 +98,37 @@ _TAP_ROW1 = FIELDS.index("tap_row1")
 _TARGET = FIELDS.index("target")
 
 
-class _Slab:
-    """Emits the sums of some packed rows over one slab of output positions."""
+class Slab:
+    """Emits sums of products over one slab of output positions; a subclass says of which.
 
-    def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
+    `words`: pointers to the argument block, and addresses of the source and the gradient at position
+    (0, 0, 0). Fields read: those of `FIELDS` that tell steps and positions.
+    """
+
+    gradient_x = LANES  # step of the gradient between x positions
+
+    def __init__(self, builder: ir.IRBuilder, fields: tuple[str, ...], words: list[Value]) -> None:
         self.builder = builder
-        self.outputs = outputs
-        self.arguments, source, target, inner_step = words
+        self.fields = fields
+        self.arguments, source, gradient = words
         self.source = float_pointer(builder, source)
-        self.target = float_pointer(builder, target)
-        self.step = word(step) if step else inner_step
+        self.gradient = float_pointer(builder, gradient)
         self.gradient_block = self.field("gradient_block")
         self.source_x = self.field("source_x")
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""
-        return self.builder.load(self.builder.gep(self.arguments, [word(FIELDS.index(name))]))
+        place = self.builder.gep(self.arguments, [word(self.fields.index(name))])
+        return self.builder.load(place)
 
-    def emit(self, rows: int) -> None:
-        """Sum `rows` packed rows over the slab and store them."""
-        b = self.builder
-        count = rows * self.outputs
+    def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
+        """Emit the loads of one position: two factors for each sum."""
+        raise NotImplementedError
+
+    def emit(self, targets: list[Value], before: list[Value]) -> None:
+        """Add the slab to the sums `before` and store them."""
+        b, count = self.builder, len(targets)
         spread = -(-INDEPENDENT // count)
-        targets = [moved(b, self.target, index * LANES) for index in range(count)]
-        before = when(
-            b,
-            b.icmp_signed("!=", self.field("accumulate"), word(0)),
-            [ZERO_VECTOR] * count,
-            lambda: [load_vector(b, target) for target in targets],
-        )
         sums = self.slab(before + [ZERO_VECTOR] * count * (spread - 1), count, spread)
         for index, target in enumerate(targets):
             total = sums[index]
@@ -139,11 +141,10 @@ class _Slab:
         b = self.builder
         steps = {a: [self.field(f"{side}_{a}") for side in ("source", "gradient")] for a in "zy"}
         z0, z1, y0, y1 = (self.field(name) for name in ("z0", "z1", "y0", "y1"))
-        gradient = float_pointer(b, self.field("gradient"))
         corner = [
             moved(b, moved(b, pointer, b.mul(z0, along_z)), b.mul(y0, along_y))
             for pointer, along_z, along_y in zip(
-                (self.source, gradient), steps["z"], steps["y"], strict=True
+                (self.source, self.gradient), steps["z"], steps["y"], strict=True
             )
         ]
 
@@ -176,17 +177,47 @@ class _Slab:
         b = self.builder
         source, gradient, *sums = carried
         for part in range(together):
-            vectors = [
-                load_vector(b, moved(b, gradient, b.mul(self.gradient_block, word(j))))
-                for j in range(self.outputs)
-            ]
-            for row in range(count // self.outputs):
-                voxel = load_broadcast(b, moved(b, source, b.mul(self.step, word(row))))
-                for j, vector in enumerate(vectors):
-                    index = part * count + row * self.outputs + j
-                    sums[index] = multiply_add(b, vector, voxel, sums[index])
-            source, gradient = moved(b, source, self.source_x), moved(b, gradient, LANES)
+            for index, (one, other) in enumerate(self.products(source, gradient), part * count):
+                sums[index] = multiply_add(b, one, other, sums[index])
+            source = moved(b, source, self.source_x)
+            gradient = moved(b, gradient, self.gradient_x)
         return [source, gradient, *sums]
+
+
+class _PackedRows(Slab):
+    """Sums of `rows` packed rows: input images, `step` floats apart, times vectors of outputs."""
+
+    def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
+        arguments, source, target, inner_step = words
+        self.outputs, self.rows = outputs, 0
+        self.step = word(step) if step else inner_step
+        self.target = float_pointer(builder, target)
+        gradient = builder.load(builder.gep(arguments, [word(FIELDS.index("gradient"))]))
+        super().__init__(builder, FIELDS, [arguments, source, gradient])
+
+    def emit_rows(self, rows: int) -> None:
+        """Sum `rows` packed rows over the slab and store them."""
+        b, self.rows = self.builder, rows
+        targets = [moved(b, self.target, index * LANES) for index in range(rows * self.outputs)]
+        before = when(
+            b,
+            b.icmp_signed("!=", self.field("accumulate"), word(0)),
+            [ZERO_VECTOR] * len(targets),
+            lambda: [load_vector(b, target) for target in targets],
+        )
+        self.emit(targets, before)
+
+    def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
+        b = self.builder
+        vectors = [
+            load_vector(b, moved(b, gradient, b.mul(self.gradient_block, word(j))))
+            for j in range(self.outputs)
+        ]
+        found = []
+        for row in range(self.rows):
+            voxel = load_broadcast(b, moved(b, source, b.mul(self.step, word(row))))
+            found += [(vector, voxel) for vector in vectors]
+        return found
 
 
 @intrinsic(prefer_literal=True)
@@ -203,13 +234,13 @@ def _packed_rows(
     """The sums of `rows` <= ROWS[outputs - 1] packed rows over the task's slab; see `_Slab`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        slab = _Slab(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
+        slab = _PackedRows(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
         done = builder.append_basic_block("stored")
         choice = builder.switch(args[-1], done)
         for count in range(1, ROWS[outputs.literal_value - 1] + 1):
             choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
             builder.position_at_end(choice.cases[-1][1])
-            slab.emit(count)
+            slab.emit_rows(count)
             builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
 
 
@@ -17,3 +20,16 @@ def sum_vectors(args: Any, worker: int) -> None:
     for i in range(1, args[2]):
         for j in range(args[3]):
             target[j] += source[i * args[3] + j]
+
+
+@kernel("source", "target", "count")
+def sum_lanes(args: Any, worker: int) -> None:
+    """target[0] = the sum of `count` vectors of LANES floats: lane by lane first, then the lanes in order."""
+    source, target = floats(args[0]), floats(args[1])
+    total = np.float32(0)
+    for lane in range(LANES):
+        lane_total = source[lane]
+        for i in range(1, args[2]):
+            lane_total += source[i * LANES + lane]
+        total += lane_total
+    target[0] = total

@@ -15,6 +15,7 @@ from znnpy_kernels.lanes import LANES
 
 WORD = ir.IntType(64)
 FLOAT = ir.FloatType()
+DOUBLE = ir.DoubleType()
 VECTOR = ir.VectorType(FLOAT, LANES)
 ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 Value = Any
@@ -48,10 +49,54 @@ def store_vector(builder: ir.IRBuilder, value: Value, pointer: Value) -> None:
 
 def load_broadcast(builder: ir.IRBuilder, pointer: Value) -> Value:
     """One float in all lanes; LLVM folds it into the instruction that uses it where it can."""
+    return broadcast(builder, builder.load(pointer))
+
+
+def broadcast(builder: ir.IRBuilder, value: Value) -> Value:
+    """One float in all lanes."""
     undefined = ir.Constant(VECTOR, ir.Undefined)
-    first = builder.insert_element(undefined, builder.load(pointer), ir.Constant(ir.IntType(32), 0))
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(first, undefined, lanes)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return shuffled(builder, first, undefined, [0] * LANES)
+
+
+def shuffled(builder: ir.IRBuilder, low: Value, high: Value, lanes: Sequence[int]) -> Value:
+    """A vector of the lanes named: those of `low` count from 0, those of `high` from LANES."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(lanes))
+    return builder.shuffle_vector(low, high, mask)
+
+
+def load_first(builder: ir.IRBuilder, pointer: Value, count: int) -> Value:
+    """The first `count` floats at a pointer, zeros in the other lanes; nothing else is read."""
+    if count == LANES:
+        return load_vector(builder, pointer)
+    place = builder.bitcast(pointer, VECTOR.as_pointer())
+    return _masked(builder, "load", VECTOR, [place, _ALIGN, _first(count), ZERO_VECTOR])
+
+
+def store_first(builder: ir.IRBuilder, value: Value, pointer: Value, count: int) -> None:
+    """The first `count` lanes to a pointer; nothing else is written."""
+    if count == LANES:
+        store_vector(builder, value, pointer)
+        return
+    place = builder.bitcast(pointer, VECTOR.as_pointer())
+    _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, _first(count)])
+
+
+_ALIGN = ir.Constant(ir.IntType(32), 4)
+
+
+def _first(count: int) -> Value:
+    bits = [int(lane < count) for lane in range(LANES)]
+    return ir.Constant(ir.VectorType(ir.IntType(1), LANES), bits)
+
+
+def _masked(builder: ir.IRBuilder, what: str, result: Any, values: list[Value]) -> Value:
+    name = f"llvm.masked.{what}.v{LANES}f32.p0"
+    function = builder.module.globals.get(name)
+    if function is None:
+        kinds = [value.type for value in values]
+        function = ir.Function(builder.module, ir.FunctionType(result, kinds), name)
+    return builder.call(function, values)
 
 
 def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) -> None:

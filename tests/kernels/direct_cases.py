@@ -10,6 +10,7 @@ from itertools import pairwise, product
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from znnpy_kernels.direct_epilogue import PLAIN
 from znnpy_kernels.direct_forward import NO_LIMIT, forward_kernel, gradient_halo
 from znnpy_kernels.direct_gradient import weight_gradient_kernel
 from znnpy_kernels.filters import (
@@ -167,6 +168,7 @@ def correlate(
     rng: np.random.Generator,
     backward: bool = False,
     accumulate: bool = False,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Run the forward kernels over a whole layer in random tasks, forward or as data gradient."""
     inputs, outputs = channels
@@ -212,13 +214,61 @@ def correlate(
                 shift_y=shift[1],
                 shift_x=shift[2],
                 accumulate=accumulate,
+                **(epilogue.words(2 * group, vectors) if epilogue else PLAIN),
             )
 
 
+class Epilogue:
+    """Bias and slope of a forward pass, or values and slope of a data gradient; collects bias sums."""
+
+    def __init__(
+        self, images: int, slope: float, rng: np.random.Generator, values: Tensor | None = None
+    ) -> None:
+        self.slope, self.values, self.images = slope, values, images
+        width = 1 if values is not None and values.x == 1 else LANES
+        self.bias = np.zeros(-(-images // LANES) * LANES, np.float32)
+        self.bias[:images] = 0 if values else rng.standard_normal(images)
+        self.width = width
+        self.sums: list[tuple[int, np.ndarray]] = []
+
+    def words(self, block: int, blocks: int) -> dict[str, float]:
+        """Argument words of one task on some blocks of the target."""
+        if not self.values:
+            return PLAIN | {"bias": self.bias.ctypes.data + 4 * LANES * block, "slope": self.slope}
+        self.sums.append((block, np.full(blocks * LANES, np.nan, np.float32)))
+        return PLAIN | {
+            "slope": self.slope,
+            "output": self.values.address + 4 * block * self.values.block,
+            "output_block": self.values.block,
+            "output_z": self.values.z,
+            "output_y": self.values.y,
+            "bias_gradient": self.sums[-1][1].ctypes.data,
+        }
+
+    def apply(self, sums: np.ndarray) -> np.ndarray:
+        """What the reference makes of the sums."""
+        if not self.values:
+            sums = sums + self.bias[: self.images, None, None, None]
+        reference = self.values.read() if self.values else sums
+        return np.where(reference <= 0, sums * self.slope if self.slope else 0.0, sums)
+
+    def bias_gradient(self) -> np.ndarray:
+        """The sum of what the tasks left, by output image."""
+        total = np.zeros(self.bias.size, np.float64)
+        for block, sums in self.sums:
+            total[block * LANES : block * LANES + sums.size] += sums
+        assert not total[self.images :].any()
+        return total[: self.images]
+
+
 def check_forward(
-    case: Case, rng: np.random.Generator, accumulate: bool = False, special: float = 0.0
+    case: Case,
+    rng: np.random.Generator,
+    accumulate: bool = False,
+    special: float = 0.0,
+    slope: float | None = None,
 ) -> None:
-    """Compare with the reference; the source's first voxel holds `special`."""
+    """Compare with the reference; the source's first voxel holds `special`; `slope`: with an epilogue."""
     source = Tensor(case.inputs, case.source_size, case.source_lanes, np.nan)
     values = random_values(rng, case.inputs, *case.source_size)
     values[:, 0, 0, 0] = special
@@ -230,13 +280,18 @@ def check_forward(
         before = random_values(rng, case.outputs, *case.size)
         target.write(before)
         expected += before
+    epilogue = None
+    if slope is not None:
+        epilogue = Epilogue(case.outputs, slope, rng)
+        expected = epilogue.apply(expected)
     packed = pack_filters(filters, case.source_lanes)
-    correlate(case, source, packed, (case.inputs, case.outputs), target, rng, accumulate=accumulate)
+    channels = (case.inputs, case.outputs)
+    correlate(case, source, packed, channels, target, rng, accumulate=accumulate, epilogue=epilogue)
     target.check_guards()
     np.testing.assert_allclose(target.read(), expected, rtol=1e-4, atol=2e-4)
 
 
-def check_data_gradient(case: Case, rng: np.random.Generator) -> None:
+def check_data_gradient(case: Case, rng: np.random.Generator, slope: float | None = None) -> None:
     halo = gradient_halo(case.taps[2], case.sparsity[2])
     gradient = Tensor(case.outputs, case.size, LANES, np.nan, halo)
     values = random_values(rng, case.outputs, *case.size)
@@ -245,10 +300,19 @@ def check_data_gradient(case: Case, rng: np.random.Generator) -> None:
     target = Tensor(case.inputs, case.source_size, LANES, GUARD)
     backward = transposed(case, pack_filters(filters), rng)
     channels = (case.outputs, case.inputs)
-    correlate(case, gradient, backward, channels, target, rng, backward=True)
-    target.check_guards()
     expected = reference_data_gradient(case, values, filters)
+    epilogue = None
+    if slope is not None:
+        node = Tensor(case.inputs, case.source_size, LANES, np.nan)
+        node.write(random_values(rng, case.inputs, *case.source_size))
+        epilogue = Epilogue(case.inputs, slope, rng, node)
+        expected = epilogue.apply(expected)
+    correlate(case, gradient, backward, channels, target, rng, backward=True, epilogue=epilogue)
+    target.check_guards()
     np.testing.assert_allclose(target.read(), expected, rtol=1e-4, atol=2e-4)
+    if epilogue:
+        sums = expected.sum((1, 2, 3))
+        np.testing.assert_allclose(epilogue.bias_gradient(), sums, rtol=1e-4, atol=1e-3)
 
 
 def transposed(case: Case, forward: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -363,6 +427,8 @@ def main() -> None:
     check_forward(case, rng)
     check_data_gradient(case, rng)
     check_weight_gradient(case, rng)
+    check_forward(case, rng, slope=0.1)
+    check_data_gradient(case, rng, slope=0.0)
     print(LANES)
 
 

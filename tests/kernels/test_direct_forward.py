@@ -70,6 +70,26 @@ def test_special_values_spread(special):
     check_forward(Case(1, LANES, (2, 2, 20), (1, 2, 2)), np.random.default_rng(0), special=special)
 
 
+@pytest.mark.parametrize("slope", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("inputs", [2, 19])
+def test_bias_and_transfer(inputs, slope):
+    case = Case(inputs, 37, (2, 3, 17), (2, 2, 3))
+    check_forward(case, np.random.default_rng(1), slope=slope)
+    check_forward(case, np.random.default_rng(1), accumulate=True, slope=slope)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("inputs", [2, 37])
+def test_gradient_of_the_transfer_and_of_the_bias(inputs, slope):
+    case = Case(inputs, 19, (2, 3, 17), (2, 2, 3))
+    check_data_gradient(case, np.random.default_rng(2), slope=slope)
+
+
+def test_relu_of_infinity_is_no_nan():
+    case = Case(1, LANES, (1, 1, 20), (1, 1, 1))
+    check_forward(case, np.random.default_rng(0), special=-np.inf, slope=0.0)
+
+
 def test_all_passes_on_avx2():
     features = "+sse4.2,+avx,+avx2,+fma,+bmi,+bmi2,+popcnt,-avx512f"
     forced = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features}
