@@ -9,15 +9,13 @@ Argument words are those of `direct_forward` with another meaning of
 
     source, source_block        blocked images, x positions LANES floats apart (no stride along x)
     channels                    input images
-    filters                     vectors of LANES input images, in groups of two input blocks (the last
-                                may be one): a group lies packed as [..][vector of the group][lane]
-    filter_tap, filter_out      steps from tap to tap and output to output, in vectors times those of a group
+    filters                     [group of one or two input blocks][output][z][y][x][lane of the group]
     target, output              planar images; `target_block` from image to image; x positions one float apart
     bias_gradient               LANES floats for each output image: sums of every LANES-th position, to be
                                 added up (`reduction.sum_lanes`)
 
-Forward, filters are those of `filters.transpose_filters` (filter_tap = outputs, filter_out = 1); in
-the data gradient those packed for a planar source (filter_tap = 1, filter_out = taps).
+Forward, filters are those of `filters.transpose_filters` for planar outputs; in the data gradient those
+packed for a planar source.
 """
 
 from __future__ import annotations
@@ -69,8 +67,6 @@ FIELDS = (
     "tap_y",
     "tap_x",
     "filters",
-    "filter_tap",
-    "filter_out",
     "target",
     "target_block",
     "target_z",
@@ -223,22 +219,26 @@ class _Block:
             width = b.select(last, word(LANES), word(2 * LANES))
             odd = b.mul(b.and_(index, word(1)), word(LANES))
             start = moved(b, moved(b, filters, b.mul(b.lshr(index, word(1)), group)), odd)
-            sums = self.taps(source, start, width, sums, positions)
+            sums = self.taps(source, start, width, b.mul(taps, width), sums, positions)
             return [moved(b, source, source_block), *sums]
 
         carried = [self.source, *[ZERO_VECTOR] * (positions * self.outputs)]
         return counted_loop(b, self.blocks, carried, body, maybe_empty=True)[1:]
 
     def taps(
-        self, source: Value, filters: Value, width: Value, sums: list[Value], positions: int
+        self,
+        source: Value,
+        filters: Value,
+        filter_x: Value,
+        step: Value,
+        sums: list[Value],
+        positions: int,
     ) -> list[Value]:
-        """Add the taps z0..z1, y0..y1, x0..x1 of one input block."""
+        """Add the taps z0..z1, y0..y1, x0..x1 of one input block; `step` from output to output."""
         b = self.builder
         tap_z, tap_y, tap_x = (self.field(f"tap_{axis}") for axis in "zyx")
-        filter_x = b.mul(width, self.field("filter_tap"))
         filter_y = b.mul(filter_x, self.field("taps_x"))
         filter_z = b.mul(filter_y, self.field("taps_y"))
-        step = b.mul(width, self.field("filter_out"))
 
         def at(first: Value, source: Value, tap: Value, filters: Value, by: Value) -> list[Value]:
             return [moved(b, source, b.mul(first, tap)), moved(b, filters, b.mul(first, by))]

@@ -132,8 +132,13 @@ _OUTPUT_Y = FIELDS.index("output_y")
 _BIAS_GRADIENT = FIELDS.index("bias_gradient")
 
 
-def gradient_halo(taps_x: int, dilation_x: int) -> int:
-    """Zero voxels needed on both x sides of an output gradient's rows, for `taps_x` dilated taps."""
+def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
+    """Zero voxels needed on both x sides of an output gradient's rows, for `taps_x` dilated taps.
+
+    In a planar gradient no tap along x is left out.
+    """
+    if planar:
+        return (taps_x - 1) * dilation_x
     return min((taps_x - 1) * dilation_x, max(*POSITIONS, LANES) - 1)
 
 

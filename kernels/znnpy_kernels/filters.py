@@ -82,14 +82,15 @@ def _pieces(outputs: int, inputs: int, source_lanes: int) -> list[tuple[int, int
     return pieces
 
 
-@kernel("forward", "backward", "outputs", "inputs", "taps", "o0", "o1")
+@kernel("forward", "backward", "outputs", "inputs", "taps", "planar", "o0", "o1")
 def transpose_filters(args: Any, worker: int) -> None:
     """Backward-packed filters from forward-packed ones, for output images o0..o1.
 
-    Both blocked (not planar). Tasks over disjoint ranges write disjoint memory; tap order is kept.
+    The forward ones blocked (not planar). `planar`: backward ones for planar output images, one a block,
+    up to LANES of them. Tasks over disjoint ranges write disjoint memory; tap order is kept.
     """
     forward, backward = floats(args[0]), floats(args[1])
-    outputs, inputs, taps, o0, o1 = args[2], args[3], args[4], args[5], args[6]
+    outputs, inputs, taps, o0, o1 = args[2], args[3], args[4], args[6], args[7]
     o_blocks, i_blocks = (outputs + LANES - 1) // LANES, (inputs + LANES - 1) // LANES
     for o_block in range(o0 // LANES, (o1 + LANES - 1) // LANES):
         first = o_block * LANES
@@ -108,6 +109,8 @@ def transpose_filters(args: Any, worker: int) -> None:
             for tap in range(taps):
                 for o in range(max(o0, first), min(o1, first + o_count)):
                     at = target + tap * o_count * i_width + o * i_width
+                    if args[5]:
+                        at = target + (o * taps + tap) * i_width
                     start = source + tap * i_count * o_width + o
                     for lane in range(i_count):
                         backward[at + lane] = forward[start + lane * o_width]

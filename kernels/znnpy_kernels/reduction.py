@@ -22,14 +22,17 @@ def sum_vectors(args: Any, worker: int) -> None:
             target[j] += source[i * args[3] + j]
 
 
-@kernel("source", "target", "count")
+@kernel("source", "target", "count", "step")
 def sum_lanes(args: Any, worker: int) -> None:
-    """target[0] = the sum of `count` vectors of LANES floats: lane by lane first, then the lanes in order."""
+    """target[0] = the sum of `count` vectors of LANES floats, `step` floats apart.
+
+    Lane by lane first, then the lanes in order.
+    """
     source, target = floats(args[0]), floats(args[1])
     total = np.float32(0)
     for lane in range(LANES):
         lane_total = source[lane]
         for i in range(1, args[2]):
-            lane_total += source[i * LANES + lane]
+            lane_total += source[i * args[3] + lane]
         total += lane_total
     target[0] = total

@@ -3,11 +3,13 @@
 Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of
 the part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address
 of LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`,
-`length` (row length in floats, a multiple of LANES), `slope` for leaky_relu and elu.
+`length` (row length in floats), `slope` for leaky_relu and elu. `planar` 1: one planar image, whose
+bias is one float; `channels` is LANES then.
 
 Backward kernels (`BACKWARD[name]`): target = gradient * f'(x) expressed by the output y, and the
 sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; the parts' sums
-are added by the caller's tree). `target` may be `gradient`. leaky_relu and elu need slope >= 0.
+are added by the caller's tree; of a planar image sums of every LANES-th voxel). `target` may be
+`gradient`. leaky_relu and elu need slope >= 0.
 
 Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not
 touched.
@@ -20,13 +22,23 @@ from typing import Any
 from znnpy_kernels.abi import Kernel, kernel
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.memory import float_argument
+from znnpy_kernels.memory import float_argument, floats
 from znnpy_kernels.vector_math import expm1, logistic, tanh
-from znnpy_kernels.vectors import below, fma, load, load_masked, select, splat, store
+from znnpy_kernels.vectors import (
+    below,
+    fma,
+    load,
+    load_masked,
+    select,
+    splat,
+    store,
+    store_masked,
+)
 
 BYTES = 4 * LANES
 FORWARD_FIELDS = ("source", "source_z", "source_y", "target", "target_z", "target_y",
-                  "bias", "channels", "planes", "rows", "length", "slope:float")  # fmt: skip
+                  "bias", "channels", "planes", "rows", "length", "slope:float",
+                  "planar")  # fmt: skip
 BACKWARD_FIELDS = ("output", "output_z", "output_y", "gradient", "gradient_z", "gradient_y",
                    "target", "target_z", "target_y", "bias_gradient", "channels",
                    "planes", "rows", "length", "slope:float")  # fmt: skip
@@ -93,17 +105,30 @@ def _logistic_back(y: Any, g: Any, slope: float) -> Any:
 
 
 @inlined
+def _bias(args: Any, real: Any) -> Any:
+    if args[6] == 0:
+        return splat(0.0)
+    if args[12]:
+        return splat(floats(args[6])[0])
+    return load_masked(args[6], real)
+
+
+@inlined
 def _forward(args: Any, function: Any) -> None:
     slope = float_argument(args[11])
-    real = below(args[7])
-    bias = load_masked(args[6], real) if args[6] else splat(0.0)
+    bias = _bias(args, below(args[7]))
+    full = args[10] - args[10] % LANES
+    rest = below(args[10] - full)
     for z in range(args[8]):
         for y in range(args[9]):
             source = args[0] + 4 * (z * args[1] + y * args[2])
             target = args[3] + 4 * (z * args[4] + y * args[5])
-            for x in range(0, 4 * args[10], BYTES):
+            for x in range(0, 4 * full, BYTES):
                 value = function(load(source + x) + bias, slope)
                 store(target + x, value)
+            if full < args[10]:
+                value = function(load_masked(source + 4 * full, rest) + bias, slope)
+                store_masked(target + 4 * full, rest, value)
 
 
 @inlined
@@ -111,14 +136,19 @@ def _forward_masked(args: Any, function: Any) -> None:
     """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
     slope = float_argument(args[11])
     real = below(args[7])
-    bias = load_masked(args[6], real) if args[6] else splat(0.0)
+    bias = _bias(args, real)
+    full = args[10] - args[10] % LANES
+    rest = below(args[10] - full)
     for z in range(args[8]):
         for y in range(args[9]):
             source = args[0] + 4 * (z * args[1] + y * args[2])
             target = args[3] + 4 * (z * args[4] + y * args[5])
-            for x in range(0, 4 * args[10], BYTES):
+            for x in range(0, 4 * full, BYTES):
                 value = function(load(source + x) + bias, slope)
                 store(target + x, select(real, value, splat(0.0)))
+            if full < args[10]:
+                value = function(load_masked(source + 4 * full, rest) + bias, slope)
+                store_masked(target + 4 * full, rest, value)
 
 
 @inlined
@@ -141,10 +171,17 @@ def _backward_row(
         g3 = derivative(load(output + x3), load(gradient + x3), slope)
         store(target + x3, g3)
         a, b, c, d = a + g0, b + g1, c + g2, d + g3
-    for x in range(full, 4 * length, BYTES):
+    even = 4 * (length - length % LANES)
+    for x in range(full, even, BYTES):
         g0 = derivative(load(output + x), load(gradient + x), slope)
         store(target + x, g0)
         a = a + g0
+    if even < 4 * length:
+        rest = below(length % LANES)
+        y0, g0 = load_masked(output + even, rest), load_masked(gradient + even, rest)
+        g0 = derivative(y0, g0, slope)
+        store_masked(target + even, rest, g0)
+        a = a + select(rest, g0, splat(0.0))
     return (a + b) + (c + d)
 
 

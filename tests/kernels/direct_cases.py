@@ -315,7 +315,9 @@ def check_data_gradient(case: Case, rng: np.random.Generator, slope: float | Non
         np.testing.assert_allclose(epilogue.bias_gradient(), sums, rtol=1e-4, atol=1e-3)
 
 
-def transposed(case: Case, forward: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def transposed(
+    case: Case, forward: np.ndarray, rng: np.random.Generator, planar: bool = False
+) -> np.ndarray:
     """Backward-packed filters, made by the kernel in random ranges."""
     size = packed_size(case.inputs, case.outputs, case.tap_count)
     guarded = np.full(size + 2 * LANES, GUARD, np.float32)
@@ -327,6 +329,7 @@ def transposed(case: Case, forward: np.ndarray, rng: np.random.Generator) -> np.
             outputs=case.outputs,
             inputs=case.inputs,
             taps=case.tap_count,
+            planar=planar,
             o0=o0,
             o1=o1,
         )

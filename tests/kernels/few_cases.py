@@ -51,9 +51,8 @@ def check_few_forward(
         target.write(before)
         expected += before
     epilogue = Epilogue(case.outputs, slope, rng)
-    packed = transposed(case, pack_filters(filters), rng)
-    steps = {"filter_tap": case.outputs, "filter_out": 1, "accumulate": accumulate}
-    _run(case, source, target, packed, steps, rng, epilogue)
+    packed = transposed(case, pack_filters(filters), rng, planar=True)
+    _run(case, source, target, packed, rng, epilogue, accumulate)
     target.check_guards()
     np.testing.assert_allclose(target.read(), epilogue.apply(expected), rtol=1e-4, atol=2e-4)
 
@@ -70,16 +69,19 @@ def check_few_data_gradient(case: Case, rng: np.random.Generator, slope: float =
     node.write(random_values(rng, case.inputs, *case.source_size))
     epilogue = Epilogue(case.inputs, slope, rng, node)
     packed = pack_filters(filters, 1)
-    steps = {"filter_tap": 1, "filter_out": case.tap_count, "accumulate": 0}
-    _run(case, gradient, target, packed, steps, rng, epilogue)
+    _run(case, gradient, target, packed, rng, epilogue)
     target.check_guards()
     expected = epilogue.apply(reference_data_gradient(case, values, filters))
     np.testing.assert_allclose(target.read(), expected, rtol=1e-4, atol=2e-4)
     sums = np.stack([sums for _, sums in epilogue.sums])
     for image in range(case.inputs):
-        lanes = np.ascontiguousarray(sums[:, image * LANES : (image + 1) * LANES])
         found = np.full(2, GUARD, np.float32)
-        sum_lanes.run(source=lanes.ctypes.data, target=found.ctypes.data, count=len(lanes))
+        sum_lanes.run(
+            source=sums.ctypes.data + 4 * LANES * image,
+            target=found.ctypes.data,
+            count=len(sums),
+            step=sums.shape[1],
+        )
         np.testing.assert_allclose(found[0], expected[image].sum(), rtol=1e-4, atol=1e-3)
         assert found[1] == GUARD
 
@@ -89,9 +91,9 @@ def _run(
     source: Tensor,
     target: Tensor,
     packed: np.ndarray,
-    steps: dict[str, int],
     rng: np.random.Generator,
     epilogue: Epilogue,
+    accumulate: bool = False,
 ) -> None:
     back = epilogue.values is not None
     sign = -1 if back else 1
@@ -110,7 +112,7 @@ def _run(
             **{f"taps_{axis}": n for axis, n in zip("zyx", case.taps, strict=True)},
             **taps,
             filters=packed.ctypes.data,
-            **steps,
+            accumulate=accumulate,
             target=target.address,
             target_block=target.block,
             target_z=target.z,

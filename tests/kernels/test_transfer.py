@@ -39,7 +39,7 @@ def forward(name: str, source: Blocked, target: Blocked, bias: Any, cuts: int = 
                 **source.rows("source", block, z), **target.rows("target", block, z),
                 bias=0 if bias is None else address(bias) + 4 * LANES * block, channels=real,
                 planes=source.shape[0] // cuts, rows=source.shape[1],
-                length=source.shape[2] * LANES, slope=SLOPE,
+                length=source.shape[2] * LANES, slope=SLOPE, planar=0,
             )  # fmt: skip
 
 
@@ -123,3 +123,33 @@ def test_backward_in_place_without_bias(name: str) -> None:
     backward(name, output, gradient, target, None)
     backward(name, output, gradient, gradient, None)
     assert same_bits(gradient.view, target.view)
+
+
+@pytest.mark.parametrize("width", [1, LANES - 1, LANES, 4 * LANES + 3, 9 * LANES])
+@pytest.mark.parametrize("name", FORWARD)
+def test_planar_images(name: str, width: int) -> None:
+    x, bias = normal(1, 1, 2, 3, width, scale=3.0), normal(2, 1)
+    source, target = (Blocked(1, x.shape[1:], lanes=1) for _ in range(2))
+    source.view[0, ..., 0] = x[0]
+    FORWARD[name].run(
+        **source.rows("source"), **target.rows("target"), bias=address(bias), channels=LANES,
+        planes=2, rows=3, length=width, slope=SLOPE, planar=1,
+    )  # fmt: skip
+    y = FUNCTIONS[name](np.float64(x[0] + bias[0]))
+    np.testing.assert_allclose(target.view[0, ..., 0], y, rtol=4e-7, atol=1e-37)
+    assert target.gaps_intact()
+    gradient, sums = Blocked(1, x.shape[1:], lanes=1), np.full(LANES + 1, 5.0, np.float32)
+    gradient.view[0, ..., 0] = normal(3, 2, 3, width)
+    exact = np.float64(gradient.view[0, ..., 0]) * DERIVATIVES[name](
+        np.float64(target.view[0, ..., 0])
+    )
+    BACKWARD[name].run(
+        **target.rows("output"), **gradient.rows("gradient"), **gradient.rows("target"),
+        bias_gradient=address(sums), channels=LANES, planes=2, rows=3, length=width, slope=SLOPE,
+    )  # fmt: skip
+    np.testing.assert_allclose(gradient.view[0, ..., 0], exact, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        sums[:LANES].sum(dtype=np.float64), exact.sum(), rtol=1e-4, atol=1e-4
+    )
+    assert gradient.gaps_intact()
+    assert sums[LANES] == 5

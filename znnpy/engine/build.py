@@ -88,18 +88,21 @@ class Build:
             )
         return self._tensors[key]
 
-    def bias_address(self, node: str, block: int) -> int:
-        """Address of LANES biases of one block; 0 when the node has none."""
+    def bias_address(self, node: str, image: int) -> int:
+        """Address of the biases from one image on; 0 when the node has none."""
         found = self.parameters.get(node)
-        return found.values + 4 * LANES * block if found else 0
+        return found.values + 4 * image if found else 0
 
     def bias_reads(self, node: str) -> list[Region]:
         """What a task that uses the bias reads."""
         found = self.parameters.get(node)
         return [found.values_region()] if found else []
 
-    def bias_partials(self, node: Node, block: int, count: int) -> int:
-        """Room for partial bias gradients of one block; 0 when the node has no bias."""
+    def bias_partials(self, node: Node, first: int, count: int) -> int:
+        """Room for `count` vectors of partial bias gradients; 0 when the node has no bias.
+
+        `first`: the block, or planar image, from which on they count.
+        """
         if node.name not in self.parameters:
             return 0
-        return self.scratch(("bias partials", node.name, block), count * LANES)
+        return self.scratch(("bias partials", node.name, first, count), count * LANES)

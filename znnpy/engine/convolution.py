@@ -40,5 +40,5 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
         spectral.derive(step, build, edge, backward=False)
     if backward == "spectral":
         spectral.derive(step, build, edge, backward=True)
-    if backward == "direct":
+    if direct.needs_transposed(build, edge):
         direct.transpose(step, build, edge)

@@ -57,7 +57,7 @@ def emit_backward(step: Step, build: Build, loss: str) -> None:
     for node in reversed(network.nodes):
         if node.name in trained:
             fft.finish_backward(step, build, node)
-            converge_backward(step, build, node)
+            converge_backward(step, build, node, loss)
             step.stage += 1
             _emit_edges_backward(step, build, node, trained)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from znnpy_kernels.direct_few import FEW
 from znnpy_kernels.direct_forward import gradient_halo
+from znnpy_kernels.lanes import LANES
 
 from znnpy.engine.arena import Arena
 from znnpy.engine.tensors import Tensor, new_tensor
@@ -55,14 +57,47 @@ class Layout:
         return self.geometry.nodes[node].shape
 
     def stays_planar(self, node: str) -> bool:
-        """Whether a node is an input that only feeds convolutions: its staged images are used."""
+        """Whether a node is an input that only feeds convolutions and crops: its staged images are used."""
         outgoing = self.network.outgoing(node)
-        return self.network.node(node).kind == "input" and all(e.kind == "conv" for e in outgoing)
+        kinds = {edge.kind for edge in outgoing}
+        return self.network.node(node).kind == "input" and kinds <= {"conv", "crop"}
+
+    def lanes(self, node: str) -> int:
+        """Lanes of a node's images and gradients: 1 where they are planar."""
+        return 1 if self.stays_planar(node) or is_planar(self, node) else LANES
 
     def contributed(self, edge: Edge) -> int:
         """Images that an edge brings to its target: those of its source, or of a conv's filters."""
         end = edge.target if edge.kind == "conv" else edge.source
         return self.network.node(end).images
+
+
+def is_planar(layout: Layout, name: str) -> bool:
+    """Whether a node has so few images, all between convolutions with many, that they lie planar."""
+    node, network = layout.network.node(name), layout.network
+    edges = network.incoming(name) + network.outgoing(name)
+    return (
+        node.images <= FEW
+        and node.kind in ("transfer", "sum")
+        and node.function != "softmax"
+        and any(edge.kind == "conv" for edge in edges)
+        and all(_takes_planar(layout, edge, edge.target == name) for edge in edges)
+    )
+
+
+def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
+    """Whether an edge's passes can have a planar target, or else a planar source."""
+    other = edge.source if target else edge.target
+    if edge.kind != "conv":
+        return edge.kind == "crop" and target and layout.stays_planar(other)
+    if max(edge.stride) > 1 or layout.stays_planar(other):
+        return False
+    if layout.network.node(other).images <= FEW:
+        return False
+    layer = layout.plan.layers[edge.name]
+    if target:
+        return layer.forward == "direct" and "fft" not in (layer.gradient, layer.weight)
+    return layer.gradient == "direct"
 
 
 def trained_nodes(network: Network) -> set[str]:
@@ -96,27 +131,33 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
 def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
     network, shape = layout.network, layout.shape(name)
     node = network.node(name)
-    own = new_tensor(arena, layout.batch, node.images, shape, cut=images.cut)
+    lanes = layout.lanes(name)
+    own = new_tensor(arena, layout.batch, node.images, shape, cut=images.cut, lanes=lanes)
     images.activations[name] = own
     for index, edge in enumerate(network.incoming(name)):
         shared = node.kind != "concat" and index == 0
         images.contributions[edge.name] = (
             own
             if shared
-            else new_tensor(arena, layout.batch, layout.contributed(edge), shape, cut=images.cut)
+            else new_tensor(
+                arena, layout.batch, layout.contributed(edge), shape, cut=images.cut, lanes=lanes
+            )
         )
 
 
 def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -> None:
     network, shape = layout.network, layout.shape(name)
     count, halo = network.node(name).images, gradient_halo_of(layout, name)
-    own = new_tensor(arena, layout.batch, count, shape, cut=images.cut, halo=halo)
+    lanes = layout.lanes(name)
+    own = new_tensor(arena, layout.batch, count, shape, cut=images.cut, lanes=lanes, halo=halo)
     images.gradients[name] = own
     for index, edge in enumerate(network.outgoing(name)):
         images.backward[edge.name] = (
             own
             if index == 0
-            else new_tensor(arena, layout.batch, count, shape, cut=images.cut, halo=halo)
+            else new_tensor(
+                arena, layout.batch, count, shape, cut=images.cut, lanes=lanes, halo=halo
+            )
         )
     for edge in network.incoming(name):
         if edge.kind == "conv" and max(edge.stride) > 1:
@@ -138,8 +179,9 @@ def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) ->
 def gradient_halo_of(layout: Layout, name: str) -> int:
     """Zeros on both sides of a gradient's rows that direct data gradients of its edges may read."""
     dilations: Mapping[str, Triple] = layout.geometry.dilations
+    planar = layout.lanes(name) == 1
     halos = [
-        gradient_halo(edge.size[2], dilations[edge.name][2])
+        gradient_halo(edge.size[2], dilations[edge.name][2], planar=planar)
         for edge in layout.network.incoming(name)
         if edge.kind == "conv" and layout.plan.layers[edge.name].gradient == "direct"
     ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.lanes import LANES
 from znnpy_kernels.losses import LOSSES, sum_partials
 
+from znnpy.engine.biases import sum_bias
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
+from znnpy.engine.fusion import biased_in_loss
 from znnpy.engine.step import Step, counts, plane_parts, rows_of
 from znnpy.engine.tensors import Tensor
 from znnpy.network.types import Node
@@ -23,6 +26,10 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
     staged = build.staged
     cuts = plane_parts(output, 6 * output.blocks)
     count = len(cuts) * output.batch
+    width = -(-output.images // LANES) * LANES
+    # Reserved for every loss: gradients may be asked for by another one later.
+    room = build.bias_partials(node, 0, count * width // LANES) if gradient else 0
+    biases = room if biased_in_loss(build.layout, node, loss) else 0
     partials = build.scratch(("loss partials", node.name), 4 * count)
     for batch in range(output.batch):
         for index, (low, high) in enumerate(cuts):
@@ -42,8 +49,8 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                     "channels": output.images,
                     "width": output.shape[2],
                     "lanes": output.lanes,
-                    "bias_gradient": 0,
-                    "bias_block": 0,
+                    "bias_gradient": biases + 4 * width * leaf if biases else 0,
+                    "bias_block": LANES,
                 },
                 name=f"{node.name} loss",
                 kind="loss",
@@ -52,8 +59,11 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                 writes=[
                     *(gradient.regions(batch, low, high) if gradient else ()),
                     Region(("loss partials", node.name), leaf, leaf + 1),
+                    Region(("bias partial", node.name, 0, leaf)),
                 ],
             )
+    if biases:
+        sum_bias(step, build, node, 0, width // LANES, biases, count)
     step.add(
         sum_partials,
         {

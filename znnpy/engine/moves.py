@@ -15,15 +15,27 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def pack_input(step: Step, build: Build, name: str) -> None:
-    """Staged planar images into channel blocks, for inputs that meet more than convolutions."""
-    source, target = build.staged.inputs[name], build.images.activations[name]
+    """Staged planar images into channel blocks, for inputs that meet more than convolutions and crops."""
+    _pack(step, build.staged.inputs[name], build.images.activations[name], (0, 0, 0), name)
+
+
+def _pack(
+    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], name: str
+) -> None:
+    """Planar images, from an offset on, into channel blocks."""
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_parts(target, 2):
+                z, _, y, _ = target.box(low, high)
+                first, shift = block * target.lanes, offset[target.cut]
+                place = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
+                images = range(first, first + target.channels(block))
                 step.add(
                     pack_images,
                     {
-                        **rows_of(source, "source", batch, block * target.lanes, low),
+                        "source": place,
+                        "source_z": source.z_stride,
+                        "source_y": source.y_stride,
                         **rows_of(target, "target", batch, block, low),
                         **counts(target, low, high),
                         "source_image": source.block_stride,
@@ -33,7 +45,7 @@ def pack_input(step: Step, build: Build, name: str) -> None:
                     name=name,
                     kind="copy",
                     cost=_seconds(target, low, high),
-                    reads=[],
+                    reads=[source.region(batch, i, low + shift, high + shift) for i in images],
                     writes=[target.region(batch, block, low, high)],
                 )
 
@@ -55,7 +67,8 @@ def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> 
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:
     """Keep what lies inside the offset on both sides."""
     source, target = build.value(edge.source), build.images.contributions[edge.name]
-    _copy(step, source, target, edge.offset, edge.name)
+    move = _copy if source.lanes == target.lanes else _pack
+    move(step, source, target, edge.offset, edge.name)
 
 
 def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:

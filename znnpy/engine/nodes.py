@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.reduction import sum_vectors
 from znnpy_kernels.rows import copy_channels
 from znnpy_kernels.transfer import BACKWARD, FORWARD
 
+from znnpy.engine.biases import sum_bias, sum_planar_bias
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
 from znnpy.engine.fft import summed_elsewhere
+from znnpy.engine.fusion import finished_backward, finished_forward
 from znnpy.engine.softmax import softmax_backward, softmax_forward
 from znnpy.engine.step import Step, combine_tensors, counts, plane_parts, rows_of
 from znnpy.engine.tensors import Tensor
@@ -27,11 +28,11 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         included = summed_elsewhere(build, incoming, "forward")
         leaves = [build.images.contributions[e.name] for e in incoming if e.name not in included]
         combine_tensors(step, leaves, f"{node.name} sum")
-    if node.kind == "transfer":
+    if node.kind == "transfer" and not finished_forward(build.layout, node):
         _transfer_forward(step, build, node)
 
 
-def converge_backward(step: Step, build: Build, node: Node) -> None:
+def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
     """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum."""
     outgoing = build.layout.network.outgoing(node.name)
     included = summed_elsewhere(build, outgoing, "gradient")
@@ -39,7 +40,9 @@ def converge_backward(step: Step, build: Build, node: Node) -> None:
     if leaves:
         combine_tensors(step, leaves, f"{node.name} gradient sum")
     if node.kind == "transfer":
-        _transfer_backward(step, build, node)
+        _partials(build, node)
+        if not finished_backward(build.layout, node, loss):
+            _transfer_backward(step, build, node)
 
 
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
@@ -54,6 +57,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     if node.function == "linear" and not node.bias:
         return
     tensor = build.images.activations[node.name]
+    planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
             for low, high in plane_parts(tensor, 2):
@@ -63,10 +67,11 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         **rows_of(tensor, "source", batch, block, low),
                         **rows_of(tensor, "target", batch, block, low),
                         **counts(tensor, low, high),
-                        "bias": build.bias_address(node.name, block),
-                        "channels": tensor.channels(block),
+                        "bias": build.bias_address(node.name, block * tensor.lanes),
+                        "channels": LANES if planar else tensor.channels(block),
                         "length": tensor.row,
                         "slope": node.slope,
+                        "planar": int(planar),
                     },
                     name=node.name,
                     kind="transfer",
@@ -85,8 +90,8 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     function = "linear" if node.function == "softmax" else node.function
     output = build.images.activations[node.name]
     cuts = plane_parts(gradient, 3)
-    for block in range(gradient.blocks):
-        partials = build.bias_partials(node, block, gradient.batch * len(cuts))
+    planar = gradient.lanes == 1
+    for block, partials in enumerate(_partials(build, node)):
         for batch in range(gradient.batch):
             for index, (low, high) in enumerate(cuts):
                 leaf = batch * len(cuts) + index
@@ -98,7 +103,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         **rows_of(gradient, "target", batch, block, low),
                         **counts(gradient, low, high),
                         "bias_gradient": partials + 4 * LANES * leaf if partials else 0,
-                        "channels": gradient.channels(block),
+                        "channels": LANES if planar else gradient.channels(block),
                         "length": gradient.row,
                         "slope": node.slope,
                     },
@@ -111,26 +116,18 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         Region(("bias partial", node.name, block, leaf)),
                     ],
                 )
-        if partials:
-            _sum_bias(step, build, node, block, partials, gradient.batch * len(cuts))
+        count = gradient.batch * len(cuts)
+        if partials and planar:
+            sum_planar_bias(step, build, node, block, partials, count, LANES)
+        elif partials:
+            sum_bias(step, build, node, block, 1, partials, count)
 
 
-def _sum_bias(step: Step, build: Build, node: Node, block: int, partials: int, count: int) -> None:
-    parameter = build.parameters[node.name]
-    step.add(
-        sum_vectors,
-        {
-            "source": partials,
-            "target": parameter.gradient + 4 * LANES * block,
-            "count": count,
-            "length": LANES,
-        },
-        name=f"{node.name} bias gradient",
-        kind="sum",
-        cost=count * LANES * 4 / MEMORY_RATE,
-        reads=[Region(("bias partial", node.name, block, leaf)) for leaf in range(count)],
-        writes=[parameter.gradient_region(block, block + 1)],
-    )
+def _partials(build: Build, node: Node) -> list[int]:
+    """Rooms for the partial sums of each block, the same whatever the loss makes of them."""
+    gradient = build.images.gradients[node.name]
+    count = gradient.batch * len(plane_parts(gradient, 3))
+    return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
 def _concatenate(step: Step, target: Tensor, sources: list[Tensor], name: str) -> None:

@@ -115,9 +115,9 @@ def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
 
 
 def _source_lanes(layout: Layout, edge: str) -> int:
-    """Lanes of the tensor that an edge reads: 1 for inputs that stay where they are staged."""
+    """Lanes of the tensor that an edge reads: 1 for planar images."""
     source = next(e.source for e in layout.network.edges if e.name == edge)
-    return 1 if layout.stays_planar(source) else LANES
+    return layout.lanes(source)
 
 
 def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:

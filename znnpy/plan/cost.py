@@ -18,6 +18,7 @@ TRANSFORM_RATE = 5e9
 PRODUCT_RATE = 20e9
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
 LANES_COUNTED = 16  # widest vector: fewer output images cost as much as this many
+FEW_IMAGES = 8  # but these lie planar, without lanes
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,23 @@ class ConvShape:
         )
 
 
-def direct_flops(shape: ConvShape) -> float:
-    """Operations of one pass of direct convolution over the whole batch, padding of lanes included."""
-    outputs = -(-shape.outputs // LANES_COUNTED) * LANES_COUNTED
-    return 2.0 * shape.batch * shape.inputs * outputs * voxels(shape.size) * voxels(shape.target)
+def direct_flops(shape: ConvShape, step: PassName = "forward") -> float:
+    """Operations of one pass of direct convolution over the whole batch, padding of lanes included.
+
+    Lanes hold the images that come out of the pass; few of them on the one side and many on the other
+    are not padded.
+    """
+    padded, other = shape.outputs, shape.inputs
+    if step == "gradient":
+        padded, other = other, padded
+    if padded > FEW_IMAGES or other <= FEW_IMAGES:
+        padded = -(-padded // LANES_COUNTED) * LANES_COUNTED
+    return 2.0 * shape.batch * padded * other * voxels(shape.size) * voxels(shape.target)
 
 
-def direct_seconds(shape: ConvShape) -> float:
+def direct_seconds(shape: ConvShape, step: PassName = "forward") -> float:
     """One pass by direct convolution on one core."""
-    return direct_flops(shape) / DIRECT_RATE
+    return direct_flops(shape, step) / DIRECT_RATE
 
 
 def fft_seconds(shape: ConvShape) -> float:

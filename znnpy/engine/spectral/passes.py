@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.lanes import LANES
+
 from znnpy.engine.build import Build
+from znnpy.engine.fusion import applied_forward
 from znnpy.engine.spectral.buffers import SUMS, TERMS, slot, source_spectra, tiling_of
 from znnpy.engine.spectral.filters import emit_gradients, filters_of, gradients_of
 from znnpy.engine.spectral.products import emit_products, emit_weight_products
@@ -24,15 +27,15 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         emit_source(step, build, edge, x, group)
         y.places[group] = slot(step, build, SUMS)
         emit_products(step, edge, x, w, y, group, "products")
-        emit_images(step, build, y, target, ORIGIN, group, f"{edge.name} inverse")
+        name, node = f"{edge.name} inverse", applied_forward(build.layout, edge)
+        emit_images(step, build, y, target, ORIGIN, group, name, node)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
     target, tiling = build.images.backward[edge.name], tiling_of(build, edge, "gradient")
-    dy = TileSpectra(
-        tiling, gradient.blocks, group_size(tiling.tile, tiling.tiles, gradient.blocks)
-    )
+    blocks = -(-gradient.images // LANES)
+    dy = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
     dx = TileSpectra(tiling, target.blocks, dy.most)
     w = filters_of(build, edge, backward=True)
     z, y, x = tiling.overlap
@@ -48,7 +51,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Products of source and gradient tiles summed over all tiles, then back to filters."""
     x = source_spectra(build, edge, "weight")
-    dy = TileSpectra(x.tiling, gradient.blocks, x.most)
+    dy = TileSpectra(x.tiling, -(-gradient.images // LANES), x.most)
     window = Window(ORIGIN, x.tiling.step)
     w = gradients_of(step, build, edge)
     for group in range(x.groups):

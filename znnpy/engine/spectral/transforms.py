@@ -10,7 +10,7 @@ from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import PAIR, Share, TileSpectra, Tiling, Window, planes_of
 from znnpy.geometry import voxels
-from znnpy.network.types import Triple
+from znnpy.network.types import Node, Triple
 from znnpy.plan import parts
 from znnpy.plan.tiles import tile_seconds
 
@@ -80,8 +80,12 @@ def emit_images(
     first: Triple,
     group: int,
     name: str,
+    node: Node | None = None,
 ) -> None:
-    """Transforms back of a group; the `step` points of each tile from `first` on are written."""
+    """Transforms back of a group; the `step` points of each tile from `first` on are written.
+
+    Bias and function of `node` are applied to them.
+    """
     tiling = spectra.tiling
     seconds = tile_seconds(tiling.tile)
     window = Window(ORIGIN, tiling.step)
@@ -96,7 +100,7 @@ def emit_images(
         **_strides("target", tensor, tiling),
         "accumulate": 0,
         "scale": 1.0 / voxels(tiling.tile),
-        **dict.fromkeys(("bias", "channels", "relu"), 0),
+        "relu": int(node is not None and node.function == "relu"),
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
     for share, low, high in _cuts(spectra, group, seconds):
@@ -112,11 +116,16 @@ def emit_images(
                 "blocks": high - low,
                 **sizes("limit", tiling.lattice_shape(tensor.shape, lattice)),
                 "target": tensor.at(batch, low, *lattice),
+                "bias": build.bias_address(node.name, low * LANES) if node else 0,
+                "channels": tensor.images - low * LANES,
             },
             name=name,
             kind="transform",
             cost=seconds * (share.high - share.low) * (high - low),
-            reads=[spectra.places[group].region()],
+            reads=[
+                spectra.places[group].region(),
+                *(build.bias_reads(node.name) if node else ()),
+            ],
             writes=[
                 tensor.region(batch, block, *planes)._replace(lane=share.grid.first + share.low)
                 for block in range(low, high)
