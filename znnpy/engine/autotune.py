@@ -59,6 +59,7 @@ PARTS = {
     "conv filter tiles backward": "gradient",
     "conv gradient tiles": "gradient",
     "source gradient inverse": "gradient",
+    "source bias gradient": "gradient",
     "conv gradient sum": "weight",
     "conv weight gradient": "weight",
     "conv output tiles": "weight",
@@ -183,15 +184,14 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     edge = Edge("conv", "conv", "source", "target", size=shape.size, sparsity=shape.dilation)
     network = Network(
         (
-            Node("input", "input", 1),
+            Node("input", "input", shape.inputs),
             Node("source", "transfer", shape.inputs),
             Node("target", "sum", shape.outputs),
         ),
-        (Edge("lift", "conv", "input", "source"), edge),
+        (Edge("lift", "crop", "input", "source"), edge),
     )
     plan = Plan(
         {
-            "lift": LayerPlan("direct", "direct", "direct"),
             "conv": LayerPlan.of(method, method, method),
         }
     )
