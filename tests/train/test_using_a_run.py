@@ -91,3 +91,17 @@ def test_evaluate_on_a_volume_given_in_the_line(folder):
     assert scores["network"]["threshold"] == 0.3
     assert "average precision" in znnpy(*words).stdout
     assert "go together" in znnpy(*words[:4], code=2).stderr
+
+
+def test_view_and_segment(folder, tmp_path):
+    done = znnpy("view", folder / "run", "--slices", 2, "--output", tmp_path / "pictures")
+    assert len(done.stdout.split()) == len(list((tmp_path / "pictures").iterdir())) == 2
+    words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
+    znnpy(*words, tmp_path / "p.zarr", "--block", "5,7,6")
+    znnpy(*words, tmp_path / "p.h5")
+    for name in ("p.zarr", "p.h5"):
+        znnpy("segment", tmp_path / name, "--output", tmp_path / f"{name}.labels.h5")
+    one, attributes = predicted(tmp_path / "p.zarr.labels.h5", "volumes/labels/neuron_ids")
+    other, _ = predicted(tmp_path / "p.h5.labels.h5", "volumes/labels/neuron_ids")
+    assert np.array_equal(one, other)
+    assert attributes["offset"].tolist() == [1, 2, 2]

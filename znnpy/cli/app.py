@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import znnpy
-from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training
+from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
 from znnpy.errors import ZnnpyError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("train")(training.train)
 app.command("predict")(predicting.predict)
 app.command("evaluate")(evaluating.evaluate)
 app.command("segment")(segmenting.segment)
+app.command("view")(viewing.view)
 app.command("profile")(profiling.profile)
 app.command("check")(configs.check)
 app.command("init")(configs.init)

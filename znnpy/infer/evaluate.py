@@ -60,6 +60,7 @@ class Observed:
 
     values: Mapping[str, Floats]
     known: Mapping[str, Labelled]
+    field: Field
 
 
 def evaluate(
@@ -90,7 +91,7 @@ def observe(weights: Weights, scene: Scene, most: int | None = None) -> Observed
     with prediction_of(weights, scene, most=most) as prediction:
         field, values = prediction.field, prediction.whole()
     known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
-    return Observed(values, known)
+    return Observed(values, known, field)
 
 
 def _evaluation(

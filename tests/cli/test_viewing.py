@@ -1,0 +1,51 @@
+"""`znnpy view` as its users call it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from znnpy.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tuple[str, str]:
+    capsys.readouterr()
+    status = 0
+    try:
+        main([str(word) for word in words])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    out, errors = capsys.readouterr()
+    assert status == code, errors
+    return out, errors
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["raw"] = rng.integers(0, 255, (6, 20, 20)).astype(np.uint8)
+        file["labels"] = rng.integers(0, 9, (6, 20, 20)).astype(np.uint32)
+        file["odd"] = np.zeros((6, 20, 21), np.uint8)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "a.h5"
+
+
+def test_files(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    out, _ = run(capsys, "view", "a.h5:raw", "a.h5:labels", "prediction=a.h5:raw", "--slices", 2)
+    assert out.split() == ["view/z00001.png", "view/z00004.png"]
+    assert sorted(p.name for p in (data.parent / "view").iterdir()) == ["z00001.png", "z00004.png"]
+    out, _ = run(capsys, "view", "a.h5:raw", "--output", "deep/er", "--axis", "x", "--slices", "1")
+    assert out.split() == ["deep/er/x00010.png"]
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    assert "a.h5:odd" in run(capsys, "view", "a.h5:raw", "a.h5:odd", code=1)[1]
+    assert "does not exist" in run(capsys, "view", "b.h5", code=1)[1]
+    assert "before = stands one of" in run(capsys, "view", "mask=a.h5:raw", code=2)[1]
+    assert "Usage" in run(capsys, "view", code=2)[1]
+    assert "--slices" in run(capsys, "view", "a.h5:raw", "--slices", "0", code=2)[1]
+    assert not (data.parent / "view").exists()

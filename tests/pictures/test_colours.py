@@ -1,0 +1,57 @@
+"""Colours against published values, and far enough apart for people."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from skimage.color import deltaE_ciede2000, rgb2lab
+
+from znnpy.pictures.colours import object_colours, oklch, outlines, overlay
+
+
+@pytest.mark.parametrize(
+    ("lightness", "chroma", "degrees", "rgb"),
+    [
+        (1.0, 0.0, 0.0, (1, 1, 1)),
+        (0.0, 0.0, 0.0, (0, 0, 0)),
+        (0.62796, 0.25768, 29.234, (1, 0, 0)),
+        (0.86644, 0.29483, 142.495, (0, 1, 0)),
+        (0.45201, 0.31321, 264.052, (0, 0, 1)),
+    ],
+)
+def test_oklch(lightness: float, chroma: float, degrees: float, rgb: tuple[int, ...]) -> None:
+    found = oklch(np.array(lightness), np.array(chroma), np.array(degrees / 360))
+    np.testing.assert_allclose(found, rgb, atol=0.01)
+
+
+@pytest.mark.parametrize("first", [1, 1000, 2**33, 2**63 + 5])
+def test_neighbouring_numbers_are_told_apart(first: int) -> None:
+    ids = first + np.arange(12, dtype=np.uint64)
+    colours = rgb2lab(object_colours(ids))
+    pairs = [deltaE_ciede2000(colours[i], colours[j]) for i in range(12) for j in range(i)]
+    assert min(pairs) > 8
+    assert np.median(pairs) > 30
+
+
+def test_numbers_keep_their_colours() -> None:
+    ids = np.array([[0, 5, 9], [9, 0, 7]])
+    colours = object_colours(ids)
+    assert colours.shape == (2, 3, 3)
+    assert not colours[ids == 0].any()
+    assert np.array_equal(colours[0, 2], object_colours(np.array([9]))[0])
+    assert np.array_equal(colours[0, 2], colours[1, 0])
+
+
+def test_overlay() -> None:
+    ids = np.zeros((6, 6), int)
+    ids[2:, 2:] = 3
+    edges = outlines(ids)
+    assert edges.sum() == 7
+    assert edges[2, 2:].all()
+    assert edges[2:, 2].all()
+    assert outlines(ids, (False, True)).sum() == 4
+    grey = np.full((6, 6), 0.5)
+    mixed, colour = overlay(grey, ids), object_colours(np.array([3]))[0]
+    np.testing.assert_allclose(mixed[0, 0], 0.5)
+    np.testing.assert_allclose(mixed[2, 4], colour)
+    np.testing.assert_allclose(mixed[4, 4], (colour + 0.5) / 2)

@@ -1,0 +1,91 @@
+"""Volumes in napari, if it is installed: lazily, in nanometres, objects as labels."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from znnpy.data.source import load
+from znnpy.data.volume import Array, ArrayVolume, Volume
+from znnpy.errors import VolumeError
+from znnpy.pictures.layers import Layer
+
+
+def show(layers: Sequence[Layer]) -> None:
+    """Open a viewer and wait until it is closed.
+
+    Volumes that do not fit into memory are read where one looks. Raises VolumeError without napari
+    or without a display.
+    """
+    napari = _napari()
+    viewer = napari.Viewer(title="znnpy", ndisplay=2)
+    for layer in layers:
+        add(viewer, layer)
+    viewer.dims.axis_labels = ("c", "z", "y", "x")[-viewer.dims.ndim :]
+    napari.run()
+
+
+def add(viewer: Any, layer: Layer) -> None:
+    """Add one volume to a viewer: its voxel size as scale, its offset as translation."""
+    volume = load(layer.volume)
+    array = _arrayed(volume)
+    named = {
+        "name": layer.title,
+        "scale": volume.resolution,
+        "translate": volume.offset,
+    }
+    if layer.kind == "labels":
+        viewer.add_labels(array[0], **named)
+    elif volume.channels == 1:
+        mapping = {"colormap": "magma", "contrast_limits": (0, 1), "opacity": 0.5}
+        viewer.add_image(array[0], **named, **(mapping if _unit(layer) else {}))
+    else:
+        viewer.add_image(array, channel_axis=0, **{**named, "name": None})
+
+
+def _napari() -> Any:
+    try:
+        import napari
+    except ImportError as error:
+        raise VolumeError(
+            'napari is not installed: pip install "napari[all]", or draw PNGs with --output'
+        ) from error
+    if sys.platform == "linux" and not any(
+        os.environ.get(k) for k in ("DISPLAY", "WAYLAND_DISPLAY")
+    ):
+        raise VolumeError("there is no display for napari here; draw PNGs with --output")
+    return napari
+
+
+def _unit(layer: Layer) -> bool:
+    return layer.kind == "prediction" and layer.volume.dtype.kind == "f"
+
+
+def _arrayed(volume: Volume) -> Any:
+    """(C, Z, Y, X): an array in memory, or one that reads the parts that are looked at."""
+    if isinstance(volume, ArrayVolume):
+        return volume.array
+    import dask.array  # napari needs it, so it is there
+
+    return dask.array.from_array(_Lazy(volume), chunks=(volume.channels, *volume.chunk))
+
+
+class _Lazy:
+    """A volume as an array of shape (C, Z, Y, X) that is read by slices."""
+
+    ndim = 4
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self.shape, self.dtype = volume.shape, volume.dtype
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Array:
+        spans = [part.indices(size) for part, size in zip(key, self.shape, strict=True)]
+        lower = (spans[1][0], spans[2][0], spans[3][0])
+        upper = (spans[1][1], spans[2][1], spans[3][1])
+        block = self._volume.read(lower, upper)[key[0]]
+        return np.asarray(block[:, :: spans[1][2], :: spans[2][2], :: spans[3][2]])

@@ -1,0 +1,165 @@
+"""Slices side by side in one PNG: titles, a scale bar, and pixels as wide and high as voxels are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[Any]
+# Inches of the longer side of a panel; wide slices are stacked, others stand in a row.
+PANEL = 5.0
+MAP = "magma"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A slice to show: grey or mapped (height, width), or colours (height, width, 3), all 0 to 1.
+
+    `bar` explains a probability map by a bar of its colours; `note` is a second line of the title.
+    """
+
+    title: str
+    image: Array
+    bar: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Voxels:
+    """Size of a pixel of a slice, vertical and horizontal, and the axes' names.
+
+    In nanometres if that is `known`, else in voxels.
+    """
+
+    size: tuple[float, float] = (1.0, 1.0)
+    axes: tuple[str, str] = ("y", "x")
+    known: bool = False
+
+
+def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
+    """Write panels of one shape as a PNG: beside first, then renamed."""
+    figure = _figure(panels, caption, voxels or Voxels())
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        figure.savefig(beside, format="png")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:
+    """Grey values from 0 to 1 between two limits, or between an image's own extremes but 0.5 %."""
+    low, high = limits or percentiles(image)
+    grey: Array = (image.astype(np.float32) - low) / max(float(high - low), 1e-6)
+    return np.clip(grey, 0, 1)
+
+
+def percentiles(image: Array) -> tuple[float, float]:
+    """Values that all but 0.5 % on either side lie between."""
+    low, high = np.percentile(image, (0.5, 99.5))
+    return float(low), float(high)
+
+
+def scale_bar(width: float) -> float:
+    """A round length, 1, 2 or 5 times a power of ten, between a tenth and a third of `width`."""
+    power = 10.0 ** np.floor(np.log10(width / 3))
+    return float(max(n * power for n in (1, 2, 5) if n * power <= width / 3))
+
+
+def length(nanometres: float) -> str:
+    """A length for people."""
+    for unit, size in (("mm", 1e6), ("µm", 1e3)):
+        if nanometres >= size:
+            return f"{nanometres / size:g} {unit}"
+    return f"{nanometres:g} nm"
+
+
+def _figure(panels: Sequence[Panel], caption: str, voxels: Voxels) -> Figure:
+    from matplotlib.figure import Figure  # takes a second, and writes into the home directory
+
+    rows, columns = panels[0].image.shape[:2]
+    high, wide = rows * voxels.size[0], columns * voxels.size[1]
+    scale = PANEL / max(high, wide)
+    down, across = _grid(len(panels), wide > 1.5 * high)
+    size = (
+        across * (max(wide * scale, 1.6) + (0.9 if any(p.bar for p in panels) else 0.3)),
+        down * (max(high * scale, 0.6) + 0.55) + 0.5,
+    )
+    figure = Figure(
+        figsize=size, dpi=_dots(rows, columns, high * scale, wide * scale), layout="constrained"
+    )
+    figure.suptitle(caption, fontsize=10)
+    axes = np.ravel(figure.subplots(down, across, squeeze=False))
+    for axis, panel in zip(axes, panels, strict=False):
+        _show(figure, axis, panel, voxels)
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
+    _label_axes(axes[0], voxels)
+    _add_bar(axes[0], columns, voxels)
+    return figure
+
+
+def _grid(count: int, wide: bool) -> tuple[int, int]:
+    """Rows and columns: up to three panels in a line, more in a block."""
+    if count <= 3:
+        return (count, 1) if wide else (1, count)
+    columns = 2 if count == 4 else 3
+    return -(-count // columns), columns
+
+
+def _dots(rows: int, columns: int, high: float, wide: float) -> float:
+    """Dots an inch, so that no voxel is lost up to some size of the file."""
+    return float(np.clip(max(rows / high, columns / wide), 120, 320))
+
+
+def _show(figure: Figure, axis: Axes, panel: Panel, voxels: Voxels) -> None:
+    mapping = MAP if panel.bar else "gray"
+    aspect = voxels.size[0] / voxels.size[1]
+    shown = axis.imshow(
+        panel.image, cmap=mapping, vmin=0, vmax=1, interpolation="nearest", aspect=aspect
+    )
+    title = f"{panel.title}\n{panel.note}" if panel.note else panel.title
+    axis.set_title(title, fontsize=10)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for side in axis.spines.values():
+        side.set_linewidth(0.5)
+    if panel.bar:
+        bar = figure.colorbar(shown, ax=axis, fraction=0.04, pad=0.02, ticks=[0, 0.5, 1])
+        bar.ax.tick_params(labelsize=8)
+
+
+def _label_axes(axis: Axes, voxels: Voxels) -> None:
+    axis.set_ylabel(f"{voxels.axes[0]} ↓", fontsize=9, rotation=0, labelpad=8)
+    axis.set_xlabel(f"{voxels.axes[1]} →", fontsize=9)
+
+
+def _add_bar(axis: Axes, columns: int, voxels: Voxels) -> None:
+    """A black bar on white in the lower left corner, its length beside it."""
+    whole = columns * voxels.size[1]
+    wanted = scale_bar(whole) if voxels.known else max(1.0, scale_bar(whole))
+    share = wanted / whole
+    text = length(wanted) if voxels.known else f"{wanted:g} voxels"
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2.5}
+    axis.text(
+        0.03, 0.045, text, transform=axis.transAxes, fontsize=8, va="bottom", ha="left", bbox=box
+    )
+    for colour, thickness in (("white", 4), ("black", 2)):
+        axis.plot(
+            [0.03, 0.03 + share],
+            [0.03, 0.03],
+            transform=axis.transAxes,
+            color=colour,
+            linewidth=thickness,
+            solid_capstyle="butt",
+        )

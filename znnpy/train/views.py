@@ -1,0 +1,75 @@
+"""What a run learnt, as volumes to look at: raw image, labels, prediction and its objects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
+from znnpy.data.scene import Scene
+from znnpy.data.volume import Array, ArrayVolume, Triple64
+from znnpy.errors import RunError
+from znnpy.infer.blocks import Field
+from znnpy.infer.build import Weights
+from znnpy.infer.evaluate import observe
+from znnpy.infer.losses import probabilities
+from znnpy.infer.material import open_scene
+from znnpy.pictures.layers import Layer
+from znnpy.segment import Request, segment
+from znnpy.train.finish import held_out
+from znnpy.train.start import SavedRun
+
+SHOWN = 1 << 22  # most voxels that are predicted
+
+
+def scene_of_run(saved: SavedRun) -> Scene:
+    """The first labelled volume to evaluate on, else to train on, opened; the caller closes it."""
+    config = saved.config
+    sections = held_out(config) or tuple(s for s in config.data.train if s.labels is not None)
+    if not sections:
+        raise RunError(f"{saved.path} names no labelled volume; give volumes to view instead")
+    return open_scene(sections[0], config.data, saved.network)
+
+
+def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
+    """Predict the middle of a scene with a run's newest weights and cut it into objects.
+
+    About `SHOWN` voxels of the first output. The scene stays open and the caller's; the raw image's
+    layer reads it.
+    """
+    config = saved.config
+    weights = Weights(config, saved.network, saved.plan, saved.checkpoint.parameters)
+    seen = observe(weights, scene, SHOWN)
+    node = next(iter(seen.values))
+    known, field = seen.known[node], seen.field
+    found = probabilities(config.training.loss, seen.values[node]).astype(np.float32)
+    resolution, offset = _place(scene, field)
+
+    def volume(array: Array, name: str) -> ArrayVolume:
+        return ArrayVolume(array, name, resolution, offset)
+
+    raw = scene.reference if field.stride == (1, 1, 1) else volume(known.raw, "raw")
+    layers = [Layer("raw", raw, "raw"), Layer("labels", volume(known.objects, "labels"), "labels")]
+    prediction = volume(found, f"prediction of {saved.path}")
+    layers.append(
+        Layer("prediction", prediction, f"prediction, iteration {saved.checkpoint.iteration}")
+    )
+    return layers + _objects(config, prediction)
+
+
+def _objects(config: Config, prediction: ArrayVolume) -> list[Layer]:
+    """Objects that the prediction shows, where the target is one that shows any."""
+    target = config.data.target
+    if isinstance(target, AffinityTarget):
+        prediction.neighbours = target.offsets
+    elif not isinstance(target, BoundaryTarget):
+        return []
+    found = segment(prediction, Request("watershed", min_size=50))
+    labels = ArrayVolume(found.labels, "objects", prediction.resolution, prediction.offset)
+    return [Layer("labels", labels, "objects (watershed)")]
+
+
+def _place(scene: Scene, field: Field) -> tuple[Triple64, Triple64]:
+    voxel, corner = scene.resolution, scene.reference.offset
+    z, y, x = (a * step for a, step in zip(voxel, field.stride, strict=True))
+    first = [c + a * n for c, a, n in zip(corner, voxel, field.first, strict=True)]
+    return (z, y, x), (first[0], first[1], first[2])
