@@ -23,6 +23,7 @@ from znnpy.data.volume import Array
 from znnpy.errors import VolumeError
 
 Attributes = Mapping[str, Any]
+HEADER = 16 << 10  # bytes that a file may need beside its data
 
 
 @dataclass(frozen=True)
@@ -96,18 +97,27 @@ def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
 
 def allocate(path: Path, layouts: Mapping[str, Layout]) -> dict[str, int]:
     """Make a new HDF5 file with room for all datasets, synced; where the data of each begins."""
+    # HDF5 crashes at exit when it cannot write its header, so that there must be room before it begins.
+    _reserve(path, HEADER + sum(layout.nbytes for layout in layouts.values()))
     with h5py.File(path, "w") as file:
         places = {name: _create(file, name, layout) for name, layout in layouts.items()}
-    with descriptor(path) as opened:
-        size = max(os.fstat(opened).st_size, *(places[n] + v.nbytes for n, v in layouts.items()))
-        try:
-            os.posix_fallocate(opened, 0, size)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise VolumeError(f"{path.parent}: no room on the disk for {readable(size)}") from error
-        os.fsync(opened)
+    ends = (places[name] + layout.nbytes for name, layout in layouts.items())
+    _reserve(path, max(path.stat().st_size, *ends))
     return places
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of at least so many bytes that all have their place on the disk, synced."""
+    opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.posix_fallocate(opened, 0, size)
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise VolumeError(f"{path.parent}: no room on the disk for {readable(size)}") from error
+    finally:
+        os.close(opened)
 
 
 def write_at(file: int, place: int, array: Array) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.volume import Array, Volume
+from znnpy.data.volume import Array, Triple, Volume
 
 Mode = Literal["mean_std", "unit", "none"]
 Float32 = NDArray[np.float32]
@@ -17,6 +18,7 @@ Float64 = NDArray[np.float64]
 # Volumes above SAMPLED * SLAB bytes are judged by evenly spaced slabs instead of being read whole.
 SLAB = 64 << 20
 SAMPLED = 64
+PIECE = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ def moments(volume: Volume) -> tuple[Float64, Float64]:
     """Mean and standard deviation of each channel, float64 (C,), merged slab by slab (Chan)."""
     count = 0
     mean, squares = np.zeros(volume.channels), np.zeros(volume.channels)
-    for start, stop in statistics_slabs(volume):
-        slab = volume.read((start, 0, 0), (stop, *volume.extent[1:])).astype(np.float64)
+    for lower, upper in _pieces(volume):
+        slab = volume.read(lower, upper).astype(np.float64)
         number = slab[0].size
         here = slab.mean(axis=(1, 2, 3))
         slab -= here[:, None, None, None]
@@ -66,6 +68,17 @@ def moments(volume: Volume) -> tuple[Float64, Float64]:
         mean += (here - mean) * (number / (count + number))
         count += number
     return mean, np.sqrt(squares / count)
+
+
+def _pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
+    """The slabs, cut along y where one takes more than PIECE bytes: in float64 it takes 8 times that."""
+    _, height, width = volume.extent
+    for start, stop in statistics_slabs(volume):
+        row = (stop - start) * volume.nbytes // (volume.extent[0] * height)
+        chunk = volume.chunk[1]
+        step = max(1, PIECE // max(1, row * chunk)) * chunk
+        for low in range(0, height, step):
+            yield (start, low, 0), (stop, min(height, low + step), width)
 
 
 def statistics_slabs(volume: Volume) -> list[tuple[int, int]]:

@@ -1,0 +1,50 @@
+"""The planned peak of a prediction bounds what the process takes, and obeys the limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+SCRIPT = """
+import resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from jobs import small
+from znnpy.data.scene import Scene
+from znnpy.infer.write import run_job
+
+folder, limit = Path(sys.argv[2]), int(sys.argv[3])
+tiny = small(folder, sys.argv[4], 2, max_memory=limit)
+with tiny.scene().reference as volume:
+    job = tiny.job(Scene({"input": volume}, {}), patch=None, flips=sys.argv[5] == "flips")
+    run_job(job, folder / "out.h5", "p")
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+print(job.memory, peak, job.runs)
+"""
+MIB = 1 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("conv", "limit", "flips"),
+    [("direct", 450, ""), ("auto", 700, ""), ("spectral", 600, "flips"), ("direct", 900, "")],
+)
+def test_peak_is_within_plan_and_limit(tmp_path: Path, conv: str, limit: int, flips: str) -> None:
+    with h5py.File(tmp_path / "raw.h5", "w") as file:
+        raw = np.random.default_rng(0).integers(0, 255, (50, 220, 230)).astype(np.uint8)
+        file.create_dataset("raw", data=raw, chunks=(16, 64, 64), compression="gzip")
+    words = [str(HERE), str(tmp_path), str(limit * MIB), conv, flips]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    planned, peak, runs = map(int, done.stdout.split())
+    assert peak <= planned <= limit * MIB
+    assert peak > 0.4 * planned
+    assert runs >= 1
