@@ -1,11 +1,13 @@
 """What is done with a finished run: `predict` and `evaluate` as their users call them."""
 
 import json
+import resource
+import subprocess
 
 import h5py
 import numpy as np
 import pytest
-from small_run import write_config, znnpy
+from small_run import command, write_config, znnpy
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,21 @@ def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
     part, attributes = predicted(tmp_path / "part.h5", "p")
     assert np.array_equal(part, (one * mask)[:, 2:18, 3:22, 4:25])
     assert attributes["offset"].tolist() == [2, 3, 4]
+
+
+def test_file_size_limit_is_one_clear_line(folder, tmp_path):
+    words = command("predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw")
+    words += ["--output", str(tmp_path / "out.h5")]
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)),
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "out.h5 cannot be written: File too large" in done.stderr
+    assert not list(tmp_path.glob("*out.h5.partial*"))
 
 
 def test_evaluate_repeats_what_training_found(folder):
