@@ -2,18 +2,17 @@
 
 The elements of a line are vectors of LANES floats (real) or two vectors, real and imaginary parts
 (complex). Each function transforms many lines of one length, with any steps between elements and
-between lines, and takes only a range of a line's elements: those outside are read as zeros where
-the line is the source, and dropped where it is the target. Which kinds there are: `Kind`.
+between lines. Real lines may lie in part outside of an image: only a range of their elements is read
+(the others are zeros) or written. Which kinds there are: `Kind`.
 
-Lines come in groups, so that two steps lead from line to line. Spectra lie far apart in memory: where
-a line is written to them, or read from them, the same line of the next group is asked for. A function
+Lines come in groups, so that two steps lead from line to line. While a complex line is transformed,
+memory is asked for elements that will be wanted soon: `ahead` has steps of its own. A function
 is called, never inlined: its code is long, and few callers need its constants.
 """
 
 from __future__ import annotations
 
 import enum
-from itertools import product
 from typing import Any
 
 from llvmlite import ir
@@ -40,11 +39,9 @@ class Kind(enum.Enum):
     """What a function transforms, and its last two parameters (`option`, `factor`)."""
 
     FORWARD = "forward"
-    """Complex lines, a range of the source; with option 1 `REFLECTED` takes its place."""
-    REFLECTED = "reflected"
-    """Complex lines, a range of the source; the inverse, unnormalised."""
+    """Complex lines; option 1: the inverse, unnormalised."""
     BACKWARD = "backward"
-    """Complex lines, a range of the target; the inverse, unnormalised."""
+    """Complex lines; the inverse, unnormalised."""
     REAL = "real"
     """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
     HERMITIAN = "hermitian"
@@ -66,55 +63,71 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
     return complex_network(size, size if back else some, some if back else size)
 
 
-# Addresses and steps in bytes. `source` and `target` are of element 0 of the first line, inside the
-# range or not; `spare` holds two vectors of zeros, room for two that nobody reads, then at ONES, BIAS
-# and FLOOR one vector each.
+# Addresses and steps in bytes. `source` and `target` are of element 0 of the first line; of a real
+# line `count` elements from `first` on are in range. `spare` holds two vectors of zeros, room for two
+# that nobody reads, then at ONES, BIAS and FLOOR one vector each.
 PARAMETERS = (
-    "source", "source_step", "source_line", "source_first", "source_count",
-    "target", "target_step", "target_line", "target_first", "target_count",
-    "lines", "source_group", "target_group", "groups", "spare", "option",
+    "source", "source_step", "source_line", "source_group",
+    "target", "target_step", "target_line", "target_group",
+    "ahead", "ahead_step", "ahead_line", "ahead_group",
+    "lines", "groups", "first", "count", "spare", "option",
 )  # fmt: skip
 ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
 SPARE_BYTES = 8 * VECTOR_BYTES
 
 
-# Which kinds look at the range of which end.
-_RANGED = {
-    "source": (Kind.REAL, Kind.FORWARD, Kind.REFLECTED),
-    "target": (Kind.HERMITIAN, Kind.BACKWARD),
-}
-
-
-def _range(b: ir.IRBuilder, kind: Kind, size: int, given: dict[str, Value]) -> list[Any]:
+def _range(b: ir.IRBuilder, end: str, size: int, given: dict[str, Value]) -> list[Any]:
     """Masks and offsets that lead from a line to its elements, or to spare room, in two steps."""
-    end = "source" if kind in _RANGED["source"] else "target"
     spare = given["spare"]
     if end == "target":
         spare = b.add(spare, word(2 * VECTOR_BYTES))
     found = []
     for element in range(size):
-        inside = b.icmp_unsigned(
-            "<", b.sub(word(element), given[f"{end}_first"]), given[f"{end}_count"]
-        )
+        inside = b.icmp_unsigned("<", b.sub(word(element), given["first"]), given["count"])
         offset = b.select(inside, b.mul(given[f"{end}_step"], word(element)), spare)
         found.append((b.sext(inside, WORD), offset))
     return found
 
 
+# Of each kind: vectors of an element of the source, of the target.
+_VECTORS = {
+    Kind.FORWARD: (2, 2),
+    Kind.BACKWARD: (2, 2),
+    Kind.REAL: (1, 2),
+    Kind.HERMITIAN: (2, 1),
+}
+
+
+def _starts(b: ir.IRBuilder, kind: Kind, given: dict[str, Value]) -> dict[str, Value]:
+    """Where vectors of the first element begin; real and imaginary exchanged, it is an inverse."""
+    first, last = word(0), word(VECTOR_BYTES)
+    if kind is Kind.FORWARD:
+        turned = b.icmp_signed("!=", given["option"], word(0))
+        first, last = b.select(turned, last, first), b.select(turned, first, last)
+    elif kind is Kind.BACKWARD:
+        first, last = last, first
+    found: dict[str, Value] = {}
+    for end, vectors in zip(("source", "target"), _VECTORS[kind], strict=True):
+        parts = (first, last) if vectors == 2 else (word(0),)
+        found |= {f"{end}{part}": b.add(given[end], at) for part, at in enumerate(parts)}
+    return found | ({"ahead": given["ahead"]} if _asks(kind) else {})
+
+
+def _asks(kind: Kind) -> bool:
+    return kind in (Kind.FORWARD, Kind.BACKWARD)
+
+
 class _Line:
-    """Emits the transform of one line."""
+    """Emits the transform of one line; `given` holds the parameters and where this line begins."""
 
     def __init__(
         self, b: ir.IRBuilder, kind: Kind, net: Network, given: dict[str, Value], ranges: list[Any]
     ) -> None:
         self.b, self.kind, self.net, self.given = b, kind, net, given
         self.values: dict[int, Value] = {}
-        self.places: dict[int, Value] = {}
         self.uses = self._uses()
         self.added = self.multiplied = 0
         self.ranges = ranges
-        order = (1, 0) if kind in (Kind.REFLECTED, Kind.BACKWARD) else (0, 1)
-        self.parts = [part * VECTOR_BYTES for part in order]
 
     def _uses(self) -> dict[int, list[Node]]:
         """Which sums use each product, but nothing else: those are fused into multiply-adds."""
@@ -126,29 +139,31 @@ class _Line:
                     users.setdefault(operand, []).append(node)
         return users
 
-    def place(self, end: str, element: int) -> Value:
-        """Address of an element of the source or target, or of spare room where out of range."""
-        b = self.b
-        if self.kind in _RANGED[end]:
+    def place(self, end: str, index: int) -> Value:
+        """Address of vector `index` of the source or target, or of spare room where out of range."""
+        b, vectors = self.b, _VECTORS[self.kind][end == "target"]
+        element, part = divmod(index, vectors)
+        start = self.given[f"{end}{part}"]
+        if vectors == 1:
             inside, offset = self.ranges[element]
-            return b.add(b.and_(self.given[end], inside), offset)
-        return b.add(self.given[end], b.mul(self.given[f"{end}_step"], word(element)))
+            return b.add(b.and_(start, inside), offset)
+        return b.add(start, b.mul(self.given[f"{end}_step"], word(element)))
 
     def pointer(self, address: Value) -> Value:
         return self.b.inttoptr(address, VECTOR.as_pointer())
 
     def load(self, index: int) -> Value:
         """Input `index` of the network."""
-        b, per = self.b, 1 if self.kind is Kind.REAL else 2
-        element, part = divmod(index, per)
-        if element not in self.places:
-            self.places[element] = self.place("source", element)
-        address = self.places[element]
-        if per == 2:
-            address = b.add(address, word(self.parts[part]))
         if self.kind is Kind.BACKWARD:
-            prefetch(b, b.add(address, self.given["source_group"]), False)
-        return b.load(self.pointer(address), align=4)
+            self.ask(index)
+        return self.b.load(self.pointer(self.place("source", index)), align=4)
+
+    def ask(self, index: int) -> None:
+        """For the cache line that stands to `ahead` as vector `index` to this line."""
+        b, element = self.b, word(index // 2)
+        address = b.add(self.given["ahead"], b.mul(self.given["ahead_step"], element))
+        address = b.add(address, word(index % 2 * VECTOR_BYTES))
+        prefetch(b, address)
 
     def value(self, number: int) -> Value:
         """The value of a node, emitted at its first use."""
@@ -215,21 +230,16 @@ class _Line:
 
     def store(self, index: int) -> None:
         """Output `index` to its place."""
-        b, value = self.b, self.signed(index)
+        b, value, address = self.b, self.signed(index), self.place("target", index)
         if self.kind is Kind.HERMITIAN:
-            address = self.place("target", index)
-            chosen = b.and_(address, self.given["old"])
-            chosen = b.add(chosen, self.given["no_old"])
+            chosen = b.add(b.and_(address, self.given["old"]), self.given["no_old"])
             old = b.load(self.pointer(chosen), align=4)
             value = maximum(b, self.given["floor"], fma(b, value, self.given["factor"], old))
-        else:
-            element, part = divmod(index, 2)
-            address = b.add(self.place("target", element), word(self.parts[part]))
-            if self.kind is Kind.REAL and part and value is not ZERO_VECTOR:
-                value = b.fmul(value, self.given["factor"])
+        elif self.kind is Kind.REAL and index % 2 and value is not ZERO_VECTOR:
+            value = b.fmul(value, self.given["factor"])
         b.store(value, self.pointer(address), align=4)
-        if self.kind in (Kind.FORWARD, Kind.REFLECTED):
-            prefetch(b, b.add(address, self.given["target_group"]), True)
+        if self.kind is Kind.FORWARD:
+            self.ask(index)
 
 
 def constant(value: float) -> Value:
@@ -251,14 +261,17 @@ def maximum(b: ir.IRBuilder, x: Value, y: Value) -> Value:
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
-def prefetch(b: ir.IRBuilder, address: Value, write: bool) -> None:
-    """Ask for the cache line at an address."""
+def prefetch(b: ir.IRBuilder, address: Value) -> None:
+    """Ask for the cache line at an address: for reading, though it may be written.
+
+    Where lines come from beyond the L2 cache, asking for writing took transforms 1.4 times as long.
+    """
     number = ir.IntType(32)
     pointer = b.inttoptr(address, ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [pointer, *(ir.Constant(number, n) for n in (int(write), 3, 1))])
+    b.call(function, [pointer, *(ir.Constant(number, n) for n in (0, 3, 1))])
 
 
 def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
@@ -288,25 +301,26 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
     added = b.icmp_signed("!=", given["option"], word(0))
     given["old"] = b.sext(added, WORD)
     given["no_old"] = b.select(added, word(0), b.add(given["spare"], word(BIAS)))
-    ranges = _range(b, kind, size, given)
+    ranged = {Kind.REAL: "source", Kind.HERMITIAN: "target"}.get(kind)
+    ranges = _range(b, ranged, size, given) if ranged else []
+    starts = _starts(b, kind, given)
+
+    def following(places: list[Value], step: str) -> list[Value]:
+        steps = (given[f"{name.rstrip('01')}_{step}"] for name in starts)
+        return [b.add(place, by) for place, by in zip(places, steps, strict=True)]
 
     def line(_: Value, places: list[Value]) -> list[Value]:
-        here = {**given, "source": places[0], "target": places[1]}
+        here = given | dict(zip(starts, places, strict=True))
         _Line(b, kind, _network(kind, size, few), here, ranges).emit()
-        return [b.add(places[0], given["source_line"]), b.add(places[1], given["target_line"])]
+        return following(places, "line")
 
     def group(_: Value, places: list[Value]) -> list[Value]:
         counted_loop(b, given["lines"], places, line, maybe_empty=True)
-        steps = given["source_group"], given["target_group"]
-        return [b.add(place, step) for place, step in zip(places, steps, strict=True)]
+        return following(places, "group")
 
-    places = [given["source"], given["target"]]
-    counted_loop(b, given["groups"], places, group, maybe_empty=True)
+    counted_loop(b, given["groups"], list(starts.values()), group, maybe_empty=True)
     b.ret_void()
     return function
-
-
-_APART = 1 + max(SIZES)
 
 
 def _lines(kind: Kind, few: bool = False) -> Any:
@@ -315,19 +329,14 @@ def _lines(kind: Kind, few: bool = False) -> Any:
     def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
         def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
             values = [b.extract_value(args[1], i) for i in range(len(PARAMETERS))]
-            option = values[PARAMETERS.index("option")]
             values.append(b.fptrunc(args[2], FLOAT))
-            kinds = (kind, Kind.REFLECTED) if kind is Kind.FORWARD else (kind,)
             done = b.append_basic_block("done")
-            chosen = args[0]
-            if len(kinds) > 1:
-                chosen = b.add(chosen, b.mul(option, word(_APART)))
-            choice = b.switch(chosen, done)
-            for each, offset in product(SIZES, range(len(kinds))):
+            choice = b.switch(args[0], done)
+            for each in SIZES:
                 block = b.append_basic_block(f"size{each}")
-                choice.add_case(word(each + offset * _APART), block)
+                choice.add_case(word(each), block)
                 b.position_at_end(block)
-                b.call(lines_function(b.module, kinds[offset], each, few), values)
+                b.call(lines_function(b.module, kind, each, few), values)
                 b.branch(done)
             b.position_at_end(done)
             return context.get_dummy_value()

@@ -25,20 +25,28 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
-from znnpy_kernels.fft_codelets import FEW, SPARE_BYTES
+from znnpy_kernels.fft_codelets import (
+    FEW,
+    SPARE_BYTES,
+    backward_lines,
+    few_backward_lines,
+    few_forward_lines,
+    forward_lines,
+)
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.tile_transforms import (
     abreast,
-    few_forward_columns,
-    few_inverse_columns,
-    forward_columns,
+    few_forward_planes,
+    few_inverse_planes,
     forward_planes,
+    from_spectra,
     gathered,
-    inverse_columns,
     inverse_planes,
     last_axis,
     prepare,
     tile_bytes,
+    to_spectra,
     voxel_room,
 )
 
@@ -54,6 +62,11 @@ GRADIENT_FIELDS = (
 )  # fmt: skip
 
 
+@inlined
+def _are_few(taps: Any) -> Any:
+    return taps[0] <= FEW and taps[1] <= FEW
+
+
 @kernel(*FILTERS_FIELDS)
 def filter_tiles(args: Any, worker: int) -> None:
     """Spectra of the filters of some images with LANES others. Words: see the module."""
@@ -63,6 +76,7 @@ def filter_tiles(args: Any, worker: int) -> None:
     taps, size = (args[8], args[9], args[10]), (args[11], args[12], args[13])
     sign = -1.0 if args[17] else 1.0
     most, work, room = abreast(size), scratch + SPARE_BYTES, voxel_room(scratch, size)
+    few, axis = _are_few(taps), last_axis(size)[0]
     for start in range(0, args[7], most):
         tiles = min(most, args[7] - start)
         for number in range(tiles):
@@ -70,16 +84,16 @@ def filter_tiles(args: Any, worker: int) -> None:
             if args[5] != 1:
                 source, strides = gathered(source, steps, 4 * args[5], args[6], origin, taps, room)
             here = work + number * tile_bytes(size)
-            forward_planes(source, strides, origin, taps, size, here, sign, scratch)
+            if few:
+                few_forward_planes(source, strides, taps, size, here, sign, scratch)
+            else:
+                forward_planes(source, strides, origin, taps, size, here, sign, scratch, source)
         target, tile = args[14] + 4 * start * args[16], 4 * args[16]
-        if taps[last_axis(size)[0]] <= FEW:
-            few_forward_columns(
-                work, size, origin, taps, tiles, target, tile, 4 * args[15], sign, scratch
-            )
+        columns = to_spectra(work, size, tiles, target, tile, 4 * args[15], sign, scratch)
+        if few:
+            few_forward_lines(size[axis], columns, 1.0)
         else:
-            forward_columns(
-                work, size, origin, taps, tiles, target, tile, 4 * args[15], sign, scratch
-            )
+            forward_lines(size[axis], columns, 1.0)
 
 
 @kernel(*GRADIENT_FIELDS)
@@ -90,14 +104,19 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
     taps, size, origin = (args[4], args[5], args[6]), (args[7], args[8], args[9]), (0, 0, 0)
     steps, scale = (4 * args[12], 4 * args[13], 4 * args[14]), float_argument(args[16])
     most, work = abreast(size), scratch + SPARE_BYTES
+    few, axis = _are_few(taps), last_axis(size)[0]
     for start in range(0, args[3], most):
         tiles = min(most, args[3] - start)
         source, tile = args[0] + 4 * start * args[2], 4 * args[2]
-        if taps[last_axis(size)[0]] <= FEW:
-            few_inverse_columns(source, tile, 4 * args[1], size, origin, taps, tiles, work, scratch)
+        columns = from_spectra(source, tile, 4 * args[1], size, tiles, work, scratch)
+        if few:
+            few_backward_lines(size[axis], columns, 1.0)
         else:
-            inverse_columns(source, tile, 4 * args[1], size, origin, taps, tiles, work, scratch)
+            backward_lines(size[axis], columns, 1.0)
         for number in range(tiles):
             here = work + number * tile_bytes(size)
             target = args[10] + 4 * (start + number) * args[11]
-            inverse_planes(here, size, origin, taps, target, steps, args[15], scale, scratch)
+            if few:
+                few_inverse_planes(here, size, taps, target, steps, args[15], scale, scratch)
+            else:
+                inverse_planes(here, size, origin, taps, target, steps, args[15], scale, scratch)

@@ -45,7 +45,12 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
-from znnpy_kernels.fft_codelets import SPARE_BYTES, VECTOR_BYTES
+from znnpy_kernels.fft_codelets import (
+    SPARE_BYTES,
+    VECTOR_BYTES,
+    backward_lines,
+    forward_lines,
+)
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument
@@ -53,10 +58,9 @@ from znnpy_kernels.tile_transforms import (
     abreast,
     added,
     box,
-    forward_columns,
     forward_planes,
+    from_spectra,
     gathered,
-    inverse_columns,
     inverse_planes,
     last_axis,
     offset,
@@ -64,6 +68,7 @@ from znnpy_kernels.tile_transforms import (
     scratch_floats,
     set_bias,
     tile_bytes,
+    to_spectra,
     voxel_room,
 )
 
@@ -113,19 +118,13 @@ def _spectrum(member: int, grid: Any, strides: Any) -> Any:
 
 
 @inlined
-def _together(
-    start: int, end: int, grid: Any, place: Any, strides: Any, size: Any, axis: int
-) -> Any:
-    """Members from `start` on that the last axis can treat alike, and the step between spectra."""
-    first = _tile(start, grid, place)
+def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
+    """Members from `start` on whose spectra lie one step apart, and that step."""
     step = _spectrum(start + 1, grid, strides) - _spectrum(start, grid, strides)
     count = 1
-    for member in range(start + 1, min(end, start + abreast(size))):
-        other = _tile(member, grid, place)
-        same = _spectrum(member, grid, strides) == _spectrum(member - 1, grid, strides) + step
-        for at in (0, axis):
-            same = same and first[1][at] == other[1][at] and first[2][at] == other[2][at]
-        if not same:
+    while count < min(end - start, abreast(size)):
+        member = start + count
+        if _spectrum(member, grid, strides) != _spectrum(member - 1, grid, strides) + step:
             break
         count += 1
     return count, step
@@ -143,7 +142,7 @@ def tile_spectra(args: Any, worker: int) -> None:
     work, room = scratch + SPARE_BYTES, voxel_room(scratch, size)
     start, end = 0, (args[11] - args[10]) * args[7]
     while start < end:
-        tiles, step = _together(start, end, grid, place, strides, size, last_axis(size)[0])
+        tiles, step = _together(start, end, grid, strides, size)
         for member in range(start, start + tiles):
             origin, first, count = _tile(member, grid, place)
             block = member % args[7]
@@ -151,11 +150,13 @@ def tile_spectra(args: Any, worker: int) -> None:
             if args[5] != 1:
                 lanes = max(0, min(LANES, args[6] - block * LANES))
                 source, apart = gathered(source, steps, 4 * args[5], lanes, first, count, room)
+            following = args[0] + 4 * ((member + 1) % args[7]) * args[1]
+            following += offset(_tile(member + 1, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
-            forward_planes(source, apart, first, count, size, here, sign, scratch)
-        _, first, count = _tile(start, grid, place)
+            forward_planes(source, apart, first, count, size, here, sign, scratch, following)
         target = args[27] + _spectrum(start, grid, strides)
-        forward_columns(work, size, first, count, tiles, target, step, 4 * args[28], sign, scratch)
+        columns = to_spectra(work, size, tiles, target, step, 4 * args[28], sign, scratch)
+        forward_lines(size[last_axis(size)[0]], columns, 1.0)
         start += tiles
 
 
@@ -171,11 +172,10 @@ def tile_images(args: Any, worker: int) -> None:
     work = scratch + SPARE_BYTES
     start, end = 0, (args[8] - args[7]) * args[4]
     while start < end:
-        tiles, step = _together(start, end, grid, place, strides, size, last_axis(size)[0])
-        _, skipped, count = _tile(start, grid, place)
-        first = added(wanted, skipped)
+        tiles, step = _together(start, end, grid, strides, size)
         source = args[0] + _spectrum(start, grid, strides)
-        inverse_columns(source, step, 4 * args[1], size, first, count, tiles, work, scratch)
+        columns = from_spectra(source, step, 4 * args[1], size, tiles, work, scratch)
+        backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for member in range(start, start + tiles):
             origin, skipped, count = _tile(member, grid, place)
             first = added(wanted, skipped)

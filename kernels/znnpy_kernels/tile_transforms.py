@@ -13,6 +13,7 @@ import numpy as np
 
 from znnpy_kernels.fft_codelets import (
     BIAS,
+    FEW,
     FLOOR,
     ONES,
     SPARE_BYTES,
@@ -34,6 +35,7 @@ COMPLEX_BYTES = 2 * VECTOR_BYTES
 # L2 cache of 1 MiB.
 GROUP_BYTES = 1 << 19
 MOST_ABREAST = 8
+COLUMNS_AHEAD = 2  # of spectra that are asked for
 
 
 def scratch_floats(size: tuple[int, int, int]) -> int:
@@ -144,32 +146,103 @@ def gathered(
 
 
 @inlined
+def _fill(start: int, low: int, high: int, limit: int, step: int, bytes_: int) -> None:
+    """Zeros for what is below `limit` but not from `low` to `high`, each `bytes_` long."""
+    for number in range(limit):
+        if number < low or number >= high:
+            for place in range(start + number * step, start + number * step + bytes_, VECTOR_BYTES):
+                store(place, splat(0.0))
+
+
+@inlined
+def _row_bytes(size: Any) -> Any:
+    return (size[2] // 2 + 1) * COMPLEX_BYTES
+
+
+@inlined
+def forward_rows(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int,
+    z: int, rows: int,
+) -> None:  # fmt: skip
+    """Forward along x in one plane, imaginary parts times `sign`; zeros in the others of `rows`."""
+    row, here = _row_bytes(size), work + z * plane_bytes(size)
+    real_lines(
+        size[2],
+        (
+            source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
+            here + first[1] * row, COMPLEX_BYTES, row, 0,
+            0, 0, 0, 0,
+            count[1], 1, first[2], count[2], spare, 0,
+        ),
+        sign,
+    )  # fmt: skip
+    _fill(here, first[1], first[1] + count[1], rows, row, row)
+
+
+@inlined
+def _plane(
+    size: Any, work: int, z: int, ahead: int, ahead_row: int, sign: float, spare: int
+) -> Any:
+    """Words of the transform along y in one plane of scratch."""
+    row, here = _row_bytes(size), work + z * plane_bytes(size)
+    return (
+        here, row, COMPLEX_BYTES, 0,
+        here, row, COMPLEX_BYTES, 0,
+        ahead, ahead_row, COMPLEX_BYTES, 0,
+        row // COMPLEX_BYTES, 1, 0, 0, spare, 0 if sign > 0.0 else 1,
+    )  # fmt: skip
+
+
+@inlined
 def forward_planes(
-    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int
-) -> None:
-    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`."""
-    row = (size[2] // 2 + 1) * COMPLEX_BYTES
-    backwards = 0 if sign > 0.0 else 1
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
+    spare: int, following: int,
+) -> None:  # fmt: skip
+    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`.
+
+    While a plane is transformed along y, the source of the next plane is asked for, `following`
+    after the last.
+    """
     for z in range(first[0], first[0] + count[0]):
-        here = work + z * plane_bytes(size)
-        real_lines(
-            size[2],
-            (
-                source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], first[2], count[2],
-                here + first[1] * row, COMPLEX_BYTES, row, 0, size[2], count[1], 0, 0, 1, spare, 0,
-            ),
-            sign,
-        )  # fmt: skip
+        forward_rows(source, steps, first, count, size, work, sign, spare, z, size[1])
         if size[0] > 1:
-            forward_lines(
-                size[1],
-                (
-                    here, row, COMPLEX_BYTES, first[1], count[1],
-                    here, row, COMPLEX_BYTES, 0, size[1],
-                    row // COMPLEX_BYTES, 0, 0, 1, spare, backwards,
-                ),
-                1.0,
-            )  # fmt: skip
+            ahead = source + (z + 1) * steps[0] if z + 1 < first[0] + count[0] else following
+            ahead += first[1] * steps[1] + first[2] * steps[2]
+            forward_lines(size[1], _plane(size, work, z, ahead, steps[1], sign, spare), 1.0)
+    end = first[0] + count[0]
+    _fill(work, first[0], end, size[0], plane_bytes(size), plane_bytes(size))
+
+
+@inlined
+def few_forward_planes(
+    source: int, steps: Any, count: Any, size: Any, work: int, sign: float, spare: int
+) -> None:
+    """`forward_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
+    first = (0, 0, 0)
+    for z in range(count[0]):
+        forward_rows(source, steps, first, count, size, work, sign, spare, z, min(FEW, size[1]))
+        if size[0] > 1:
+            few_forward_lines(size[1], _plane(size, work, z, work, 0, sign, spare), 1.0)
+    _fill(work, 0, count[0], min(FEW, size[0]), plane_bytes(size), plane_bytes(size))
+
+
+@inlined
+def inverse_rows(
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, accumulate: int,
+    scale: float, spare: int, z: int,
+) -> None:  # fmt: skip
+    """Back along x in one plane, to the counted points."""
+    row, here = _row_bytes(size), work + z * plane_bytes(size)
+    hermitian_lines(
+        size[2],
+        (
+            here + first[1] * row, COMPLEX_BYTES, row, 0,
+            target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
+            0, 0, 0, 0,
+            count[1], 1, first[2], count[2], spare, accumulate,
+        ),
+        scale,
+    )  # fmt: skip
 
 
 @inlined
@@ -178,104 +251,60 @@ def inverse_planes(
     scale: float, spare: int,
 ) -> None:  # fmt: skip
     """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go."""
-    row = (size[2] // 2 + 1) * COMPLEX_BYTES
     for z in range(first[0], first[0] + count[0]):
-        here = work + z * plane_bytes(size)
         if size[0] > 1:
-            backward_lines(
-                size[1],
-                (
-                    here, row, COMPLEX_BYTES, 0, size[1],
-                    here, row, COMPLEX_BYTES, first[1], count[1],
-                    row // COMPLEX_BYTES, 0, 0, 1, spare, 1,
-                ),
-                1.0,
-            )  # fmt: skip
-        hermitian_lines(
-            size[2],
-            (
-                here + first[1] * row, COMPLEX_BYTES, row, 0, size[2],
-                target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], first[2], count[2],
-                count[1], 0, 0, 1, spare, accumulate,
-            ),
-            scale,
-        )  # fmt: skip
+            ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
+            backward_lines(size[1], _plane(size, work, z, ahead, steps[1], 1.0, spare), 1.0)
+        inverse_rows(work, size, first, count, target, steps, accumulate, scale, spare, z)
 
 
 @inlined
-def forward_columns(
-    work: int, size: Any, first: Any, count: Any, tiles: int, target: int, tile: int,
-    frequency: int, sign: float, spare: int,
+def few_inverse_planes(
+    work: int, size: Any, count: Any, target: int, steps: Any, accumulate: int, scale: float,
+    spare: int,
 ) -> None:  # fmt: skip
-    """Forward along the last axis, from scratch to the spectra of `tiles` tiles `tile` bytes apart.
+    """`inverse_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
+    for z in range(count[0]):
+        if size[0] > 1:
+            few_backward_lines(size[1], _plane(size, work, z, work, 0, 1.0, spare), 1.0)
+        inverse_rows(work, size, (0, 0, 0), count, target, steps, accumulate, scale, spare, z)
+
+
+@inlined
+def to_spectra(
+    work: int,
+    size: Any,
+    tiles: int,
+    target: int,
+    tile: int,
+    frequency: int,
+    sign: float,
+    spare: int,
+) -> Any:
+    """Words of `forward_lines` along the last axis, from scratch to `tiles` spectra, `tile` bytes apart.
 
     What is written for one frequency lies together, so each column is done for all tiles in turn.
     """
-    axis, columns, step = last_axis(size)
-    forward_lines(
-        size[axis],
-        (
-            work, step, tile_bytes(size), first[axis],
-            count[axis] if count[0] > 0 else 0,
-            target, columns * frequency, tile, 0, size[axis],
-            tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
-        ),
-        1.0,
+    _, columns, step = last_axis(size)
+    return (
+        work, step, tile_bytes(size), COMPLEX_BYTES,
+        target, columns * frequency, tile, frequency,
+        target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
+        tiles, columns, 0, 0, spare, 0 if sign > 0.0 else 1,
     )  # fmt: skip
 
 
 @inlined
-def inverse_columns(
-    source: int, tile: int, frequency: int, size: Any, first: Any, count: Any, tiles: int,
-    work: int, spare: int,
-) -> None:  # fmt: skip
-    """Back along the last axis, to the counted planes, or rows, of tiles in scratch."""
-    axis, columns, step = last_axis(size)
-    backward_lines(
-        size[axis],
-        (
-            source, columns * frequency, tile, 0, size[axis],
-            work, step, tile_bytes(size), first[axis], count[axis],
-            tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
-        ),
-        1.0,
-    )  # fmt: skip
-
-
-@inlined
-def few_forward_columns(
-    work: int, size: Any, first: Any, count: Any, tiles: int, target: int, tile: int,
-    frequency: int, sign: float, spare: int,
-) -> None:  # fmt: skip
-    """`forward_columns` where the points end before `FEW` on the last axis."""
-    axis, columns, step = last_axis(size)
-    few_forward_lines(
-        size[axis],
-        (
-            work, step, tile_bytes(size), first[axis],
-            count[axis] if count[0] > 0 else 0,
-            target, columns * frequency, tile, 0, size[axis],
-            tiles, COMPLEX_BYTES, frequency, columns, spare, 0 if sign > 0.0 else 1,
-        ),
-        1.0,
-    )  # fmt: skip
-
-
-@inlined
-def few_inverse_columns(
-    source: int, tile: int, frequency: int, size: Any, first: Any, count: Any, tiles: int,
-    work: int, spare: int,
-) -> None:  # fmt: skip
-    """`inverse_columns` where the points end before `FEW` on the last axis."""
-    axis, columns, step = last_axis(size)
-    few_backward_lines(
-        size[axis],
-        (
-            source, columns * frequency, tile, 0, size[axis],
-            work, step, tile_bytes(size), first[axis], count[axis],
-            tiles, frequency, COMPLEX_BYTES, columns, spare, 1,
-        ),
-        1.0,
+def from_spectra(
+    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int
+) -> Any:
+    """Words of `backward_lines` along the last axis, to tiles in scratch."""
+    _, columns, step = last_axis(size)
+    return (
+        source, columns * frequency, tile, frequency,
+        work, step, tile_bytes(size), COMPLEX_BYTES,
+        source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
+        tiles, columns, 0, 0, spare, 1,
     )  # fmt: skip
 
 
