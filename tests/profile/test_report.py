@@ -118,7 +118,7 @@ def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     config = write_config(tmp_path, iterations=2)
     for words in (
         ["train", str(config)],
-        ["profile", "--predict", "run", "--block", "6,8,8", "--updates", "3", "--threads", "2,3"],
+        ["profile", "--predict", "run", "--patch", "6,8,8", "--updates", "3", "--threads", "2,3"],
     ):
         with pytest.raises(SystemExit) as done:
             main(words)

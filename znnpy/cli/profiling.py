@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from znnpy.profile import Subject
+    from znnpy.train.progress import Reporter
 
-BLOCK = (48, 48, 48)
+PATCH = (48, 48, 48)
 
 
 def profile(
@@ -39,9 +40,9 @@ def profile(
     policy: Annotated[
         str | None, typer.Option("--policy", metavar="NAME", help="Scheduling policy, or all.")
     ] = None,
-    block: Annotated[
+    patch: Annotated[
         str | None,
-        typer.Option(metavar="Z,Y,X", help="Output block of --predict (default: 48,48,48)."),
+        typer.Option(metavar="Z,Y,X", help="Output patch of --predict (default: 48,48,48)."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for report and traces.")] = Path(
         "profile"
@@ -64,34 +65,40 @@ def profile(
 
     from znnpy.graph.policies import POLICIES
     from znnpy.profile import Wishes, profile_subject
+    from znnpy.train.progress import choose_reporter
 
     words = overrides(set_, None, max_memory)
     if policy not in (None, "all"):
         words.append(f"run.policy={policy}")
     compared = tuple(POLICIES) if policy == "all" else ()
     wishes = Wishes(updates, _counts(threads), compared, arrows, full_graph)
-    summary = profile_subject(_subject(config, predict, words, block), out, wishes)
+    reporter = choose_reporter()
+    summary = profile_subject(_subject(config, predict, words, patch, reporter), out, wishes)
+    reporter.close()
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
         return
     _print(summary, out)
 
 
-def _subject(config: Path | None, run: Path | None, words: list[str], block: str | None) -> Subject:
+def _subject(
+    config: Path | None, run: Path | None, words: list[str], patch: str | None, reporter: Reporter
+) -> Subject:
     from znnpy.config import load_config
     from znnpy.network import build_network
     from znnpy.profile import PredictionSubject, Subject
-    from znnpy.train.progress import Plain
     from znnpy.train.start import read_run
 
     if (config is None) == (run is None):
         raise typer.BadParameter("give either a config file or --predict RUN")
+    tell = reporter.preparing, reporter.note
     if config is not None:
         loaded = load_config(config, words)
-        return Subject(loaded, build_network(loaded.network))
+        return Subject(loaded, build_network(loaded.network), *tell)
     assert run is not None
-    saved = read_run(run, Plain(), words)
-    return PredictionSubject(saved.config, saved.network, saved.plan, block_sizes(block) or BLOCK)
+    saved = read_run(run, reporter, words)
+    sizes = block_sizes(patch, "--patch") or PATCH
+    return PredictionSubject(saved.config, saved.network, sizes, *tell)
 
 
 def _counts(threads: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,9 @@ from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.engine import Model
+from znnpy.engine.report import Report
 from znnpy.infer.build import patch_model, training_model
+from znnpy.infer.search import Candidate
 from znnpy.network import Network, build_network
 from znnpy.network.types import Triple
 from znnpy.plan import PASSES
@@ -47,13 +49,22 @@ class Wishes:
 
 
 class Subject:
-    """What is profiled: makes models that record, with one plan for all of them."""
+    """What is profiled: makes models that record, with one plan for all of them.
+
+    `report` hears of planning and compilation, `note` of each run.
+    """
 
     what = "update"
 
-    def __init__(self, config: Config, network: Network) -> None:
-        self.config, self.network = config, network
-        self.plan: dict[str, Any] | None = None
+    def __init__(
+        self,
+        config: Config,
+        network: Network,
+        report: Report | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.config, self.network, self.report, self.note = config, network, report, note
+        self.plan: Mapping[str, Any] | None = None
 
     def record(self, threads: int, policy: str, updates: int) -> tuple[Profile, Model]:
         """A profile, and the model (closed) that it was made with."""
@@ -61,29 +72,37 @@ class Subject:
         config = self.config.model_copy(update={"run": run})
         with self._model(config, 0) as model:
             needed, self.plan = events_needed(model, updates + WARM_UP), model.plan_record
+        if self.note:
+            self.note(f"recording {updates} {self.what}s: {threads} threads, policy {policy}")
         with self._model(config, needed) as model:
             return self._profile(model, updates), model
 
     def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
-        return training_model(config, self.network, self.plan, record=record)
+        return training_model(config, self.network, self.plan, record, self.report)
 
     def _profile(self, model: Model, updates: int) -> Profile:
         return profile_updates(model, updates, WARM_UP)
 
 
 class PredictionSubject(Subject):
-    """Forward passes of one output block, with a plan that a run has settled."""
+    """Forward passes of one output patch (z, y, x), with the plan that a prediction would choose."""
 
     what = "forward pass"
 
     def __init__(
-        self, config: Config, network: Network, plan: dict[str, Any] | None, block: Triple
+        self,
+        config: Config,
+        network: Network,
+        patch: Triple,
+        report: Report | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(config, network)
-        self.plan, self._block = plan, block
+        super().__init__(config, network, report, note)
+        self._patch = patch
+        self.plan = Candidate(network, patch, config.training.conv).plan.to_record()
 
     def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
-        return patch_model(config, self.network, self._block, self.plan, record)
+        return patch_model(config, self.network, self._patch, self.plan, record, self.report)
 
     def _profile(self, model: Model, updates: int) -> Profile:
         return profile_predictions(model, updates, WARM_UP)
