@@ -51,7 +51,7 @@ def test_groups_cover_every_voxel_once(tiling, most):
 @pytest.mark.parametrize("tiling", CASES)
 @pytest.mark.parametrize("cut", [0, 1])
 def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
-    tensor = new_tensor(Arena(), tiling.batch, 3, tiling.extents, cut=cut)
+    tensor = new_tensor(Arena(), ("images",), tiling.batch, 3, tiling.extents, cut=cut)
     spectra = TileSpectra(tiling, 1, 5)
     window = Window((0, 0, 0), tiling.step)
     for group in range(spectra.groups):
@@ -64,7 +64,7 @@ def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
 
 def test_planes_outside_the_image_are_not_read():
     tiling = Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (12, 6, 6), 1)
-    gradient = new_tensor(Arena(), 1, 1, (3, 6, 6), cut=0)
+    gradient = new_tensor(Arena(), ("images",), 1, 1, (3, 6, 6), cut=0)
     last = TileSpectra(tiling, 1, 1).shares(1)[0]
     assert planes_of(gradient, tiling, last, Window((-2, 0, 0), tiling.tile)) is None
 

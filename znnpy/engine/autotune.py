@@ -17,6 +17,7 @@ from znnpy.engine.build import Build
 from znnpy.engine.dependencies import connect, last_group
 from znnpy.engine.images import Layout
 from znnpy.engine.report import COMPILING, MEASURING, Report
+from znnpy.engine.sharing import GATE
 from znnpy.engine.step import Step
 from znnpy.geometry import Geometry, fit
 from znnpy.network.types import Edge, Network, Node, Triple
@@ -49,6 +50,7 @@ PARTS = {
     "target gradient spectra": "gradients",
     "conv": "forward",
     "conv products": "forward",
+    "conv forward tiles": "forward",
     "conv filter tiles": "forward",
     "conv inverse": "forward",
     "target inverse": "forward",
@@ -62,6 +64,7 @@ PARTS = {
     "source bias gradient": "gradient",
     "conv gradient sum": "weight",
     "conv weight gradient": "weight",
+    "conv weight tiles": "weight",
     "conv output tiles": "weight",
     "conv weight products": "weight",
     "conv weight inverse": "weight",
@@ -169,7 +172,7 @@ def _by_part(
     totals: Costs = {}
     for event in executor.recording()[0].events:
         name = names[event["task"]]
-        if name in DERIVED and not shape.training:
+        if name == GATE or (name in DERIVED and not shape.training):
             continue
         part = f"{method} {PARTS[name]}"
         if not wanted(part, shape.passes):

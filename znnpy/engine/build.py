@@ -15,6 +15,23 @@ from znnpy.engine.tensors import Tensor, new_tensor
 from znnpy.network.types import Node
 
 STEPS = 2  # an even and an odd step in flight
+# What scratch is for, by the first word of its key.
+SCRATCH = {
+    "worker": "scratch of workers",
+    "taps": "taps of maxima",
+    "transposed": "transposed filters",
+    "partial gradient": "partial filter gradients",
+    "tiles": "source spectra",
+    "tile filters": "filter spectra",
+    "tile ring": "spectra of groups of tiles",
+    "tile filter gradients": "filter spectra",
+    "spectra": "source spectra",
+    "gradient spectra": "gradient spectra",
+    "forward": "spectra of sums",
+    "gradient": "spectra of sums",
+    "filters": "filter spectra",
+    "dense": "dense filters",
+}
 
 
 @dataclass
@@ -28,17 +45,22 @@ class Build:
     staging: list[Staging]
     copy: int = 0
     dropping: bool = True
-    ring_sizes: dict[str, int] = field(default_factory=dict)  # floats of buffers that layers share
+    workspace: int = (
+        0  # floats of each worker's scratch; 0: every size that is asked for has its own
+    )
+    most_scratch: int = 0  # floats that a worker was asked for at most
     _scratch: dict[tuple[object, ...], int] = field(default_factory=dict)
     _tensors: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, arena: Arena, layout: Layout, states: int) -> Build:
+    def new(cls, arena: Arena, layout: Layout, states: int, workspace: int = 0) -> Build:
         """Reserve everything but scratch; `states` buffers per parameter for the optimiser."""
         parameters = reserve_parameters(arena, layout, states)
         images = reserve_images(arena, layout)
-        staging = [reserve_staging(arena, layout) for _ in range(STEPS if layout.training else 1)]
-        return cls(arena, layout, images, parameters, staging)
+        staging = [
+            reserve_staging(arena, layout, copy) for copy in range(STEPS if layout.training else 1)
+        ]
+        return cls(arena, layout, images, parameters, staging, workspace=workspace)
 
     @property
     def staged(self) -> Staging:
@@ -53,22 +75,29 @@ class Build:
     def scratch(self, key: tuple[object, ...], floats: int) -> int:
         """Address of a buffer known by its key, the same for both steps."""
         if key not in self._scratch:
-            self._scratch[key] = self.arena.reserve(floats)
+            self._scratch[key] = self.arena.reserve(floats, _use(key))
+        return self._scratch[key]
+
+    def shared(self, key: tuple[object, ...], floats: int) -> int:
+        """The same for a buffer that is used within a step, from its first task to its last."""
+        if key not in self._scratch:
+            self._scratch[key] = self.arena.share(key, floats, _use(key))
         return self._scratch[key]
 
     def worker_scratch(self, floats: int) -> dict[str, int]:
         """Words `scratch` and `scratch_worker` of room that each worker has for itself."""
-        stride = -(-floats // 64) * 64
+        self.most_scratch = max(self.most_scratch, -(-floats // 64) * 64)
+        stride = self.workspace or -(-floats // 64) * 64
         address = self.scratch(("worker", stride), stride * self.layout.workers)
         return {"scratch": address, "scratch_worker": stride}
 
     def concat_gradient(self, edge: str) -> Tensor:
         """Gradient of what one edge brought to a concat node."""
-        key = ("concat", edge)
+        key = ("gradients", "concat", edge)
         if key not in self._tensors:
             own = self.images.contributions[edge]
             self._tensors[key] = new_tensor(
-                self.arena, own.batch, own.images, own.shape, cut=own.cut
+                self.arena, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
             )
         return self._tensors[key]
 
@@ -81,10 +110,10 @@ class Build:
         own = self.images.gradients.get(node.name)
         if own is None or node.function != "softmax":
             return own
-        key = ("softmax", node.name)
+        key = ("gradients", "softmax", node.name)
         if key not in self._tensors:
             self._tensors[key] = new_tensor(
-                self.arena, own.batch, own.images, own.shape, cut=own.cut
+                self.arena, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
             )
         return self._tensors[key]
 
@@ -106,3 +135,7 @@ class Build:
         if node.name not in self.parameters:
             return 0
         return self.scratch(("bias partials", node.name, first, count), count * LANES)
+
+
+def _use(key: tuple[object, ...]) -> str:
+    return SCRATCH.get(str(key[0]), "small buffers")

@@ -37,8 +37,6 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     if "fft" in (layer.forward, backward):
         fft.derive(step, build, edge)
     if layer.forward == "spectral":
-        spectral.derive(step, build, edge, backward=False)
-    if backward == "spectral":
-        spectral.derive(step, build, edge, backward=True)
+        spectral.derive(step, build, edge)
     if direct.needs_transposed(build, edge):
         direct.transpose(step, build, edge)

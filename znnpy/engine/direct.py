@@ -214,12 +214,12 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     parameter = build.parameters[edge.name]
     slabs = _slabs(build, edge, gradient)
     leaves = [parameter.gradient] + [
-        build.scratch(("partial gradient", edge.name, leaf), parameter.floats)
+        build.shared(("partial gradient", edge.name, leaf), parameter.floats)
         for leaf in range(1, len(slabs))
     ]
     for index, piece in enumerate(parameter.pieces):
         regions = [parameter.gradient_region(index, index + 1)] + [
-            Region(("partial gradient", edge.name, leaf), index, index + 1)
+            Region((("partial gradient", edge.name, leaf),), index, index + 1)
             for leaf in range(1, len(slabs))
         ]
         places = [leaf + 4 * piece.start for leaf in leaves]

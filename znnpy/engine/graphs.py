@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
 
-from znnpy.engine.arena import Arena
-from znnpy.engine.build import STEPS, Build
+from znnpy.engine.arena import Arena, buffer_bytes
+from znnpy.engine.build import SCRATCH, STEPS, Build
 from znnpy.engine.dependencies import Declared, connect, last_group
 from znnpy.engine.emit import emit_backward, emit_derived, emit_forward, emit_update
 from znnpy.engine.images import Layout
 from znnpy.engine.loss import loss_group
 from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.report import COMPILING, Report
+from znnpy.engine.sharing import Sharing, gated, share
 from znnpy.engine.step import Step
 from znnpy.graph import TaskGraph
 from znnpy.scheduler import Executor, SerialExecutor
@@ -37,11 +39,40 @@ class Settings:
     record: int = 0
 
 
-def planned_bytes(layout: Layout, settings: Settings) -> int:
-    """Size of the arena that a layout needs, found by building without memory."""
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a layout needs: `bytes` in all, and where buffers lie that share memory.
+
+    `workspace`: floats of each worker's scratch. `uses` tells how many bytes serve what at the moment
+    that needs most; "gaps" are those that then lie idle.
+    """
+
+    bytes: int
+    sharing: Sharing
+    workspace: int
+    uses: Mapping[str, int]
+
+
+def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
+    """The memory that a layout needs, found by building without any."""
     arena = Arena()
-    _declare_all(Build.new(arena, layout, len(settings.optimizer.state_names)), layout, settings)
-    return arena.bytes
+    build = Build.new(arena, layout, len(settings.optimizer.state_names))
+    declared = _declare_all(build, layout, settings)
+    step = declared["update" if layout.training else "forward"][0]
+    sharing = share({name: buffer.bytes for name, buffer in arena.shared.items()}, step)
+    uses = Counter(arena.uses)
+    if build.most_scratch:
+        uses[SCRATCH["worker"]] = buffer_bytes(build.most_scratch * layout.workers)
+    bytes_ = uses.total() + sharing.bytes
+    for name in sharing.busiest:
+        uses[arena.shared[name].use] += arena.shared[name].bytes
+    uses["gaps"] = bytes_ - uses.total()
+    return MemoryPlan(bytes_, sharing, build.most_scratch, uses)
+
+
+def planned_bytes(layout: Layout, settings: Settings) -> int:
+    """Size of the arena that a layout needs."""
+    return planned_memory(layout, settings).bytes
 
 
 def estimated_work(layout: Layout, settings: Settings) -> float:
@@ -64,8 +95,10 @@ class Graphs:
     first asked for and keep their threads, parked, until `close`.
     """
 
-    def __init__(self, build: Build, settings: Settings, report: Report | None) -> None:
-        self._build, self._settings = build, settings
+    def __init__(
+        self, build: Build, sharing: Sharing, settings: Settings, report: Report | None
+    ) -> None:
+        self._build, self._sharing, self._settings = build, sharing, settings
         self._declared = _declare_all(build, build.layout, settings)
         kernels: set[Kernel] = {
             task.kernel for steps in self._declared.values() for step in steps for task in step
@@ -87,7 +120,8 @@ class Graphs:
         """The executor of a graph."""
         if name not in self._executors:
             settings = self._settings
-            graph = connect(self._declared[name]).build(settings.policy)
+            steps = [gated(tasks, self._sharing) for tasks in self._declared[name]]
+            graph = connect(steps).build(settings.policy)
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from znnpy_kernels.direct_few import FEW
 from znnpy_kernels.direct_forward import gradient_halo
@@ -129,42 +130,53 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
 
 
 def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
-    network, shape = layout.network, layout.shape(name)
+    """A node's values, which outlive the step, and what its edges bring beside the first's."""
+    network = layout.network
     node = network.node(name)
-    lanes = layout.lanes(name)
-    own = new_tensor(arena, layout.batch, node.images, shape, cut=images.cut, lanes=lanes)
+    make = partial(
+        new_tensor,
+        arena,
+        batch=layout.batch,
+        shape=layout.shape(name),
+        cut=images.cut,
+        lanes=layout.lanes(name),
+    )
+    own = make(("activations", name), images=node.images)
     images.activations[name] = own
     for index, edge in enumerate(network.incoming(name)):
-        shared = node.kind != "concat" and index == 0
+        first = node.kind != "concat" and index == 0
         images.contributions[edge.name] = (
             own
-            if shared
-            else new_tensor(
-                arena, layout.batch, layout.contributed(edge), shape, cut=images.cut, lanes=lanes
-            )
+            if first
+            else make(("contributions", edge.name), images=layout.contributed(edge), shared=True)
         )
 
 
 def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -> None:
-    network, shape = layout.network, layout.shape(name)
-    count, halo = network.node(name).images, gradient_halo_of(layout, name)
-    lanes = layout.lanes(name)
-    own = new_tensor(arena, layout.batch, count, shape, cut=images.cut, lanes=lanes, halo=halo)
+    network, halo = layout.network, gradient_halo_of(layout, name)
+    # What has a halo, zero from the start, shares its memory with nobody.
+    make = partial(
+        new_tensor,
+        arena,
+        batch=layout.batch,
+        images=network.node(name).images,
+        shape=layout.shape(name),
+        cut=images.cut,
+        lanes=layout.lanes(name),
+        halo=halo,
+        shared=not halo,
+    )
+    own = make(("gradients", name))
     images.gradients[name] = own
     for index, edge in enumerate(network.outgoing(name)):
-        images.backward[edge.name] = (
-            own
-            if index == 0
-            else new_tensor(
-                arena, layout.batch, count, shape, cut=images.cut, lanes=lanes, halo=halo
-            )
-        )
+        images.backward[edge.name] = make(("gradients", name, edge.name)) if index else own
     for edge in network.incoming(name):
         if edge.kind == "conv" and max(edge.stride) > 1:
             _reserve_spread(arena, layout, images, edge)
 
 
 def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) -> None:
+    """Zeros between voxels are there from the start: nobody shares this memory."""
     z, y, x = (
         (size - 1) * stride + 1
         for size, stride in zip(layout.shape(edge.target), edge.stride, strict=True)
@@ -172,7 +184,13 @@ def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) ->
     halo = gradient_halo(edge.size[2], layout.geometry.dilations[edge.name][2])
     count = layout.network.node(edge.target).images
     images.spread[edge.name] = new_tensor(
-        arena, layout.batch, count, (z, y, x), cut=images.cut, halo=halo
+        arena,
+        ("gradients", "spread", edge.name),
+        layout.batch,
+        count,
+        (z, y, x),
+        cut=images.cut,
+        halo=halo,
     )
 
 

@@ -88,7 +88,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         pieces = _pieces(shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         count = states + 1 if layout.training else 0
-        values, *others = (arena.reserve(floats) for _ in range(1 + count))
+        values, *others = (arena.reserve(floats, "parameters") for _ in range(1 + count))
         gradient = others[0] if others else 0
         found[name] = Parameter(
             name, shape, floats, lanes, pieces, values, gradient, tuple(others[1:])

@@ -43,7 +43,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                     reads=[source.region(batch, block, *wide)],
                     writes=[
                         target.region(batch, block, low, high),
-                        Region(("taps", edge.name, batch, block), low, high),
+                        Region((("taps", edge.name), batch, block), low, high),
                     ],
                 )
 
@@ -78,7 +78,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                     cost=_block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[
                         gradient.region(batch, block),
-                        Region(("taps", edge.name, batch, block), 0, gradient.extent),
+                        Region((("taps", edge.name), batch, block), 0, gradient.extent),
                     ],
                     writes=[target.region(batch, block, low, high)],
                 )
@@ -109,7 +109,7 @@ def _taps(
     y_stride = target.row
     z_stride = target.shape[1] * y_stride
     whole = target.shape[0] * z_stride
-    base = build.scratch(("taps", edge.name), target.batch * target.blocks * whole // 2 + 1)
+    base = build.shared(("taps", edge.name), target.batch * target.blocks * whole // 2 + 1)
     z, _, y, _ = target.box(low, low + 1)
     offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
     return {"index": base + 2 * offset, "index_z": z_stride, "index_y": y_stride}

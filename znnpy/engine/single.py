@@ -7,7 +7,7 @@ import numpy as np
 from znnpy.engine.arena import Arena
 from znnpy.engine.arrays import ByName, Floats
 from znnpy.engine.build import STEPS, Build
-from znnpy.engine.graphs import Graphs, Settings, planned_bytes
+from znnpy.engine.graphs import Graphs, Settings, planned_memory
 from znnpy.engine.images import Layout
 from znnpy.engine.parameters import pack_parameter, unpack_parameter
 from znnpy.engine.report import Report
@@ -24,10 +24,12 @@ class SingleEngine:
 
     def __init__(self, layout: Layout, settings: Settings, report: Report | None = None) -> None:
         self.layout, self.settings = layout, settings
-        self.bytes = planned_bytes(layout, settings)
-        self._arena = Arena.of(self.bytes)
-        self._build = Build.new(self._arena, layout, len(settings.optimizer.state_names))
-        self._graphs = Graphs(self._build, settings, report)
+        plan = planned_memory(layout, settings)
+        self.bytes = plan.bytes
+        self._arena = Arena.of(plan.bytes, plan.sharing)
+        states = len(settings.optimizer.state_names)
+        self._build = Build.new(self._arena, layout, states, plan.workspace)
+        self._graphs = Graphs(self._build, plan.sharing, settings, report)
         self._main = "update" if layout.training else "forward"
         self._submitted = 0
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again

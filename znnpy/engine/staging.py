@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from znnpy_kernels.optimizers import HYPERPARAMETERS
 
@@ -11,6 +12,7 @@ from znnpy.engine.images import Layout
 from znnpy.engine.tensors import Tensor, dense_floats, new_tensor
 
 HYPER_WORDS = len(HYPERPARAMETERS)
+USE = "staged data"
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,18 @@ class Staging:
     results: dict[str, int]
 
 
-def reserve_staging(arena: Arena, layout: Layout) -> Staging:
-    """Reserve one step's staging; targets and weights only when training."""
-    network, batch = layout.network, layout.batch
+def reserve_staging(arena: Arena, layout: Layout, copy: int) -> Staging:
+    """Reserve the staging of the even or odd step; targets and weights only when training."""
+    network, batch, reserve = layout.network, layout.batch, partial(arena.reserve, use=USE)
     inputs = {
         node.name: new_tensor(
-            arena, batch, node.images, layout.shape(node.name), cut=layout.cut, lanes=1
+            arena,
+            (USE, node.name, copy),
+            batch,
+            node.images,
+            layout.shape(node.name),
+            cut=layout.cut,
+            lanes=1,
         )
         for node in network.inputs
     }
@@ -51,12 +59,12 @@ def reserve_staging(arena: Arena, layout: Layout) -> Staging:
     }
     return Staging(
         inputs,
-        {name: arena.reserve(size) for name, size in sizes.items()},
-        {name: arena.reserve(size) for name, size in sizes.items()},
-        {name: arena.reserve(4) for name in sizes},
-        {name: arena.reserve(1) for name in sizes},
-        arena.reserve(2 * HYPER_WORDS),
-        arena.reserve(2 * HYPER_WORDS),
-        arena.reserve(2),
-        {name: arena.reserve(4) for name in sizes},
+        {name: reserve(size) for name, size in sizes.items()},
+        {name: reserve(size) for name, size in sizes.items()},
+        {name: reserve(4) for name in sizes},
+        {name: reserve(1) for name in sizes},
+        reserve(2 * HYPER_WORDS),
+        reserve(2 * HYPER_WORDS),
+        reserve(2),
+        {name: reserve(4) for name in sizes},
     )

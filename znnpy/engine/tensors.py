@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 
 from znnpy_kernels.lanes import LANES
 
@@ -11,8 +10,6 @@ from znnpy.engine.arena import Arena
 from znnpy.engine.dependencies import Region
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
-
-_KEYS = count()
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Tensor:
     block_stride: int
     z_stride: int
     y_stride: int
-    key: int
+    name: tuple[object, ...]
     cut: int
 
     @property
@@ -67,7 +64,7 @@ class Tensor:
 
     def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
         """Planes low..high along the cut axis of one block, for the dependency tracker."""
-        return Region((self.key, batch, block), low, self.extent if high is None else high)
+        return Region((self.name, batch, block), low, self.extent if high is None else high)
 
     def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
         """The same planes of all blocks of one image of the batch."""
@@ -76,6 +73,7 @@ class Tensor:
 
 def new_tensor(
     arena: Arena,
+    name: tuple[str | int, ...],
     batch: int,
     images: int,
     shape: Triple,
@@ -83,16 +81,25 @@ def new_tensor(
     cut: int,
     lanes: int = LANES,
     halo: int = 0,
+    shared: bool = False,
 ) -> Tensor:
-    """Reserve a tensor; `halo` zeros voxels on both sides of every row, `cut` the axis of its parts."""
+    """Reserve a tensor; its name begins with what it is for.
+
+    `halo`: zero voxels on both sides of every row. `cut`: the axis of its parts. `shared`: the memory
+    may serve others before and after it is used.
+    """
     y_stride = (shape[2] + 2 * halo) * lanes
     z_stride = shape[1] * y_stride
     block_stride = shape[0] * z_stride
     batch_stride = -(-images // lanes) * block_stride
-    address = arena.reserve(batch * batch_stride) + 4 * halo * lanes
+    address = (
+        arena.share(name, batch * batch_stride, str(name[0]))
+        if shared
+        else arena.reserve(batch * batch_stride, str(name[0]))
+    )
     return Tensor(
-        address, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        next(_KEYS), cut,
+        address + 4 * halo * lanes, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
+        name, cut,
     )  # fmt: skip
 
 

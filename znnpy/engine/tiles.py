@@ -107,7 +107,7 @@ class Place(NamedTuple):
 
     def region(self, low: int = 0, high: int = WHOLE, lane: int = -1) -> Region:
         """Frequencies low..high; `lane` >= 0 marks what one task alone writes."""
-        return Region(self.key, low, high, lane)
+        return Region((self.key,), low, high, lane)
 
 
 class TileSpectra:

@@ -21,6 +21,7 @@ SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or not
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
+KEPT_BYTES = 1 << 26  # spectra that one layer keeps from the forward pass for the weight gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
 
@@ -79,6 +80,11 @@ def group_size(tile: Triple, tiles: int, blocks: int) -> int:
     return -(-tiles // groups)
 
 
+def kept_between_passes(tile: Triple, tiles: int, blocks: int) -> bool:
+    """Whether spectra of that many tiles wait for the weight gradient; else they are made again."""
+    return 8 * LANES_COUNTED * frequencies(tile) * tiles * blocks <= KEPT_BYTES
+
+
 def frequencies(tile: Triple) -> int:
     """Complex numbers in the spectrum of a real tile."""
     return tile[0] * tile[1] * (tile[2] // 2 + 1)
@@ -97,15 +103,20 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     transform = tile_seconds(tile)
     filters = tile_seconds(tile, FILTER_RATE) if shape.training else 0.0
     method = str(Method("spectral", tile))
+    images = ahead * rows * transform
+    shared = not shape.training or kept_between_passes(tile, ahead, rows)
+    again = 0.0 if shared else images
     return {
-        f"{method} images": ahead * rows * transform,
+        f"{method} images": images - again,
         f"{method} forward": columns * (ahead * transform + shape.inputs * filters)
-        + _products(tile, ahead, shape.inputs, columns),
+        + _products(tile, ahead, shape.inputs, columns)
+        + again,
         f"{method} gradient": back * (rows + columns) * transform
         + shape.outputs * rows * filters
         + _products(tile, back, shape.outputs, rows),
         f"{method} weight": columns * (ahead * transform + shape.inputs * filters)
-        + _products(tile, ahead, shape.inputs, columns),
+        + _products(tile, ahead, shape.inputs, columns)
+        + again,
     }
 
 
@@ -119,15 +130,15 @@ def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
 
 
 def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
-    """Memory of a layer's spectra: filters and their gradients, kept images, groups under way."""
+    """Memory of a layer's spectra: filters of one pass at a time, kept images, groups under way."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     ahead, _ = tiles_of(shape, tile)
-    filters = shape.inputs * columns * (2 if shape.training else 1)
+    filters = shape.inputs * columns
     if "gradient" in shape.passes:
-        filters += shape.outputs * rows
-    kept = rows * ahead if shape.training else 0
+        filters = max(filters, shape.outputs * rows)
+    kept = shape.training and kept_between_passes(tile, ahead, rows)
     under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, ahead, rows)
-    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + kept + under_way)
+    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + rows * ahead * kept + under_way)
 
 
 def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:

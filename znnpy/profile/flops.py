@@ -71,7 +71,7 @@ def _products(edge: Edge, shape: ConvShape, step: PassName, tile: Triple) -> dic
 def _transforms(
     edge: Edge, shape: ConvShape, step: PassName, tile: Triple, shared: set[object]
 ) -> dict[str, float]:
-    """Tiles of a source are transformed once for all passes and edges that use the same ones."""
+    """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
     one = 2.5 * voxels(tile) * log2(max(2, voxels(tile)))
     ahead, back = tiles_of(shape, tile)
     pairs = shape.inputs * shape.outputs
@@ -92,6 +92,8 @@ def _transforms(
             f"{edge.name} inverse": ahead * shape.outputs,
             f"{edge.name} filter tiles": pairs,
         }
+    if step != "gradient":  # where nobody keeps them for the other pass
+        counts[f"{edge.name} {step} tiles"] = ahead * shape.inputs
     key = (edge.source, tile, edge.size, shape.dilation)
     if step != "gradient" and key not in shared:
         shared.add(key)

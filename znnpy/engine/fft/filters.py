@@ -35,7 +35,7 @@ def filter_spectra_of(step: Step, build: Build, edge: Edge, *, emit: bool) -> Sp
     """Spectra [out][in] of an edge's filters; `emit` adds the tasks that make them anew."""
     parameter, grid = build.parameters[edge.name], grid_of(build, edge)
     outputs, inputs = parameter.shape[:2]
-    spectra = Spectra(build, ("filters", edge.name), outputs * inputs, grid)
+    spectra = Spectra(build, ("filters", edge.name), outputs * inputs, grid, kept=True)
     if emit:
         plan = plan_filter(grid, edge.size, build.layout.geometry.dilations[edge.name])
         seconds = _filter_seconds(grid, edge.size)

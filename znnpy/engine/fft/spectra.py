@@ -26,13 +26,22 @@ def grid_of(build: Build, edge: Edge) -> Triple:
 
 
 class Spectra:
-    """Spectra of a tensor's images on one grid: [batch][image][floats]."""
+    """Spectra of a tensor's images on one grid: [batch][image][floats]; `kept` from step to step."""
 
-    def __init__(self, build: Build, name: tuple[object, ...], count: int, grid: Triple) -> None:
+    def __init__(
+        self,
+        build: Build,
+        name: tuple[object, ...],
+        count: int,
+        grid: Triple,
+        *,
+        kept: bool = False,
+    ) -> None:
         self.key = (*name, grid)
         self.grid, self.count = grid, count
         self.floats = spectrum_floats(grid)
-        self.address = build.scratch(self.key, count * self.floats)
+        reserve = build.scratch if kept else build.shared
+        self.address = reserve(self.key, count * self.floats)
 
     def at(self, index: int, frequency: int = 0) -> int:
         """Address of one spectrum, from a float on."""
@@ -40,7 +49,7 @@ class Spectra:
 
     def region(self, index: int, low: int = 0, high: int | None = None) -> Region:
         """Floats low..high of one spectrum."""
-        return Region((*self.key, index), low, self.floats if high is None else high)
+        return Region((self.key, index), low, self.floats if high is None else high)
 
     def cuts(self, seconds: float) -> list[tuple[int, int]]:
         """Ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
@@ -108,7 +117,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -
                 reads=[],
                 writes=[
                     *(spectra.region(index + c) for c in range(count)),
-                    Region((tensor.key, batch, block), 0, tensor.extent, lane),
+                    Region((tensor.name, batch, block), 0, tensor.extent, lane),
                 ],
             )
 

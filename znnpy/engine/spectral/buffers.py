@@ -1,22 +1,20 @@
-"""Where the spectra of an edge's passes lie: kept ones, and rings of buffers that all layers share."""
+"""Where the spectra of an edge's passes lie: kept ones, and rings of buffers."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from znnpy_kernels.lanes import LANES
 
 from znnpy.engine.build import Build
+from znnpy.engine.sharing import gate
 from znnpy.engine.step import Step
 from znnpy.engine.tiles import PAIR, Place, TileSpectra, Tiling
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
-from znnpy.plan.tiles import frequencies, group_size, new_points
+from znnpy.plan.tiles import frequencies, group_size, kept_between_passes, new_points
 
-# Rings of buffers: of spectra that are multiplied, of sums, of filter gradients.
-TERMS, SUMS, GRADIENTS = "terms", "sums", "gradients"
 MOST_AHEAD = 4  # groups of tiles under way beside the two that one worker alternates between
+AHEAD_BYTES = 1 << 24  # of a ring's buffers beyond two: large groups have enough tasks to go round
 
 
 class Filters:
@@ -35,41 +33,25 @@ class Filters:
         return self.place.address + 4 * floats
 
 
-def slot(step: Step, build: Build, ring: str) -> Place:
-    """The next buffer of a ring, large enough for all layers: the more workers, the more buffers."""
-    slots = 1 if ring == GRADIENTS else 2 + min(build.layout.workers, MOST_AHEAD)
-    key = ("tile ring", ring, step.turn(ring, slots))
-    return Place(build.scratch(key, ring_floats(build, ring)), key)
+def ring_slot(
+    step: Step, build: Build, edge: Edge, which: str, spectra: TileSpectra, group: int
+) -> Place:
+    """The place of a group of tiles in a ring of buffers, after a gate that waits until it is free."""
+    key = ("tile ring", edge.name, which, group % ring_slots(build, spectra))
+    place = Place(build.shared(key, spectra.floats), key)
+    join(step, place)
+    return place
 
 
-def ring_floats(build: Build, ring: str) -> int:
-    """Floats of the buffers of one ring: what the layer that needs most needs."""
-    if not build.ring_sizes:
-        for edge in build.layout.network.edges:
-            for name, floats in _ring_needs(build, edge) if edge.kind == "conv" else ():
-                build.ring_sizes[name] = max(floats, build.ring_sizes.get(name, 0))
-    return build.ring_sizes[ring]
+def join(step: Step, place: Place) -> None:
+    """Let later uses of a buffer wait for all earlier ones at one gate, instead of each for each."""
+    step.tasks.append(gate([place.region().key]))
 
 
-def _ring_needs(build: Build, edge: Edge) -> Iterable[tuple[str, int]]:
-    """(ring, floats) of every buffer that an edge's passes take."""
-    outputs, inputs = (-(-n // LANES) for n in build.parameters[edge.name].shape[:2])
-    layer, training = build.layout.plan.layers[edge.name], build.layout.training
-    if layer.forward == "spectral":
-        x = source_spectra(build, edge, "forward")
-        yield TERMS, 0 if x.places else x.floats
-        yield SUMS, TileSpectra(x.tiling, outputs, x.most).floats
-    if training and layer.weight == "spectral":
-        x = source_spectra(build, edge, "weight")
-        yield TERMS, 0 if x.places else x.floats
-        yield TERMS, TileSpectra(x.tiling, outputs, x.most).floats
-        rows = build.parameters[edge.name].shape[1]
-        yield GRADIENTS, Filters(x.tiling.tile, rows, outputs).floats
-    if edge.name in build.images.backward and layer.gradient == "spectral":
-        tiling = tiling_of(build, edge, "gradient")
-        most = group_size(tiling.tile, tiling.tiles, outputs)
-        yield TERMS, TileSpectra(tiling, outputs, most).floats
-        yield SUMS, TileSpectra(tiling, inputs, most).floats
+def ring_slots(build: Build, spectra: TileSpectra) -> int:
+    """Buffers of a ring: the more workers, the more groups under way, up to AHEAD_BYTES."""
+    slots = 2 + min(build.layout.workers, MOST_AHEAD)
+    return max(2, min(slots, spectra.groups, AHEAD_BYTES // (4 * spectra.floats)))
 
 
 def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
@@ -78,10 +60,11 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
     blocks = -(-build.value(edge.source).images // LANES)
     spectra = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
     layer = build.layout.plan.layers[edge.name]
-    if build.layout.training and layer.method("forward") == layer.method("weight"):
+    same = layer.method("forward") == layer.method("weight")
+    if build.layout.training and same and kept_between_passes(tiling.tile, tiling.tiles, blocks):
         for group in range(spectra.groups):
             key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, group)
-            spectra.places[group] = Place(build.scratch(key, spectra.floats), key)
+            spectra.places[group] = Place(build.shared(key, spectra.floats), key)
     return spectra
 
 

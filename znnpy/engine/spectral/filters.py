@@ -1,4 +1,4 @@
-"""Spectra of filters after each update, and filter gradients back from their spectra."""
+"""Spectra of filters, and filter gradients back from their spectra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from znnpy_kernels.tile_spectra import scratch_floats
 
 from znnpy.engine.build import Build
 from znnpy.engine.parameters import Piece
-from znnpy.engine.spectral.buffers import GRADIENTS, Filters, slot, tile_of
+from znnpy.engine.spectral.buffers import Filters, join, tile_of
 from znnpy.engine.spectral.transforms import sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tiles import Place
@@ -29,10 +29,15 @@ class _Run(NamedTuple):
     block: int
 
 
-def derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
-    """Spectra of all filters, after each update; `backward`: with inputs and outputs exchanged."""
+def derive(step: Step, build: Build, edge: Edge) -> None:
+    """Spectra of all filters, where they are kept."""
+    if not build.layout.training:
+        make_filters(step, build, edge, filters_of(build, edge, backward=False), backward=False)
+
+
+def make_filters(step: Step, build: Build, edge: Edge, w: Filters, *, backward: bool) -> None:
+    """Spectra of all filters; `backward`: with inputs and outputs exchanged."""
     parameter = build.parameters[edge.name]
-    w = filters_of(build, edge, backward=backward)
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
         for run in _runs(piece, parameter.shape[0], backward=backward):
@@ -41,6 +46,7 @@ def derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
                 source = parameter.values + 4 * (piece.start + run.offset)
                 source += 4 * low * (1 if backward else piece.width)
                 _transform(step, build, edge, w, piece, part, source, backward=backward)
+    join(step, w.place)
 
 
 def _runs(piece: Piece, outputs: int, *, backward: bool) -> list[_Run]:
@@ -94,21 +100,26 @@ def _transform(
 
 
 def filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Room for the spectra of an edge's filters, kept from one update to the next."""
+    """Room for the spectra of an edge's filters.
+
+    When training, each pass makes them just before it needs them; else they are kept.
+    """
     outputs, inputs = build.parameters[edge.name].shape[:2]
     tile = tile_of(build, edge, "gradient" if backward else "forward")
     terms, images = (outputs, inputs) if backward else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
     key = ("tile filters", edge.name, backward)
-    w.place = Place(build.scratch(key, w.floats), key)
+    reserve = build.shared if build.layout.training else build.scratch
+    w.place = Place(reserve(key, w.floats), key)
     return w
 
 
-def gradients_of(step: Step, build: Build, edge: Edge) -> Filters:
+def gradients_of(build: Build, edge: Edge) -> Filters:
     """Room for the spectra of an edge's filter gradients."""
     outputs, inputs = build.parameters[edge.name].shape[:2]
     w = Filters(tile_of(build, edge, "weight"), inputs, -(-outputs // LANES))
-    w.place = slot(step, build, GRADIENTS)
+    key = ("tile filter gradients", edge.name)
+    w.place = Place(build.shared(key, w.floats), key)
     return w
 
 
@@ -116,6 +127,7 @@ def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
     """Transforms back of the sums over tiles, into the packed gradient."""
     parameter = build.parameters[edge.name]
     seconds = tile_seconds(w.tile, FILTER_RATE)
+    join(step, w.place)
     for index, piece in enumerate(parameter.pieces):
         target_z, target_y, target_x = parameter.tap_strides(piece.first_output, piece.first_input)
         for vector in range(piece.width // LANES):

@@ -6,14 +6,15 @@ from znnpy_kernels.lanes import LANES
 
 from znnpy.engine.build import Build
 from znnpy.engine.fusion import applied_forward
-from znnpy.engine.spectral.buffers import SUMS, TERMS, slot, source_spectra, tiling_of
-from znnpy.engine.spectral.filters import emit_gradients, filters_of, gradients_of
+from znnpy.engine.spectral.buffers import ring_slot, source_spectra, tiling_of
+from znnpy.engine.spectral.filters import emit_gradients, filters_of, gradients_of, make_filters
 from znnpy.engine.spectral.products import emit_products, emit_weight_products
 from znnpy.engine.spectral.transforms import ORIGIN, emit_images, emit_spectra
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import TileSpectra, Window
 from znnpy.network.types import Edge
+from znnpy.plan import PassName
 from znnpy.plan.tiles import group_size
 
 
@@ -23,9 +24,11 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     x = source_spectra(build, edge, "forward")
     y = TileSpectra(x.tiling, target.blocks, x.most)
     w = filters_of(build, edge, backward=False)
+    if build.layout.training:
+        make_filters(step, build, edge, w, backward=False)
     for group in range(x.groups):
-        emit_source(step, build, edge, x, group)
-        y.places[group] = slot(step, build, SUMS)
+        _emit_source(step, build, edge, x, group, "forward")
+        y.places[group] = ring_slot(step, build, edge, "sums", y, group)
         emit_products(step, edge, x, w, y, group, "products")
         name, node = f"{edge.name} inverse", applied_forward(build.layout, edge)
         emit_images(step, build, y, target, ORIGIN, group, name, node)
@@ -38,11 +41,12 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     dy = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
     dx = TileSpectra(tiling, target.blocks, dy.most)
     w = filters_of(build, edge, backward=True)
+    make_filters(step, build, edge, w, backward=True)
     z, y, x = tiling.overlap
     window = Window((-z, -y, -x), tiling.tile)
     for group in range(dy.groups):
-        dy.places[group] = slot(step, build, TERMS)
-        dx.places[group] = slot(step, build, SUMS)
+        dy.places[group] = ring_slot(step, build, edge, "backward", dy, group)
+        dx.places[group] = ring_slot(step, build, edge, "backward sums", dx, group)
         emit_spectra(step, build, dy, gradient, window, 0, group, f"{edge.name} gradient tiles")
         emit_products(step, edge, dy, w, dx, group, "backward products")
         emit_images(step, build, dx, target, tiling.overlap, group, f"{edge.name} backward inverse")
@@ -53,20 +57,25 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     x = source_spectra(build, edge, "weight")
     dy = TileSpectra(x.tiling, -(-gradient.images // LANES), x.most)
     window = Window(ORIGIN, x.tiling.step)
-    w = gradients_of(step, build, edge)
+    w = gradients_of(build, edge)
     for group in range(x.groups):
-        emit_source(step, build, edge, x, group)
-        dy.places[group] = slot(step, build, TERMS)
+        _emit_source(step, build, edge, x, group, "weight")
+        dy.places[group] = ring_slot(step, build, edge, "outputs", dy, group)
         emit_spectra(step, build, dy, gradient, window, 1, group, f"{edge.name} output tiles")
         emit_weight_products(step, edge, x, w, dy, group)
     emit_gradients(step, build, edge, w)
 
 
-def emit_source(step: Step, build: Build, edge: Edge, x: TileSpectra, group: int) -> None:
+def _emit_source(
+    step: Step, build: Build, edge: Edge, x: TileSpectra, group: int, which: PassName
+) -> None:
     """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
     if group not in x.places:
-        x.places[group] = slot(step, build, TERMS)
-    elif not step.once(x.places[group].key):
+        x.places[group] = ring_slot(step, build, edge, f"{which} source", x, group)
+        name = f"{edge.name} {which} tiles"
+    elif step.once(x.places[group].key):
+        name = f"{edge.source} tiles"
+    else:
         return
     source, window = build.value(edge.source), Window(ORIGIN, x.tiling.tile)
-    emit_spectra(step, build, x, source, window, 0, group, f"{edge.source} tiles")
+    emit_spectra(step, build, x, source, window, 0, group, name)

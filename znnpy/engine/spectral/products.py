@@ -5,10 +5,9 @@ from __future__ import annotations
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
 
-from znnpy.engine.dependencies import Region
 from znnpy.engine.spectral.buffers import Filters
 from znnpy.engine.step import Step
-from znnpy.engine.tiles import PAIR, Place, TileSpectra
+from znnpy.engine.tiles import PAIR, TileSpectra
 from znnpy.network.types import Edge
 from znnpy.plan import parts
 from znnpy.plan.tiles import PRODUCT_RATE
@@ -28,7 +27,7 @@ def emit_products(
             kind="product",
             cost=seconds * (high - low) / count,
             reads=[x.places[group].region(), w.place.region()],
-            writes=[_claimed(y.places[group], low, high)],
+            writes=[y.places[group].region(low, high)],
         )
 
 
@@ -46,15 +45,8 @@ def emit_weight_products(
             kind="product",
             cost=seconds * (high - low) / count,
             reads=[x.places[group].region(), dy.places[group].region()],
-            writes=[
-                w.place.region(low, high) if group else _claimed(w.place, low, high),
-            ],
+            writes=[w.place.region(low, high)],
         )
-
-
-def _claimed(place: Place, low: int, high: int) -> Region:
-    """What a product writes; the first of a buffer waits until all of it is free."""
-    return place.region(low, high) if low else place.region()
 
 
 def _product_words(

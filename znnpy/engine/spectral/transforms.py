@@ -6,6 +6,7 @@ from znnpy_kernels.lanes import LANES
 from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
 
 from znnpy.engine.build import Build
+from znnpy.engine.spectral.buffers import join
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import PAIR, Share, TileSpectra, Tiling, Window, planes_of
@@ -67,9 +68,9 @@ def emit_spectra(
                 for block in held or range(first, last)
                 if planes
             ],
-            # The first waits until the buffer is free; what was declared before it need not be kept.
-            writes=[spectra.places[group].region(lane=number if number else -1)],
+            writes=[spectra.places[group].region(lane=number)],
         )
+    join(step, spectra.places[group])
 
 
 def emit_images(
@@ -103,6 +104,7 @@ def emit_images(
         "relu": int(node is not None and node.function == "relu"),
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
+    join(step, spectra.places[group])
     for share, low, high in _cuts(spectra, group, seconds):
         planes = planes_of(tensor, tiling, share, window)
         assert planes is not None
