@@ -14,6 +14,8 @@ from znnpy.geometry import fit
 from znnpy.network import load_network
 
 SCRIPT = r"""
+    import ctypes
+    import gc
     import re
     from pathlib import Path
     import numpy as np
@@ -37,6 +39,8 @@ SCRIPT = r"""
             return model.memory, x.nbytes + target.nbytes + weight.nbytes
 
     run({width}, (2, 2, 2))  # compiles, imports, and gets all that does not grow with the patch
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what compiling left would be used again
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak that compiling reached
     before = memory("VmRSS")
     planned, arrays = run({width}, {output})
