@@ -114,7 +114,9 @@ def test_view_and_segment(folder, tmp_path):
     done = znnpy("view", folder / "run", "--slices", 2, "--output", tmp_path / "pictures")
     assert len(done.stdout.split()) == len(list((tmp_path / "pictures").iterdir())) == 2
     words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
-    znnpy(*words, tmp_path / "p.zarr", "--block", "5,7,6")
+    done = znnpy(*words, tmp_path / "p.zarr", "--block", "5,7,6", "--verify-seams", 2)
+    assert f"{tmp_path / 'p.zarr'}  (1, 18, 20, 20)" in done.stdout
+    assert (tmp_path / "p.zarr" / "0" / "zarr.json").exists()
     znnpy(*words, tmp_path / "p.h5")
     for name in ("p.zarr", "p.h5"):
         znnpy("segment", tmp_path / name, "--output", tmp_path / f"{name}.labels.h5")

@@ -117,10 +117,9 @@ def predict(
     }
     request = _with(request, **sizes, logits=logits, flips=augment is not None, grid=grid)
     path, dataset = split_source(output)
+    usual = "" if path.suffix == ".zarr" else DATASET  # of a Zarr folder, its own image
     with StopSignals():
-        _predict(
-            saved, section, request, path, dataset or DATASET, overwrite, dry_run, verify_seams
-        )
+        _predict(saved, section, request, path, dataset or usual, overwrite, dry_run, verify_seams)
 
 
 def _predict(
@@ -154,12 +153,13 @@ def _predict(
 
 def _write(job: Job, path: Path, dataset: str, overwrite: bool, seams: int) -> None:
     from znnpy.cli.blocks_bar import BlocksBar
+    from znnpy.data.outputs import array_name
     from znnpy.infer.seams import verify_seams
     from znnpy.infer.write import run_job
 
     with BlocksBar("predicting") as bar:
         run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
-    typer.echo(f"{path}:{dataset}  {job.spec.shape} (c, z, y, x)")
+    typer.echo(f"{array_name(path, dataset)}  {job.spec.shape} (c, z, y, x)")
     if not seams:
         return
     found = verify_seams(job, path, dataset, seams)
@@ -170,7 +170,9 @@ def _write(job: Job, path: Path, dataset: str, overwrite: bool, seams: int) -> N
     if found.found:
         from znnpy.errors import VolumeError
 
-        raise VolumeError(f"{path}:{dataset} has a seam near voxel {found.where} (z, y, x)")
+        raise VolumeError(
+            f"{array_name(path, dataset)} has a seam near voxel {found.where} (z, y, x)"
+        )
 
 
 def _scene(config: Config, section: VolumeSection, network: Network) -> Scene:

@@ -124,6 +124,11 @@ def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
     return (z, y, x)
 
 
+def array_name(path: Path, dataset: str) -> str:
+    """The name by which `source.open_volume` finds what was written; "" is a Zarr folder's own image."""
+    return f"{path}:{dataset}" if dataset else str(path)
+
+
 def begun(path: Path) -> dict[str, Any] | None:
     """The head of an output that was begun at `path` and not finished; None when there is none."""
     return read_head(journal_of(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from znnpy.data.outputs import array_name
 from znnpy.data.source import open_volume
 from znnpy.data.volume import Triple
 from znnpy.infer.blocks import Grid, Region, add, sub, triple
@@ -44,7 +45,7 @@ def verify_seams(job: Job, path: Path, dataset: str, count: int) -> Seams:
     grid = Grid(job.patch, triple(n // 2 for n in job.patch))
     largest, where, scale = 0.0, (0, 0, 0), 1.0
     with (
-        open_volume(f"{path}:{dataset}", max_bytes=job.spec.nbytes) as written,
+        open_volume(array_name(path, dataset), max_bytes=job.spec.nbytes) as written,
         predicting(job, grid=grid) as prediction,
     ):
         for box in _places(job, count):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from znnpy.data.contiguous import write_volume
 from znnpy.data.journaled import refuse_output
 from znnpy.data.memory import available_memory, readable
+from znnpy.data.outputs import array_name
 from znnpy.data.volume import Volume
 from znnpy.errors import VolumeError
 from znnpy.segment.methods import components, mutex, watershed
@@ -112,9 +113,9 @@ def write_labels(
         from znnpy.data.zarr_output import write_zarr
 
         write_zarr(path, dataset or "", found.labels, attributes, overwrite=overwrite)
-        return f"{path}:{dataset}" if dataset else str(path)
+        return array_name(path, dataset or "")
     write_volume(path, dataset or DATASET, found.labels, attributes, overwrite=overwrite)
-    return f"{path}:{dataset or DATASET}"
+    return array_name(path, dataset or DATASET)
 
 
 def refuse_labels(path: Path, volume: Volume, overwrite: bool) -> None:
