@@ -12,6 +12,7 @@ import numpy as np
 from znnpy.data.hdf5_safety import LABEL_NAMES, RAW_NAMES, Trust
 from znnpy.data.hdf5_volume import Hdf5Volume
 from znnpy.data.memory import available_memory, readable
+from znnpy.data.tiff_folder import TiffFolder, planes_of
 from znnpy.data.tiff_volume import TiffVolume
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
 from znnpy.data.zarr_folder import is_zarr
@@ -34,7 +35,8 @@ def open_volume(
 ) -> Volume:
     """Open a volume for reading by region; nothing is loaded.
 
-    "path.h5:dataset" or "path.h5", "stack.tif", "image.zarr" or "image.zarr:array". Without a dataset
+    "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
+    or "image.zarr:array". Without a dataset
     the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
     volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
     means its first image at full resolution. `allow_external` permits links, virtual datasets,
@@ -58,6 +60,12 @@ def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
                 f"{path} is a TIFF file and has no datasets, but {dataset!r} was named"
             )
         return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
+    if kind == "planes":
+        if dataset is not None:
+            raise VolumeError(f"{path} is a folder of TIFF files, but {dataset!r} in it was named")
+        return TiffFolder(
+            path, planes_of(path), allow_external=trust.external, max_bytes=trust.max_bytes
+        )
     names = RAW_NAMES if role == "raw" else LABEL_NAMES
     if kind == "zarr":
         # Takes a third of a second to import, so only those who read Zarr wait for it.
@@ -105,14 +113,14 @@ def _load(volume: Volume) -> ArrayVolume:
     _, height, width = volume.extent
     for start, stop in slabs(volume):
         array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width))
-    return ArrayVolume(array, volume.name, volume.resolution, volume.offset)
+    loaded = ArrayVolume(array, volume.name, volume.resolution, volume.offset)
+    loaded.neighbours = volume.neighbours
+    return loaded
 
 
-def _kind(path: Path) -> Literal["hdf5", "tiff", "zarr"]:
+def _kind(path: Path) -> Literal["hdf5", "tiff", "planes", "zarr"]:
     if path.is_dir():
-        if is_zarr(path) or path.suffix == ".zarr":
-            return "zarr"
-        raise VolumeError(f"{path} is not a file but a folder, and no Zarr folder")
+        return _kind_of_folder(path)
     if path.exists() and not path.is_file():
         raise VolumeError(f"{path} is not a file")
     try:
@@ -128,6 +136,19 @@ def _kind(path: Path) -> Literal["hdf5", "tiff", "zarr"]:
         return "tiff"
     what = f"begins with {head!r}" if head else "is empty"
     raise VolumeError(f"{path} is neither an HDF5 nor a TIFF file nor a Zarr folder: it {what}")
+
+
+def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
+    if is_zarr(path) or path.suffix == ".zarr":
+        return "zarr"
+    try:
+        if planes_of(path):
+            return "planes"
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be read: {error.strerror}") from error
+    raise VolumeError(
+        f"{path} is not a file but a folder: no Zarr folder, and no TIFF files are in it"
+    )
 
 
 def _nearest(path: Path) -> str:
