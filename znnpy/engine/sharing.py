@@ -87,17 +87,21 @@ def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
         for name in _touched(task):
             others = sharing.neighbours.get(name)
             if others and name not in seen:
-                made.append(gate([key for other in (name, *others) for key in keys[other]]))
+                together = [key for other in (name, *others) for key in keys[other]]
+                made.append(gate(together, task.stage))
             seen.add(name)
         made.append(task)
     return made
 
 
-def gate(keys: Iterable[tuple[object, ...]]) -> Declared:
-    """A task without work that comes after all earlier uses of some keys and before all later ones."""
+def gate(keys: Iterable[tuple[object, ...]], stage: int) -> Declared:
+    """A task without work that comes after all earlier uses of some keys and before all later ones.
+
+    `stage`: that of what comes next, so that a barrier between stages makes no cycle with it.
+    """
     regions = tuple(Region(key, *EVERYTHING) for key in keys)
     nothing = zero_flat.arguments(target=0, length=0)
-    return Declared(zero_flat, nothing, GATE, GATE, 1e-7, (), regions)
+    return Declared(zero_flat, nothing, GATE, GATE, 1e-7, (), regions, stage=stage)
 
 
 def _touched(task: Declared) -> list[Name]:

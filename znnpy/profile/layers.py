@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from znnpy.network.types import Network
 
-PASSES = ("forward", "backward", "weight gradient", "update", "loss")
+PASSES = ("forward", "backward", "weight gradient", "update", "loss", "order")
+"""`order`: tasks without work that only make others wait."""
 
 _UPDATE = ("update", "norm", "clip", "transpose", "dense filters", "filter tiles", "filter spectra")
+_ORDER = ("gate", "barrier")
 _OF_WHAT_FOLLOWS = (
     "tiles",
     "spectra",
@@ -39,7 +41,7 @@ class Layers:
         """Layer and pass of a task by its name."""
         owner = next((known for known in self._names if _begins(name, known)), None)
         if owner is None:
-            return Place("all layers", "update")
+            return Place("all layers", "order" if name in _ORDER else "update")
         rest = name[len(owner) + 1 :]
         if owner in self._edges:
             return Place(owner, _pass_of(rest, edge=True))

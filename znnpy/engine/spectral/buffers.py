@@ -45,7 +45,7 @@ def ring_slot(
 
 def join(step: Step, place: Place) -> None:
     """Let later uses of a buffer wait for all earlier ones at one gate, instead of each for each."""
-    step.tasks.append(gate([place.region().key]))
+    step.tasks.append(gate([place.region().key], step.stage))
 
 
 def ring_slots(build: Build, spectra: TileSpectra) -> int:
