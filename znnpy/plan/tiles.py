@@ -9,15 +9,21 @@ from __future__ import annotations
 from itertools import product
 from math import inf, log2, prod
 
+from znnpy_kernels.fft_codelets import FEW
+
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.types import TILE_SIZES, Costs, Method, wanted
 
-TILE_RATE = 60e9  # flop/s of transforms, counted as 2.5 n log2 n a tile
-FILTER_RATE = 120e9  # of those of filters, most of whose points are zeros
-PRODUCT_RATE = 100e9
-SPECTRA_RATE = 8e9  # bytes/s of spectra that no cache holds
+# Rates of one core of a recent server CPU, measured within layers, where most spectra come from
+# beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
+TILE_RATE = 40e9
+LARGEST_IN_L1 = 20  # planes of larger tiles leave the L1 cache between rows and columns
+FILTER_RATE, FEW_TAPS_RATE = 60e9, 100e9  # of filters: most of their points are zeros
+PRODUCT_RATE = 165e9
+SPECTRA_RATE = 60e9  # bytes/s of the spectra of tiles, between products
+MEMORY_RATE = 14e9  # bytes/s of spectra of filters that no cache holds
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or not
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
@@ -92,7 +98,8 @@ def frequencies(tile: Triple) -> int:
 
 def tile_seconds(tile: Triple, rate: float = TILE_RATE) -> float:
     """Transform of one tile of LANES_COUNTED images."""
-    return 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / rate
+    slower = 1.2 if max(tile) > LARGEST_IN_L1 else 1.0
+    return slower * 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / rate
 
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
@@ -101,7 +108,7 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     columns = -(-shape.outputs // LANES_COUNTED)
     ahead, back = tiles_of(shape, tile)
     transform = tile_seconds(tile)
-    filters = tile_seconds(tile, FILTER_RATE) if shape.training else 0.0
+    filters = _filter_seconds(shape, tile) if shape.training else 0.0
     method = str(Method("spectral", tile))
     images = ahead * rows * transform
     shared = not shape.training or kept_between_passes(tile, ahead, rows)
@@ -120,12 +127,23 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     }
 
 
+def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
+    """Transform of the filters between one image and LANES_COUNTED others."""
+    rate = FEW_TAPS_RATE if max(shape.size[:2]) <= FEW else FILTER_RATE
+    seconds = tile_seconds(tile, rate)
+    bytes_ = 8.0 * frequencies(tile) * LANES_COUNTED
+    if bytes_ * shape.inputs * -(-shape.outputs // LANES_COUNTED) > CACHED_BYTES:
+        seconds += bytes_ / MEMORY_RATE
+    return seconds
+
+
 def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
-    """Products of a pass; spectra of filters are written once and read by each group of tiles."""
-    numbers = frequencies(tile) * terms * columns * LANES_COUNTED
-    seconds = 8.0 * numbers * tiles / PRODUCT_RATE
-    if 8 * numbers > CACHED_BYTES:
-        seconds += 8.0 * numbers * (2 + -(-tiles // MANY_TILES)) / SPECTRA_RATE
+    """Products of a pass; each group of tiles reads the spectra of all filters meanwhile."""
+    filters = frequencies(tile) * terms * columns * LANES_COUNTED
+    images = frequencies(tile) * (terms + columns * LANES_COUNTED)
+    seconds = 8.0 * tiles * (filters / PRODUCT_RATE + images / SPECTRA_RATE)
+    if 8 * filters > CACHED_BYTES:
+        seconds = max(seconds, 8.0 * filters * -(-tiles // MANY_TILES) / MEMORY_RATE)
     return seconds
 
 
