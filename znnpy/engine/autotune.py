@@ -33,6 +33,7 @@ REPEATS = 3
 MOST_SECONDS = 0.06  # of one pass, directly: larger layers are measured on smaller images
 SMALLEST = 24  # voxels along an axis
 FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
+OF_NODE = "source bias gradient"  # no part of the layer
 # Tasks that make something out of filters, after each update.
 DERIVED = {
     "conv filter spectra",
@@ -61,7 +62,6 @@ PARTS = {
     "conv filter tiles backward": "gradient",
     "conv gradient tiles": "gradient",
     "source gradient inverse": "gradient",
-    "source bias gradient": "gradient",
     "conv gradient sum": "weight",
     "conv weight gradient": "weight",
     "conv weight tiles": "weight",
@@ -172,7 +172,7 @@ def _by_part(
     totals: Costs = {}
     for event in executor.recording()[0].events:
         name = names[event["task"]]
-        if name == GATE or (name in DERIVED and not shape.training):
+        if name in (GATE, OF_NODE) or (name in DERIVED and not shape.training):
             continue
         part = f"{method} {PARTS[name]}"
         if not wanted(part, shape.passes):
