@@ -51,7 +51,8 @@ def errors(network, output, conv, batch=1, seed=0):
     target = rng.standard_normal((batch, network.outputs[0].images, *output))
     x, target = x.astype(np.float32), target.astype(np.float32)
     weight = np.ones((batch, 1, *output), np.float32)
-    with Model(network, output, batch=batch, threads=1, conv=conv, loss="square") as model:
+    how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
+    with Model(network, output, batch=batch, threads=1, loss="square", **how) as model:
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)}
         found |= model.loss_and_gradients(x, target, weight=weight)[1]
@@ -87,6 +88,25 @@ def test_rounding_is_at_most_four_times_that_of_direct():
     direct = errors(network, (12, 12, 12), "direct")
     for name, error in spectral.items():
         assert error <= 4 * direct[name], (name, error, direct[name])
+
+
+@pytest.mark.parametrize("kept", [1 << 30, 0])
+@pytest.mark.parametrize("back", [(8, 8, 8), (8, 10, 6)])
+def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypatch):
+    monkeypatch.setattr("znnpy.engine.spectral.filters.KEPT_BYTES", kept)
+    monkeypatch.setattr("znnpy.plan.tiles.KEPT_BYTES", kept)
+    network = layers((2, 18, 35), (3, 3, 3))
+    tile = {"forward_tile": (8, 8, 8), "gradient_tile": back, "weight_tile": (8, 8, 8)}
+    layer = dict.fromkeys(("forward", "gradient", "weight"), "spectral") | tile
+    plan = {"c1": layer, "c2": layer}
+    assert max(errors(network, (9, 8, 7), plan, batch=2).values()) < 2e-5
+    with Model(network, (9, 8, 7), threads=1, plan=plan) as model:
+        names = [name for name in model.task_graph.names if name.startswith("c2 filter tiles")]
+    transforms = {name: names.count(name) for name in set(names)}
+    if back == (8, 8, 8):
+        assert list(transforms) == ["c2 filter tiles"]
+    else:
+        assert sorted(transforms) == ["c2 filter tiles", "c2 filter tiles backward"]
 
 
 def trained(threads):

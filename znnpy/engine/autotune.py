@@ -40,7 +40,6 @@ DERIVED = {
     "conv dense filters",
     "conv filter tiles",
     "conv transpose",
-    "conv filter tiles backward",
 }
 # Which part of a layer's cost the tasks of the measured edge `conv` belong to.
 PARTS = {
@@ -52,14 +51,13 @@ PARTS = {
     "conv": "forward",
     "conv products": "forward",
     "conv forward tiles": "forward",
-    "conv filter tiles": "forward",
+    "conv filter tiles": "filters",
     "conv inverse": "forward",
     "target inverse": "forward",
     "conv transpose": "gradient",
     "conv backward": "gradient",
     "conv backward products": "gradient",
     "conv backward inverse": "gradient",
-    "conv filter tiles backward": "gradient",
     "conv gradient tiles": "gradient",
     "source gradient inverse": "gradient",
     "conv gradient sum": "weight",

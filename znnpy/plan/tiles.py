@@ -103,7 +103,7 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE) -> float:
 
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
-    """Estimated seconds on one core, by part: three passes, and the image spectra two of them share."""
+    """Estimated seconds on one core, by part: three passes, and what two of them share."""
     rows = -(-shape.inputs // LANES_COUNTED)
     columns = -(-shape.outputs // LANES_COUNTED)
     ahead, back = tiles_of(shape, tile)
@@ -115,11 +115,11 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     again = 0.0 if shared else images
     return {
         f"{method} images": images - again,
-        f"{method} forward": columns * (ahead * transform + shape.inputs * filters)
+        f"{method} forward": columns * ahead * transform
         + _products(tile, ahead, shape.inputs, columns)
         + again,
+        f"{method} filters": shape.inputs * columns * filters,
         f"{method} gradient": back * (rows + columns) * transform
-        + shape.outputs * rows * filters
         + _products(tile, back, shape.outputs, rows),
         f"{method} weight": columns * (ahead * transform + shape.inputs * filters)
         + _products(tile, ahead, shape.inputs, columns)

@@ -17,7 +17,7 @@ from znnpy.engine.tiles import Place
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge
 from znnpy.plan import parts
-from znnpy.plan.tiles import FILTER_RATE, tile_seconds
+from znnpy.plan.tiles import FILTER_RATE, KEPT_BYTES, tile_seconds
 
 
 class _Run(NamedTuple):
@@ -32,11 +32,26 @@ class _Run(NamedTuple):
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Spectra of all filters, where they are kept."""
     if not build.layout.training:
-        make_filters(step, build, edge, filters_of(build, edge, backward=False), backward=False)
+        _make(step, build, edge, _filters_of(build, edge, backward=False), backward=False)
 
 
-def make_filters(step: Step, build: Build, edge: Edge, w: Filters, *, backward: bool) -> None:
-    """Spectra of all filters; `backward`: with inputs and outputs exchanged."""
+def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filters:
+    """Spectra of all filters for a pass; when training, made now unless the forward pass left them."""
+    w = _filters_of(build, edge, backward=backward)
+    if build.layout.training and step.once(w.place.key):
+        exchanged = backward and not shares_filters(build, edge)
+        _make(step, build, edge, w, backward=exchanged)
+    return w
+
+
+def shares_filters(build: Build, edge: Edge) -> bool:
+    """Whether the data gradient multiplies with the same spectra of filters as the forward pass."""
+    layer = build.layout.plan.layers[edge.name]
+    return layer.method("forward") == layer.method("gradient")
+
+
+def _make(step: Step, build: Build, edge: Edge, w: Filters, *, backward: bool) -> None:
+    """Spectra of all filters; `backward`: with inputs and outputs exchanged, not conjugate."""
     parameter = build.parameters[edge.name]
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
@@ -99,16 +114,18 @@ def _transform(
     )
 
 
-def filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Room for the spectra of an edge's filters.
+def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
+    """Room for the spectra of an edge's filters: kept in inference, shared with others in training.
 
-    When training, each pass makes them just before it needs them; else they are kept.
+    Those that two passes share wait for the second one up to KEPT_BYTES.
     """
     outputs, inputs = build.parameters[edge.name].shape[:2]
     tile = tile_of(build, edge, "gradient" if backward else "forward")
-    terms, images = (outputs, inputs) if backward else (inputs, outputs)
+    exchanged = backward and not shares_filters(build, edge)
+    terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
-    key = ("tile filters", edge.name, backward)
+    again = exchanged or (backward and 4 * w.floats > KEPT_BYTES)
+    key = ("tile filters", edge.name, again)
     reserve = build.shared if build.layout.training else build.scratch
     w.place = Place(reserve(key, w.floats), key)
     return w

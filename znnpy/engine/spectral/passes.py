@@ -7,8 +7,12 @@ from znnpy_kernels.lanes import LANES
 from znnpy.engine.build import Build
 from znnpy.engine.fusion import applied_forward
 from znnpy.engine.spectral.buffers import ring_slot, source_spectra, tiling_of
-from znnpy.engine.spectral.filters import emit_gradients, filters_of, gradients_of, make_filters
-from znnpy.engine.spectral.products import emit_products, emit_weight_products
+from znnpy.engine.spectral.filters import emit_gradients, filters_for, gradients_of, shares_filters
+from znnpy.engine.spectral.products import (
+    emit_backward_products,
+    emit_products,
+    emit_weight_products,
+)
 from znnpy.engine.spectral.transforms import ORIGIN, emit_images, emit_spectra
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
@@ -23,9 +27,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     target = build.images.contributions[edge.name]
     x = source_spectra(build, edge, "forward")
     y = TileSpectra(x.tiling, target.blocks, x.most)
-    w = filters_of(build, edge, backward=False)
-    if build.layout.training:
-        make_filters(step, build, edge, w, backward=False)
+    w = filters_for(step, build, edge, backward=False)
     for group in range(x.groups):
         _emit_source(step, build, edge, x, group, "forward")
         y.places[group] = ring_slot(step, build, edge, "sums", y, group)
@@ -40,15 +42,18 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     blocks = -(-gradient.images // LANES)
     dy = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
     dx = TileSpectra(tiling, target.blocks, dy.most)
-    w = filters_of(build, edge, backward=True)
-    make_filters(step, build, edge, w, backward=True)
+    w = filters_for(step, build, edge, backward=True)
+    shared = shares_filters(build, edge)
     z, y, x = tiling.overlap
     window = Window((-z, -y, -x), tiling.tile)
     for group in range(dy.groups):
         dy.places[group] = ring_slot(step, build, edge, "backward", dy, group)
         dx.places[group] = ring_slot(step, build, edge, "backward sums", dx, group)
         emit_spectra(step, build, dy, gradient, window, 0, group, f"{edge.name} gradient tiles")
-        emit_products(step, edge, dy, w, dx, group, "backward products")
+        if shared:
+            emit_backward_products(step, build, edge, dy, w, dx, group)
+        else:
+            emit_products(step, edge, dy, w, dx, group, "backward products")
         emit_images(step, build, dx, target, tiling.overlap, group, f"{edge.name} backward inverse")
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
+from znnpy_kernels.spectral_gemm import (
+    backward_floats,
+    backward_products,
+    spectral_gradients,
+    spectral_products,
+)
 
+from znnpy.engine.build import Build
 from znnpy.engine.spectral.buffers import Filters
 from znnpy.engine.step import Step
 from znnpy.engine.tiles import PAIR, TileSpectra
@@ -28,6 +34,29 @@ def emit_products(
             cost=seconds * (high - low) / count,
             reads=[x.places[group].region(), w.place.region()],
             writes=[y.places[group].region(low, high)],
+        )
+
+
+def emit_backward_products(
+    step: Step, build: Build, edge: Edge, dy: TileSpectra, w: Filters, dx: TileSpectra, group: int
+) -> None:
+    """The same for a data gradient that multiplies with the forward pass's filters."""
+    count, outputs = dy.tiling.frequencies, build.parameters[edge.name].shape[0]
+    seconds = _product_seconds(dy, w, group)
+    words = {
+        "inputs": outputs,
+        "images": w.inputs,
+        **build.worker_scratch(backward_floats(outputs)),
+    }
+    for low, high in parts(count, seconds):
+        step.add(
+            backward_products,
+            _product_words(dy, w, dx, group, low, high) | words,
+            name=f"{edge.name} backward products",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[dy.places[group].region(), w.place.region()],
+            writes=[dx.places[group].region(low, high)],
         )
 
 
