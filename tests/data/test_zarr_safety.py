@@ -201,6 +201,9 @@ def test_chunk_file_much_larger_than_a_chunk(folder: Path) -> None:
     with (folder / "0/c/0/0/0").open("wb") as file:
         file.truncate(1 << 40)
     refused(folder, "1.0 TiB", "at most")
+    with (folder / "0/c/0/0/0").open("wb") as file:
+        file.truncate(1 << 20)
+    refused(folder, "1.0 MiB", "at most 64.0 KiB")
 
 
 @pytest.mark.parametrize("content", [b"", b"no zstd", b"\x28\xb5\x2f\xfd" + b"\xff" * 20])

@@ -23,7 +23,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from znnpy.data import ome
 from znnpy.data.hdf5_safety import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
-from znnpy.data.zarr_folder import METADATA_LIMIT, Node, ZarrFolder, root_of
+from znnpy.data.zarr_folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr_safety import Declared, check_size, declared
 from znnpy.errors import VolumeError
 
@@ -217,7 +217,7 @@ def _joined(group: str, name: str) -> str:
 
 def _opened(folder: ZarrFolder, node: Node, found: Declared, name: str) -> Any:
     # Compressed data are hardly larger than plain ones; what is much larger was made to harm.
-    limit = max(METADATA_LIMIT, 2 * found.file_bytes + (1 << 16))
+    limit = 2 * found.file_bytes + (1 << 16)
     try:
         return zarr.open_array(
             _FolderStore(folder, limit), path=node.path, mode="r", zarr_format=node.form
@@ -282,4 +282,5 @@ class _FolderStore(Store):  # type: ignore[misc]
                 start = part.offset
             case SuffixByteRequest():
                 start = -part.suffix
-        return self._folder.read(key, self._limit, start, size)
+        limit = METADATA_LIMIT if key.rpartition("/")[2] in MARKS else self._limit
+        return self._folder.read(key, limit, start, size)
