@@ -166,6 +166,7 @@ def test_napari_gets_sizes_and_places() -> None:
     assert (kind, named) == ("labels", {"name": "cells", "scale": VOXEL, "translate": (40, 0, 8)})
     assert np.array_equal(array, labels)
     assert (channels.shape, more["channel_axis"]) == ((2, 2, 3, 4), 0)
+    assert more["name"] == ["raw 0", "raw 1"]
 
 
 def test_napari_missing_or_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,5 +185,13 @@ def test_lazy_array_reads_what_is_asked_for() -> None:
     array = RNG.random((2, 5, 6, 7))
     lazy = napari_viewer._Lazy(volume(array))
     assert (lazy.shape, lazy.dtype) == (array.shape, array.dtype)
-    key = (slice(1, 2), slice(0, 5, 2), slice(3, 4), slice(None))
-    assert np.array_equal(lazy[key], array[key])
+    keys: list[tuple[Any, ...]] = [
+        (slice(1, 2), slice(0, 5, 2), slice(3, 4), slice(None)),
+        (1, slice(None), 4, slice(2, 7, 3)),
+        (0, 4, 0, 6),
+        (slice(None), slice(2, 2), 1, slice(None)),
+    ]
+    for key in keys:
+        found = lazy[key]
+        assert found.shape == array[key].shape
+        assert np.array_equal(found, array[key])

@@ -44,7 +44,8 @@ def add(viewer: Any, layer: Layer) -> None:
         mapping = {"colormap": "magma", "contrast_limits": (0, 1), "opacity": 0.5}
         viewer.add_image(array[0], **named, **(mapping if _unit(layer) else {}))
     else:
-        viewer.add_image(array, channel_axis=0, **{**named, "name": None})
+        names = [f"{layer.title} {channel}" for channel in range(volume.channels)]
+        viewer.add_image(array, channel_axis=0, **{**named, "name": names})
 
 
 def _napari() -> Any:
@@ -83,9 +84,16 @@ class _Lazy:
         self._volume = volume
         self.shape, self.dtype = volume.shape, volume.dtype
 
-    def __getitem__(self, key: tuple[slice, ...]) -> Array:
-        spans = [part.indices(size) for part, size in zip(key, self.shape, strict=True)]
-        lower = (spans[1][0], spans[2][0], spans[3][0])
-        upper = (spans[1][1], spans[2][1], spans[3][1])
-        block = self._volume.read(lower, upper)[key[0]]
-        return np.asarray(block[:, :: spans[1][2], :: spans[2][2], :: spans[3][2]])
+    def __getitem__(self, key: tuple[slice | int, ...]) -> Array:
+        """Slices with positive steps, or numbers, which drop their axis; one for each axis."""
+        spans = [
+            range(size)[part] if isinstance(part, slice) else range(size)[part : part + 1]
+            for part, size in zip(key, self.shape, strict=True)
+        ]
+        dropped = tuple(slice(None) if isinstance(part, slice) else 0 for part in key)
+        if not all(spans):
+            return np.empty([len(span) for span in spans], self.dtype)[dropped]
+        z, y, x = spans[1:]
+        block = self._volume.read((z[0], y[0], x[0]), (z[-1] + 1, y[-1] + 1, x[-1] + 1))
+        thinned = block[list(spans[0]), :: z.step, :: y.step, :: x.step]
+        return np.asarray(thinned[dropped])
