@@ -187,6 +187,8 @@ def test_the_default_run_directory_lies_beside_the_file(tmp_path: Path) -> None:
         ("a.HDF5:/x/y", "a.HDF5", "/x/y"),
         ("run:1/a.h5:raw:2", "run:1/a.h5", "raw:2"),
         ("a:b.tif", "a:b.tif", None),
+        ("a.zarr", "a.zarr", None),
+        ("b/a.ome.zarr:labels/0", "b/a.ome.zarr", "labels/0"),
     ],
 )
 def test_sources(text: str, path: str, dataset: str | None) -> None:

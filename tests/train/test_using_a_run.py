@@ -124,3 +124,27 @@ def test_view_and_segment(folder, tmp_path):
     other, _ = predicted(tmp_path / "p.h5.labels.h5", "volumes/labels/neuron_ids")
     assert np.array_equal(one, other)
     assert attributes["offset"].tolist() == [1, 2, 2]
+
+
+def test_volumes_of_all_formats_score_the_same(folder, tmp_path):
+    tifffile, zarr = pytest.importorskip("tifffile"), pytest.importorskip("zarr")
+    with h5py.File(folder / "data.h5") as file:
+        raw, labels = file["raw"][:], file["labels"][:]
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    group.create_array("raw", data=raw, chunks=(7, 9, 8))
+    group.create_array("labels", data=labels, shards=(8, 16, 16), chunks=(4, 8, 8))
+    tifffile.imwrite(tmp_path / "raw.tif", raw, photometric="minisblack", compression="zlib")
+    (tmp_path / "planes").mkdir()
+    for z, plane in enumerate(labels):
+        tifffile.imwrite(tmp_path / "planes" / f"{z}.tif", plane)
+    pairs = [
+        (f"{folder / 'data.h5'}:raw", f"{folder / 'data.h5'}:labels"),
+        (f"{tmp_path / 'data.zarr'}:raw", f"{tmp_path / 'data.zarr'}:labels"),
+        (tmp_path / "raw.tif", tmp_path / "planes"),
+    ]
+    found = []
+    for image, truth in pairs:
+        words = ["evaluate", folder / "run", "--volume", image, "--labels", truth, "--json"]
+        found.append(json.loads(znnpy(*words, "--set", "data.in_memory=false").stdout))
+        found[-1]["evaluations"][0].pop("volume")
+    assert found[0] == found[1] == found[2]

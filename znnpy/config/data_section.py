@@ -171,7 +171,7 @@ class DataSection(Strict):
         default="auto", description="Keep volumes in memory: auto (if they fit), true or false."
     )
     allow_external_links: Bool = Field(
-        default=False, description="Follow HDF5 links and virtual datasets into other files."
+        default=False, description="Follow links and virtual datasets into other files."
     )
     allow_filters: tuple[
         Literal["lzf", "szip", "bitshuffle", "blosc", "blosc2", "lz4", "zstd"], ...
