@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.abi import Kernel
+from znnpy_kernels.reachability import WORD, keep_unreached
 
 from znnpy.graph import GraphBuilder
 
@@ -33,15 +36,9 @@ class Region(NamedTuple):
         lanes = self.lane < 0 or other.lane < 0 or self.lane == other.lane
         return lanes and self.low < other.high and other.low < self.high
 
-    def covers(self, other: Region) -> bool:
-        """Whether all of `other` lies in this region; the keys are taken as equal."""
-        lanes = self.lane < 0 or self.lane == other.lane
-        return lanes and self.low <= other.low and other.high <= self.high
 
-
-class _Access(NamedTuple):
-    region: Region
-    moment: int
+_Access = tuple[int, int, int, int]
+"""(low, high, lane, moment) of an access to the regions of one key."""
 
 
 class DependencyTracker:
@@ -53,7 +50,9 @@ class DependencyTracker:
     def __init__(self) -> None:
         self._writes: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
         self._reads: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
-        self._reached: list[int] = []  # per moment, the set of earlier moments as a bit mask
+        self._reached = np.zeros(1 << 12, np.uint64)
+        self._rows = np.zeros(1 << 8, np.int64)
+        self._candidates = np.zeros(1 << 8, np.int64)
         self.predecessors: list[list[int]] = []
 
     def declare(self, reads: Iterable[Region], writes: Iterable[Region]) -> int:
@@ -62,36 +61,62 @@ class DependencyTracker:
         before: set[int] = set()
         for region in reads:
             before |= _overlapping(self._writes[region.key], region)
-            self._reads[region.key].append(_Access(region, moment))
+            self._reads[region.key].append((region.low, region.high, region.lane, moment))
         for region in writes:
             before |= self._write(region, moment)
         before.discard(moment)
-        self._keep(sorted(before, reverse=True))
+        self._keep(moment, sorted(before, reverse=True))
         return moment
 
     def _write(self, region: Region, moment: int) -> set[int]:
         """Note a write, which makes the accesses that it covers irrelevant for later ones."""
         reads, writes = self._reads[region.key], self._writes[region.key]
         found = _overlapping(reads, region) | _overlapping(writes, region)
-        for accesses in (reads, writes):
-            accesses[:] = [access for access in accesses if not region.covers(access.region)]
-        writes.append(_Access(region, moment))
+        if found:
+            reads[:] = _not_covered(reads, region)
+            writes[:] = _not_covered(writes, region)
+        writes.append((region.low, region.high, region.lane, moment))
         return found
 
-    def _keep(self, candidates: Sequence[int]) -> None:
+    def _keep(self, moment: int, candidates: Sequence[int]) -> None:
         """Transitive reduction: latest first, drop what an already kept predecessor reaches."""
-        kept: list[int] = []
-        reached = 0
-        for moment in candidates:
-            if not reached >> moment & 1:
-                kept.append(moment)
-                reached |= self._reached[moment] | 1 << moment
-        self.predecessors.append(kept)
-        self._reached.append(reached)
+        self._rows = _with_room(self._rows, moment + 2)
+        self._candidates = _with_room(self._candidates, len(candidates))
+        end = int(self._rows[moment]) + moment // WORD + 1
+        self._rows[moment + 1] = end
+        self._reached = _with_room(self._reached, end)
+        self._candidates[: len(candidates)] = candidates
+        kept = keep_unreached(self._reached, self._rows, moment, self._candidates, len(candidates))
+        self.predecessors.append(self._candidates[:kept].tolist())
 
 
 def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
-    return {access.moment for access in accesses if region.overlaps(access.region)}
+    """Moments of the accesses that can mean memory of the region."""
+    _, first, last, own = region
+    return {
+        moment
+        for low, high, lane, moment in accesses
+        if low < last and first < high and (lane < 0 or own < 0 or lane == own)
+    }
+
+
+def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
+    """Those that do not lie in the region as a whole."""
+    _, first, last, own = region
+    return [
+        access
+        for access in accesses
+        if access[0] < first or access[1] > last or (own >= 0 and access[2] != own)
+    ]
+
+
+def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """The array, or a longer one with its content and zeros behind it."""
+    if size <= len(array):
+        return array
+    longer = np.zeros(max(size, 2 * len(array)), array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 @dataclass(frozen=True)
@@ -129,12 +154,10 @@ def connect(steps: Sequence[Sequence[Declared]]) -> GraphBuilder:
         _add_step(builder, declared, step, bounds[step], tracker.predecessors)
     total = bounds[len(steps)]
     for moment, before in enumerate(tracker.predecessors[:total]):
-        for other in before:
-            builder.precede(other, moment)
+        builder.follow(moment, before)
     for moment in range(total, bounds[-1]):
-        for other in tracker.predecessors[moment]:
-            if bounds[-3] <= other < total:
-                builder.precede(other, moment - total, carried=True)
+        last = [other for other in tracker.predecessors[moment] if bounds[-3] <= other < total]
+        builder.follow(moment - total, last, carried=True)
     return builder
 
 
@@ -156,7 +179,9 @@ def _add_step(
         for before in predecessors[first : first + len(declared)]
     ]
     waited_for = {other - first for before in inside for other in before}
+    stage = 0
     for index, task in enumerate(declared):
+        stage = max(stage, task.stage)  # gates have none of their own
         ends = task.group < 0 and index not in waited_for
         builder.task(
             task.kernel.address,
@@ -167,5 +192,5 @@ def _add_step(
             phase=-1 if inside[index] else step,
             group=last_group(step) if ends else task.group,
             step=step,
-            stage=task.stage,
+            stage=stage,
         )

@@ -109,6 +109,17 @@ class GraphBuilder:
                 )
         self._edges[before, after] = carried and self._edges.get((before, after), True)
 
+    def follow(self, after: int, before: Sequence[int], *, carried: bool = False) -> None:
+        """Let `after` wait for each of `before`: `precede` for many edges at once."""
+        known = len(self._tasks)
+        if not 0 <= after < known or (before and not 0 <= min(before) <= max(before) < known):
+            for task in before:
+                self.precede(task, after, carried=carried)
+        edges = self._edges
+        for task in before:
+            key = (task, after)
+            edges[key] = carried and edges.get(key, True)
+
     def build(self, policy: str = "critical-path") -> TaskGraph:
         """Check and freeze. Raises GraphError for cycles and tasks that nothing would start.
 
