@@ -55,3 +55,13 @@ def test_critical_path_beats_layers_and_is_near_the_best(name, output, wins):
     }
     assert seconds["layers"] >= wins * seconds["critical-path"]
     assert seconds["critical-path"] <= 1.03 * min(seconds.values())
+
+
+def test_graphs_for_other_threads_have_the_same_work():
+    chosen = {"conv": "spectral", "output_shape": (9, 9, 9)}
+    with Model(SMALL, threads=1, **chosen) as one, Model(SMALL, threads=2, **chosen) as two:
+        graphs = [one.task_graph, two.task_graph, one.task_graph_for(2), one.task_graph_for(64)]
+    work = [[n for n, k in zip(g.names, g.kinds, strict=True) if k != "gate"] for g in graphs]
+    assert work[0] == work[1] == work[2] == work[3]
+    assert graphs[1].names == graphs[2].names
+    assert graphs[1].successors.tolist() == graphs[2].successors.tolist()

@@ -149,3 +149,11 @@ def test_no_task_starts_before_its_predecessors_have_ended(graph_seed, size, wor
 def test_an_ideal_machine_never_waits():
     assert math.isinf(IDEAL.spin)
     assert math.isinf(IDEAL.bandwidth)
+
+
+def test_costs_fit_graphs_with_other_gates():
+    graph = build([1.0, 2.0], [(0, 1)])
+    gated = replace(build([1.0, 9.0, 2.0], [(0, 1), (1, 2)]), kinds=("k", "gate", "k"))
+    costs = np.array([[3.0, 4.0]])
+    for each in (graph, gated):
+        assert simulate(Replay.of(each, costs), 1, IDEAL, 1).seconds == pytest.approx(7.0)

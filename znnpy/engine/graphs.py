@@ -84,8 +84,9 @@ def estimated_work(layout: Layout, settings: Settings) -> float:
 def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
     """The graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    declared = _declare_all(build, layout, settings)
-    return connect(declared["update" if layout.training else "forward"]).build(settings.policy)
+    steps = _declare_all(build, layout, settings)["update" if layout.training else "forward"]
+    sharing = planned_memory(layout, settings).sharing
+    return connect([gated(tasks, sharing) for tasks in steps]).build(settings.policy)
 
 
 class Graphs:

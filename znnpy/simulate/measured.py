@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.graph import TaskGraph
-from znnpy.simulate.replay import Floats, Ints, Machine
+from znnpy.simulate.replay import Floats, Ints, Machine, working
 
 OUTLIER = 3.0
 """A run that took this many times its task's median was interrupted by something else."""
@@ -22,7 +22,8 @@ FEW = 20
 class Measured:
     """Recorded updates on one number of threads.
 
-    graph: what ran; the graphs of other numbers of threads have the same tasks, and may have other edges.
+    graph: what ran; the graphs of other numbers of threads have the same tasks
+    that work, and may have other edges and gates.
     events: one array of `scheduler.EVENT` a worker, in the order of execution. seconds: wall time of
     one update.
     """
@@ -48,7 +49,7 @@ class _Runs:
 
 
 def run_costs(measured: Measured) -> Floats:
-    """Seconds of each run, (rounds, tasks); interruptions are cut to OUTLIER medians.
+    """Seconds of each run, (rounds, tasks that work); interruptions are cut to OUTLIER medians.
 
     What ran less often than others gets its median for the missing rounds, what never ran 0.
     """
@@ -59,7 +60,8 @@ def run_costs(measured: Measured) -> Floats:
     ran = ~np.isnan(table).all(axis=0)
     middle = np.zeros(graph.size)
     middle[ran] = np.nanmedian(table[:, ran], axis=0)
-    return np.minimum(np.where(np.isnan(table), middle, table), OUTLIER * middle)
+    costs = np.minimum(np.where(np.isnan(table), middle, table), OUTLIER * middle)
+    return np.ascontiguousarray(costs[:, working(graph)])
 
 
 def measured_machine(measured: Measured) -> Machine:
@@ -87,11 +89,11 @@ def memory_shares(
 ) -> tuple[Floats, float]:
     """(share of each task that memory bounds, cores' worth of traffic that the machine carries).
 
-    `alone`, `two`: seconds of each task with one and with two workers. The kind of task that slows
-    down most is taken to wait for memory all the time, the others in proportion; `bandwidth` (cores)
+    Tasks that only wait are left out. `alone`, `two`: seconds of each task with one and with two
+    workers. The kind of task that slows down most is taken to wait for memory all the time, the others in proportion; `bandwidth` (cores)
     may be given from elsewhere, and then a slow-down of 2 / bandwidth is a share of 1.
     """
-    kinds = np.array(graph.kinds)
+    kinds = np.array(graph.kinds)[working(graph)]
     slower = {
         str(kind): float(two[kinds == kind].sum() / alone[kinds == kind].sum()) - 1
         for kind in np.unique(kinds)
@@ -99,8 +101,8 @@ def memory_shares(
     }
     most = max(slower.values(), default=0.0) if bandwidth is None else 2 / bandwidth - 1
     if most <= 0:
-        return np.zeros(graph.size), np.inf
-    shares = [min(1.0, max(0.0, slower.get(kind, 0.0) / most)) for kind in graph.kinds]
+        return np.zeros(len(kinds)), np.inf
+    shares = [min(1.0, max(0.0, slower.get(kind, 0.0) / most)) for kind in kinds]
     return np.array(shares), 2 / (1 + most)
 
 
@@ -114,7 +116,7 @@ def calibrated(measured: Mapping[int, Measured]) -> tuple[Floats, Floats, Machin
     first, last = measured[min(measured)], measured[max(measured)]
     costs, machine = run_costs(first), measured_machine(first)
     machine = replace(machine, steal=measured_machine(last).steal)
-    shares = np.zeros(first.graph.size)
+    shares = np.zeros(costs.shape[1])
     if 1 in measured and 2 in measured:
         two = np.median(run_costs(measured[2]), axis=0)
         shares, bandwidth = memory_shares(first.graph, np.median(costs, axis=0), two)

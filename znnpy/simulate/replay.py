@@ -57,6 +57,15 @@ IDEAL = Machine(0.0, 0.0, 0.0, 0.0, np.inf)
 """Nothing but the tasks takes time: greedy, so that Brent's bounds hold exactly."""
 
 
+WAITING = frozenset({"gate", "barrier"})
+"""Kinds of tasks that only wait: graphs of the same tasks may have different ones of these."""
+
+
+def working(graph: TaskGraph) -> NDArray[np.bool_]:
+    """Which tasks of a graph do anything."""
+    return np.array([kind not in WAITING for kind in graph.kinds])
+
+
 @dataclass(frozen=True, eq=False)
 class Replay:
     """A graph whose copies run in turn, and seconds of its tasks.
@@ -75,15 +84,15 @@ class Replay:
     ) -> Replay:
         """Costs of one round or several (default: the graph's estimates).
 
-        They may be those of the same tasks under another policy: barriers, which come last, are
-        left out or cost nothing.
+        costs, shares: one column or entry for each task that works, in order; so they may come from
+        another graph of the same tasks, under another policy or for other numbers of threads.
         """
-        given = np.atleast_2d(graph.cost if costs is None else costs)[:, : graph.size]
-        rows = np.zeros((len(given), graph.size))
-        rows[:, : given.shape[1]] = given
+        works = working(graph)
+        given = graph.cost[works] if costs is None else costs
+        rows = np.zeros((len(np.atleast_2d(given)), graph.size))
+        rows[:, works] = given
         crowded = np.zeros(graph.size)
-        if shares is not None:
-            crowded[: len(shares)] = shares[: graph.size]
+        crowded[works] = 0.0 if shares is None else shares
         return cls(graph, rows, crowded)
 
     def work(self, steps: int) -> float:
