@@ -90,8 +90,9 @@ def memory_shares(
     """(share of each task that memory bounds, cores' worth of traffic that the machine carries).
 
     Tasks that only wait are left out. `alone`, `two`: seconds of each task with one and with two
-    workers. The kind of task that slows down most is taken to wait for memory all the time, the others in proportion; `bandwidth` (cores)
-    may be given from elsewhere, and then a slow-down of 2 / bandwidth is a share of 1.
+    workers. The kind of task that slows down most is taken to wait for memory all the time, the
+    others in proportion; `bandwidth` (cores) may be given from elsewhere, and then a slow-down of
+    2 / bandwidth is a share of 1.
     """
     kinds = np.array(graph.kinds)[working(graph)]
     slower = {
