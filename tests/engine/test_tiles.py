@@ -72,4 +72,5 @@ def test_planes_outside_the_image_are_not_read():
 def test_groups_are_even_and_share_large_filters():
     assert group_size((8, 8, 8), 5, 3) == 5
     assert group_size((16, 16, 16), 26, 1) == 9  # 12 would leave 2 for the last
-    assert group_size((16, 16, 16), 26, 5) == 13
+    assert group_size((16, 16, 16), 26, 3) == 13  # 19 would leave 7
+    assert group_size((16, 16, 16), 64, 5) == 32

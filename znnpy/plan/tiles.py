@@ -25,7 +25,8 @@ PRODUCT_RATE = 165e9
 SPECTRA_RATE = 60e9  # bytes/s of the spectra of tiles, between products
 MEMORY_RATE = 14e9  # bytes/s of spectra of filters that no cache holds
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
-FEW_TILES, MANY_TILES = 12, 16  # that share the reading of filters, cached or not
+FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
+GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large, but for few images
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 KEPT_BYTES = 1 << 26  # spectra that one layer keeps from the forward pass for the weight gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
@@ -77,11 +78,14 @@ def tiles_of(shape: ConvShape, tile: Triple) -> tuple[int, int]:
 def group_size(tile: Triple, tiles: int, blocks: int) -> int:
     """Tiles whose spectra, of so many blocks of images, are made and used together.
 
-    Of equal groups all have this many tiles but the last. The fewer tiles, the more often the filters
-    are read; it is taken for granted that a layer has about as many outputs as inputs.
+    Of equal groups all have this many tiles but the last. The fewer tiles, the more often filters
+    are read, and those of gradients read and written; the more, the more memory. It is taken for
+    granted that a layer has about as many outputs as inputs.
     """
     bytes_ = 8 * LANES_COUNTED * frequencies(tile) * blocks
-    fewest = MANY_TILES if bytes_ * blocks * LANES_COUNTED > CACHED_BYTES else FEW_TILES
+    images = blocks * LANES_COUNTED
+    cached = bytes_ * images <= CACHED_BYTES
+    fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * images))
     groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
     return -(-tiles // groups)
 
@@ -143,7 +147,8 @@ def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
     images = frequencies(tile) * (terms + columns * LANES_COUNTED)
     seconds = 8.0 * tiles * (filters / PRODUCT_RATE + images / SPECTRA_RATE)
     if 8 * filters > CACHED_BYTES:
-        seconds = max(seconds, 8.0 * filters * -(-tiles // MANY_TILES) / MEMORY_RATE)
+        groups = -(-tiles // group_size(tile, tiles, -(-terms // LANES_COUNTED)))
+        seconds = max(seconds, 8.0 * filters * groups / MEMORY_RATE)
     return seconds
 
 
