@@ -11,7 +11,7 @@ from znnpy.cli.tables import console
 from znnpy.config.models import Config
 from znnpy.data.memory import readable
 from znnpy.engine.autotune import planned
-from znnpy.engine.graphs import Settings, estimated_work, planned_bytes
+from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned_memory
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above
 from znnpy.geometry import Geometry, fit
@@ -38,7 +38,7 @@ def summarise(config: Config) -> dict[str, Any]:
     settings = Settings(
         training.loss, make_optimizer(training.optimizer), training.clip_norm, threads, run.policy
     )
-    memory = planned_bytes(layout, settings)
+    memory = planned_memory(layout, settings)
     if run.max_memory is not None:
         refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
     work = estimated_work(layout, settings)
@@ -50,7 +50,8 @@ def summarise(config: Config) -> dict[str, Any]:
         "nodes": _nodes(network, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
         "parameters": sum(prod(shape) for shape in shapes.values()),
-        "memory_bytes": memory,
+        "memory_bytes": memory.bytes,
+        "memory_uses": dict(memory.uses),
         "threads": threads,
         "work_seconds": work,
         "update_seconds": work / threads,
@@ -66,6 +67,7 @@ def print_summary(found: dict[str, Any]) -> None:
     out.print(f"field of view   {views}", highlight=False)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
     out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)
+    out.print(f"at the peak     {_uses(found['memory_uses'])}", highlight=False)
     out.print(
         f"time per update about {found['update_seconds'] * 1e3:.3g} ms on {found['threads']} "
         f"threads (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
@@ -138,6 +140,13 @@ def _plans(found: dict[str, Any]) -> Table:
             chosen = (edge["algorithms"][step] for step in PASSES)
             table.add_row(edge["name"], *chosen, edge["reason"])
     return table
+
+
+def _uses(bytes_: dict[str, int]) -> str:
+    """What memory serves at the busiest moment, largest first, without what is under 1 %."""
+    total = sum(bytes_.values())
+    ranked = sorted(bytes_.items(), key=lambda it: -it[1])
+    return ", ".join(f"{use} {readable(size)}" for use, size in ranked if size > total / 100)
 
 
 def _size(triple: tuple[int, int, int]) -> str:
