@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
+from znnpy_kernels.fft_codelets import SIZES as TILE_SIZES
 from znnpy_kernels.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
 
-SIZES = ("8", "12", "16", "20", "24", "32", "1,16,16", "1,32,32", "8,16,16")
+SIZES = (*map(str, TILE_SIZES[1:]), "1,16,16", "1,32,32", "8,16,16")
 Triple = tuple[int, int, int]
 
 
