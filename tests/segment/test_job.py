@@ -164,7 +164,7 @@ def test_command_refuses(
 
     good = ["--output", tmp_path / "s.h5"]
     assert "exists already" in refused(prediction, "--output", prediction)
-    assert "prediction itself" in refused(prediction, "--output", prediction, "--overwrite")
+    assert "which is read" in refused(prediction, "--output", prediction, "--overwrite")
     assert "no folder" in refused(prediction, "--output", tmp_path / "no" / "s.h5")
     assert "does not exist" in refused(tmp_path / "q.h5", *good)
     assert "only 10.0 B" in refused(prediction, *good, "--max-memory", "10").replace(

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from small_run import command, write_config, znnpy
 
+from znnpy.data.source import open_volume
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -90,6 +92,19 @@ def test_file_size_limit_is_one_clear_line(folder, tmp_path):
     assert done.stderr.count("\n") == 1
     assert "out.h5 cannot be written: File too large" in done.stderr
     assert not list(tmp_path.glob("*out.h5.partial*"))
+
+
+@pytest.mark.parametrize("name", ["in.h5", "in.zarr"])
+def test_predict_never_replaces_its_input(folder, tmp_path, name):
+    zarr = pytest.importorskip("zarr")
+    with h5py.File(folder / "data.h5") as file, h5py.File(tmp_path / "in.h5", "w") as copy:
+        copy["raw"] = file["raw"][:]
+        zarr.open_group(tmp_path / "in.zarr", mode="w").create_array("raw", data=file["raw"][:])
+    path = tmp_path / name
+    words = ["predict", folder / "run", "--input", f"{path}:raw", "--output", f"{path}:p"]
+    assert "which is read" in znnpy(*words, "--overwrite", code=1).stderr
+    with open_volume(f"{path}:raw") as volume:
+        assert volume.shape == (1, 20, 25, 25)
 
 
 def test_evaluate_repeats_what_training_found(folder):

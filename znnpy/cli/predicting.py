@@ -132,7 +132,7 @@ def _predict(
     dry_run: bool,
     seams: int,
 ) -> None:
-    from znnpy.data.journaled import refuse_output
+    from znnpy.data.journaled import refuse_inputs, refuse_output
     from znnpy.infer.build import Weights
     from znnpy.infer.job import plan_job
 
@@ -140,6 +140,7 @@ def _predict(
     weights = Weights(saved.config, saved.network, saved.plan, saved.checkpoint.parameters)
     scene = _scene(saved.config, section, saved.network)
     try:
+        refuse_inputs(path, scene.volumes())
         job = plan_job(weights, scene, request, path, _attributes(saved))
         if dry_run:
             from znnpy.cli.predicted import print_job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ import numpy as np
 from znnpy.data.contiguous import sync_folder
 from znnpy.data.journal import Journal, Region, refuse_other
 from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
-from znnpy.data.volume import Array, Triple
+from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.zarr_folder import is_zarr
 from znnpy.errors import ShapeError, VolumeError
 
@@ -212,3 +212,14 @@ def refuse_output(path: Path, overwrite: bool = True) -> None:
         raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")
+
+
+def refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:
+    """VolumeError if the output would replace a file or folder that a volume is read from."""
+    for volume in volumes:
+        whole = Path(volume.name)
+        source = whole if whole.exists() else Path(volume.name.rpartition(":")[0])
+        if path.exists() and source.exists() and path.samefile(source):
+            raise VolumeError(
+                f"{path} holds {volume.name}, which is read; an output is a new file, name another"
+            )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.contiguous import write_volume
-from znnpy.data.journaled import refuse_output
+from znnpy.data.journaled import refuse_inputs, refuse_output
 from znnpy.data.memory import available_memory, readable
 from znnpy.data.outputs import array_name
 from znnpy.data.volume import Volume
@@ -123,9 +123,7 @@ def refuse_labels(path: Path, volume: Volume, overwrite: bool) -> None:
     refuse_output(path)
     if path.exists() and not overwrite:
         raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
-    source = Path(volume.name.rpartition(":")[0] or volume.name)
-    if path.exists() and source.exists() and path.samefile(source):
-        raise VolumeError(f"{path} holds the prediction itself; name another file")
+    refuse_inputs(path, [volume])
 
 
 def _labels(values: Float32, request: Request, found: Meaning, threshold: float) -> NDArray[Any]:
