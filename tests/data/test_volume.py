@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znnpy.data.volume import ArrayVolume, mirror_read, slabs
+from znnpy.data.volume import ArrayVolume, mirror_read, neighbours_of, slabs
 from znnpy.errors import VolumeError
 
 SIZES = st.tuples(*[st.integers(1, 6)] * 3)
@@ -79,3 +79,19 @@ def test_slabs_cover_the_depth(depth: int, size: int) -> None:
     ranges = list(slabs(volume, size))
     assert [z for a, b in ranges for z in range(a, b)] == list(range(depth))
     assert all((b - a) * 35 <= max(35, size) for a, b in ranges)
+
+
+def test_neighbours_are_three_whole_numbers_a_channel() -> None:
+    assert neighbours_of([[-1, 0, 0], [0, 0, 9]], 2) == ((-1, 0, 0), (0, 0, 9))
+    assert neighbours_of(np.array([[0, -1, 0]], np.int8), 1) == ((0, -1, 0),)
+    for other in (
+        None,
+        0,
+        "text",
+        [[1, 0, 0]],
+        [[1, 0], [0]],
+        [[0.5, 0, 0]] * 2,
+        {},
+        [[2**70] * 3] * 2,
+    ):
+        assert neighbours_of(other, 2) is None

@@ -19,7 +19,11 @@ from znnpy.data.zarr_output import ZarrOutput, write_zarr
 from znnpy.errors import ShapeError, VolumeError
 
 DATA = np.random.default_rng(0).normal(size=(2, 5, 6, 7)).astype(np.float32)
-PLACE = {"resolution": [40.0, 8.0, 4.0], "offset": [0.0, -8.0, 12.0], "offsets": [[-1, 0, 0]]}
+PLACE = {
+    "resolution": [40.0, 8.0, 4.0],
+    "offset": [0.0, -8.0, 12.0],
+    "offsets": [[-1, 0, 0], [0, -2, 0]],
+}
 Triple = tuple[int, int, int]
 
 
@@ -61,7 +65,7 @@ def test_read_by_zarr_and_by_znnpy(tmp_path: Path) -> None:
     assert sum(name.startswith("0/c/0/") for name in found) == 2 * 3 * 2
     group = zarr.open_group(path, mode="r")
     assert np.array_equal(group["0"][:], DATA)
-    assert group["0"].attrs["offsets"] == [[-1, 0, 0]]
+    assert group["0"].attrs["offsets"] == [[-1, 0, 0], [0, -2, 0]]
     image = group.attrs["ome"]["multiscales"][0]
     assert group.attrs["ome"]["version"] == "0.5"
     assert [(axis["name"], axis["type"]) for axis in image["axes"]] == [
@@ -74,6 +78,7 @@ def test_read_by_zarr_and_by_znnpy(tmp_path: Path) -> None:
     with open_volume(path) as volume:
         assert np.array_equal(volume.read_all(), DATA)
         assert (volume.resolution, volume.offset) == ((40, 8, 4), (0, -8, 12))
+        assert volume.neighbours == ((-1, 0, 0), (0, -2, 0))
 
 
 def test_named_image_within_a_folder(tmp_path: Path) -> None:

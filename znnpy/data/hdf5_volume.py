@@ -37,7 +37,7 @@ class Hdf5Volume(Volume):
             shape = (1, *data.shape) if data.ndim == 3 else data.shape
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)
-            self.neighbours = neighbours_of(_small(data, "offsets"), self.channels, name)
+            self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
         except VolumeError:
             self._file.close()
             raise

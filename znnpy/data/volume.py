@@ -157,19 +157,18 @@ class ArrayVolume(Volume):
         return self.array[:, z, y, x]
 
 
-def neighbours_of(found: Any, channels: int, name: str) -> tuple[Triple, ...] | None:
-    """The attribute `offsets` of affinities, as JSON or HDF5 hold it; VolumeError if malformed."""
-    if found is None:
-        return None
+def neighbours_of(found: Any, channels: int) -> tuple[Triple, ...] | None:
+    """The attribute `offsets` of affinities, as JSON or HDF5 hold it.
+
+    None unless it holds three whole numbers z, y, x for each channel: other programs may mean another
+    thing by that name, which is no reason not to read their images.
+    """
     try:
-        values = np.asarray(found)
-    except ValueError:
-        values = np.zeros(0)
+        values = np.asarray([] if found is None else found)
+    except (ValueError, OverflowError):
+        return None
     if values.shape != (channels, 3) or values.dtype.kind not in "ui":
-        raise VolumeError(
-            f"{name}: the attribute offsets must hold {channels} times three whole numbers z, y, x, "
-            "one for each channel"
-        )
+        return None
     return tuple((int(z), int(y), int(x)) for z, y, x in values)
 
 

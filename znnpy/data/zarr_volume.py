@@ -50,7 +50,7 @@ class ZarrVolume(Volume):
         c, z, y, x = (1, *shape) if len(shape) == 3 else shape
         resolution, offset = _frame(picked, name)
         super().__init__(name, (c, z, y, x), found.dtype, resolution, offset)
-        self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c, name)
+        self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
         self._array: Any = _opened(folder, picked.node, found, name)
