@@ -11,7 +11,7 @@ from znnpy_kernels.memory import floats, longs
 from znnpy_kernels.native import sched_yield
 from znnpy_kernels.parking import nanoseconds
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import POLICIES, GraphBuilder, TaskGraph
 
 
 @kernel("clock", "log", "task", "spins", "yields")
@@ -45,6 +45,71 @@ def halve(args: Any, worker: int) -> None:
     """Halve float32 numbers."""
     for index in range(args[1]):
         floats(args[0])[index] *= np.float32(0.5)
+
+
+@kernel("values", "count", "target", "spins", "yields")
+def fold(args: Any, worker: int) -> None:
+    """Halve the target's float32, add those at the given addresses in order; dawdle in between."""
+    total = floats(args[2])[0] * np.float32(0.5)
+    for _ in range(args[3]):
+        pause()
+    for index in range(args[1]):
+        total += floats(longs(args[0])[index])[0]
+    for _ in range(args[4]):
+        sched_yield()
+    floats(args[2])[0] = total
+
+
+@dataclass
+class Folded:
+    """A graph of folds: every task adds what its predecessors left; `kept` holds what tasks read."""
+
+    graph: TaskGraph
+    values: NDArray[np.float32]
+    kept: list[NDArray[np.int64]]
+
+    def start(self) -> None:
+        """Values as they are at first."""
+        self.values[:] = np.random.default_rng(0).standard_normal(len(self.values))
+
+
+def folds(seed: int, size: int = 30) -> Folded:
+    """A random graph, twice; its values depend on the order of any two tasks that touch the same."""
+    rng = np.random.default_rng(seed)
+    builder, kept = GraphBuilder(), []
+    values = np.zeros(2 * size, np.float32)
+    inner = [sorted({int(n) for n in rng.integers(0, b, rng.integers(0, 4))} if b else set())
+             for b in range(size)]  # fmt: skip
+    delays = rng.integers(0, 60, (2 * size, 2)) * (rng.random((2 * size, 2)) < (0.5, 0.1))
+    for step in (0, 1):
+        for task, before in enumerate(inner):
+            read = [values.ctypes.data + 4 * (step * size + other) for other in before]
+            read += [values.ctypes.data + 4 * ((1 - step) * size + task)]
+            kept.append(np.array(read, np.int64))
+            words = fold.arguments(
+                values=kept[-1].ctypes.data,
+                count=len(read),
+                target=values.ctypes.data + 4 * (step * size + task),
+                spins=delays[step * size + task, 0],
+                yields=delays[step * size + task, 1] // 20,
+            )
+            builder.task(
+                fold.address,
+                words,
+                name=f"{step} {task}",
+                kind="fold",
+                cost=1e-6 * (1 + delays[task, 0]),
+                phase=-1 if before else step,
+                group=step,
+                step=step,
+            )
+    for task, before in enumerate(inner):
+        for step in (0, 1):
+            for other in before:
+                builder.precede(step * size + other, step * size + task)
+        builder.precede(task, size + task)
+        builder.precede(size + task, task, carried=True)
+    return Folded(builder.build(list(POLICIES)[seed % len(POLICIES)]), values, kept)
 
 
 @dataclass

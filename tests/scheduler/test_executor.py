@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduled_kernels import count, halve, judge, two_copies, wait_for
+from scheduled_kernels import count, folds, halve, judge, two_copies, wait_for
 
 from znnpy.graph import GraphBuilder, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
@@ -80,6 +80,35 @@ def test_stress_random_graphs(workers: int) -> None:
         with Executor(logged.graph, workers=workers, seed=seed, spin_ns=seed % 3) as executor:
             pipelined(executor, 8)
         judge(logged, runs=4)
+
+
+def same_bits(seed: int, workers: int, steps: int) -> None:
+    """What many workers leave is what the serial executor leaves, under whatever policy."""
+    folded = folds(seed)
+    found = []
+    for many in (False, True):
+        folded.start()
+        with (
+            Executor(folded.graph, workers=workers, seed=seed, spin_ns=seed % 3 * 1000)
+            if many
+            else SerialExecutor(folded.graph)
+        ) as executor:
+            pipelined(executor, steps)
+        found.append(folded.values.tobytes())
+    assert found[0] == found[1], f"graph {seed} on {workers} workers"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 8])
+def test_the_same_bits_as_the_serial_executor(workers: int) -> None:
+    for seed in range(12):
+        same_bits(seed, workers, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", range(1, 9))
+def test_stress_the_same_bits(workers: int) -> None:
+    for seed in range(125):
+        same_bits(8 * seed + workers, workers, 6)
 
 
 def test_serial_executor_agrees_with_the_judge() -> None:
