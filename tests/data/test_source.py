@@ -68,6 +68,16 @@ def test_channels_endianness_and_attributes(tmp_path: Path) -> None:
         assert volume.resolution == (1, 2, 3)
 
 
+@pytest.mark.parametrize("other", [h5py.Empty("i4"), "text", 3, [[1.5, 0, 0]], np.zeros((2000, 3))])
+def test_offsets_of_another_meaning_are_passed_over(tmp_path: Path, other: object) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["raw"] = CUBE
+        file["raw"].attrs["offsets"] = other
+    with open_volume(tmp_path / "a.h5") as volume:
+        assert volume.neighbours is None
+        assert np.array_equal(volume.read_all()[0], CUBE)
+
+
 def test_split_source(tmp_path: Path) -> None:
     assert split_source("a.h5:x/y") == (Path("a.h5"), "x/y")
     assert split_source("a.h5") == (Path("a.h5"), None)

@@ -98,12 +98,12 @@ def _triple(data: h5py.Dataset, name: str, key: str) -> Triple64 | None:
 
 
 def _small(data: h5py.Dataset, key: str) -> Any:
-    """An attribute of at most 1024 plain numbers, None if absent; 0 stands for any other."""
+    """An attribute of at most 1024 plain numbers; None if it is absent or any other."""
     if key not in data.attrs:
         return None
     attribute: Any = data.attrs.get_id(key)
-    size = math.prod(attribute.shape)
-    return data.attrs[key] if size <= 1024 and attribute.dtype.kind in "uif" else 0
+    size = math.prod(attribute.shape or (0,))
+    return data.attrs[key] if 0 < size <= 1024 and attribute.dtype.kind in "ui" else None
 
 
 def _micrometres(size: Triple64 | None) -> Triple64 | None:
