@@ -10,8 +10,7 @@ import typer
 from znnpy.cli.options import MaxMemory, Overrides, RunPath, Threads, block_sizes, overrides
 
 if TYPE_CHECKING:
-    from znnpy.config.models import Config, VolumeSection
-    from znnpy.data.scene import Scene
+    from znnpy.config.models import VolumeSection
     from znnpy.infer.blocks import Region
     from znnpy.infer.job import Job, Request
     from znnpy.network.types import Network, Node
@@ -84,6 +83,10 @@ def predict(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="By the workers of a dask scheduler, or of local:N."),
+    ] = None,
     verify_seams: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Afterwards, compute N places on borders once more."),
@@ -98,6 +101,8 @@ def predict(
     interruptions. Stopped, the same command goes on.
     """
     from znnpy.data.source import split_source
+    from znnpy.infer.distributed import local_processes
+    from znnpy.scheduler.cores import available_cores
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
@@ -106,6 +111,9 @@ def predict(
     _refuse_unknown("--augment", augment or "flips", ("flips",))
     if logits and dtype == "uint8":
         raise typer.BadParameter("--logits cannot be written as uint8")
+    processes = local_processes(dask)
+    if processes > 1 and threads is None:
+        threads = max(1, available_cores() // processes)
     changed = overrides(set_, threads, max_memory)
     saved = read_run(run, Plain(), changed + ([f"data.border={borders}"] if borders else []))
     section = _section(saved.network, input_, mask)
@@ -115,11 +123,23 @@ def predict(
         "block": block_sizes(block),
         "patch": block_sizes(patch, "--patch"),
     }
-    request = _with(request, **sizes, logits=logits, flips=augment is not None, grid=grid)
+    request = _with(
+        request, **sizes, logits=logits, flips=augment is not None, grid=grid, processes=processes
+    )
     path, dataset = split_source(output)
     usual = "" if path.suffix == ".zarr" else DATASET  # of a Zarr folder, its own image
     with StopSignals():
-        _predict(saved, section, request, path, dataset or usual, overwrite, dry_run, verify_seams)
+        _predict(
+            saved,
+            section,
+            request,
+            path,
+            dataset or usual,
+            overwrite,
+            dry_run,
+            verify_seams,
+            dask,
+        )
 
 
 def _predict(
@@ -131,14 +151,16 @@ def _predict(
     overwrite: bool,
     dry_run: bool,
     seams: int,
+    dask: str | None,
 ) -> None:
     from znnpy.data.journaled import refuse_inputs, refuse_output
     from znnpy.infer.build import Weights
     from znnpy.infer.job import plan_job
+    from znnpy.infer.material import open_inputs
 
     refuse_output(path, overwrite or dry_run)
     weights = Weights(saved.config, saved.network, saved.plan, saved.checkpoint.parameters)
-    scene = _scene(saved.config, section, saved.network)
+    scene = open_inputs(section, saved.config.data, saved.network)
     try:
         refuse_inputs(path, scene.volumes())
         job = plan_job(weights, scene, request, path, _attributes(saved))
@@ -147,50 +169,41 @@ def _predict(
 
             print_job(job)
             return
-        _write(job, path, dataset, overwrite, seams)
+        _write(job, section, path, dataset, overwrite, dask)
+        if seams:
+            _verify(job, path, dataset, seams)
     finally:
         scene.close()
 
 
-def _write(job: Job, path: Path, dataset: str, overwrite: bool, seams: int) -> None:
+def _write(
+    job: Job, section: VolumeSection, path: Path, dataset: str, overwrite: bool, dask: str | None
+) -> None:
     from znnpy.cli.blocks_bar import BlocksBar
     from znnpy.data.outputs import array_name
-    from znnpy.infer.seams import verify_seams
+    from znnpy.infer.distributed import cluster, run_distributed
     from znnpy.infer.write import run_job
 
     with BlocksBar("predicting") as bar:
-        run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
+        if dask is None:
+            run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
+        else:
+            with cluster(dask) as client:
+                run_distributed(client, job, section, path, dataset, overwrite, bar.show)
     typer.echo(f"{array_name(path, dataset)}  {job.spec.shape} (c, z, y, x)")
-    if not seams:
-        return
-    found = verify_seams(job, path, dataset, seams)
-    words = (
-        f"{found.places} places on borders computed again: largest difference {found.largest:.2g}"
-    )
+
+
+def _verify(job: Job, path: Path, dataset: str, count: int) -> None:
+    from znnpy.data.outputs import array_name
+    from znnpy.errors import VolumeError
+    from znnpy.infer.seams import verify_seams
+
+    found = verify_seams(job, path, dataset, count)
+    words = f"{count} places on borders computed again: largest difference {found.largest:.2g}"
     typer.echo(f"{words} (up to {found.allowed:.2g} is rounding)")
     if found.found:
-        from znnpy.errors import VolumeError
-
-        raise VolumeError(
-            f"{array_name(path, dataset)} has a seam near voxel {found.where} (z, y, x)"
-        )
-
-
-def _scene(config: Config, section: VolumeSection, network: Network) -> Scene:
-    """Images to be read from their files, never loaded whole, and the mask."""
-    from znnpy.data.scene import Scene
-    from znnpy.infer.material import open_scene, open_source
-
-    data = config.data.model_copy(update={"in_memory": False})
-    scene = open_scene(section.model_copy(update={"mask": None}), data, network)
-    if section.mask is None:
-        return scene
-    try:
-        mask = open_source(next(iter(section.mask.values())), data, "labels")
-        return Scene(scene.images, {}, {"mask": mask})
-    except BaseException:
-        scene.close()
-        raise
+        where = f"near voxel {found.where} (z, y, x)"
+        raise VolumeError(f"{array_name(path, dataset)} has a seam {where}")
 
 
 def _attributes(saved: SavedRun) -> dict[str, Any]:

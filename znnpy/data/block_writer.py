@@ -22,10 +22,16 @@ class BlockWriter(JournaledOutput):
     """A new HDF5 file with one contiguous dataset (C, Z, Y, X)."""
 
     def __init__(
-        self, path: str | Path, dataset: str, spec: OutputSpec, overwrite: bool = False
+        self,
+        path: str | Path,
+        dataset: str,
+        spec: OutputSpec,
+        overwrite: bool = False,
+        *,
+        attached: bool = False,
     ) -> None:
         self._file, self._place = -1, 0
-        super().__init__(path, dataset, spec, overwrite)
+        super().__init__(path, dataset, spec, overwrite, attached=attached)
 
     def close(self) -> None:
         """Close the files; the journal stays, so that writing can go on later."""

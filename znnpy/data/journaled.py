@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from znnpy.data.contiguous import sync_folder
-from znnpy.data.journal import Journal, Region, refuse_other
+from znnpy.data.journal import Journal, Region, read_head, refuse_other
 from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.zarr_folder import is_zarr
@@ -30,17 +30,28 @@ class JournaledOutput(ABC):
     """An output (C, Z, Y, X), filled by `write` in any order; fulfils `outputs.BlockOutput`.
 
     A format says how its partial output is made, found again, filled and moved. The same spec and
-    attributes give the same bytes, whatever happened between.
+    attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,
+    for processes that help the one which has the journal.
     """
 
     def __init__(
-        self, path: str | Path, dataset: str, spec: OutputSpec, overwrite: bool = False
+        self,
+        path: str | Path,
+        dataset: str,
+        spec: OutputSpec,
+        overwrite: bool = False,
+        *,
+        attached: bool = False,
     ) -> None:
         self.path, self.spec = Path(path), spec
         self._partial, self._dataset = partial_of(self.path), dataset
+        self._done: set[Region] = set()
+        self.attached = attached
+        if attached:
+            self._attach()
+            return
         refuse_output(self.path)
         self._journal = Journal(journal_of(self.path))
-        self._done: set[Region] = set()
         try:
             self._finish_moving(dataset)
             self._refuse(overwrite)
@@ -89,8 +100,15 @@ class JournaledOutput(ABC):
 
     def write(self, lower: Triple, block: Array) -> None:
         """Write a block (C, z, y, x) with its first voxel at `lower`; on the disk on return."""
+        self.acknowledge((lower, self._upper(lower, block.shape)), self.put(lower, block))
+
+    def put(self, lower: Triple, block: Array) -> int:
+        """Write a block without noting that it is done; the checksum to acknowledge it with."""
         region = (lower, self._upper(lower, block.shape))
-        checksum = self._put(region, np.ascontiguousarray(block, self.spec.dtype))
+        return self._put(region, np.ascontiguousarray(block, self.spec.dtype))
+
+    def acknowledge(self, region: Region, checksum: int) -> None:
+        """Note a block that `put` wrote, here or in a process that is attached."""
         self._journal.add(region, checksum)
         self._done.add(region)
 
@@ -115,7 +133,8 @@ class JournaledOutput(ABC):
 
     def close(self) -> None:
         """Close the files; the journal stays, so that writing can go on later."""
-        self._journal.close()
+        if not self.attached:
+            self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +146,14 @@ class JournaledOutput(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _attach(self) -> None:
+        """Only `put`: another process, maybe elsewhere, has the journal and acknowledges."""
+        head = read_head(journal_of(self.path))
+        if head is None:
+            raise VolumeError(f"{self.path}: no process is writing this output")
+        refuse_other(self._partial, head, self.spec.head(self._dataset), REMEDY)
+        self._reopen(head)
 
     def _move(self) -> None:
         self._replace()

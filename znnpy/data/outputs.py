@@ -86,6 +86,15 @@ class BlockOutput(Protocol):
         Several threads may write different blocks at once.
         """
 
+    def put(self, lower: Triple, block: Array) -> int:
+        """Write a block without noting that it is done; the checksum to acknowledge it with.
+
+        All that an output may do that was opened as attached to another process's.
+        """
+
+    def acknowledge(self, region: Region, checksum: int) -> None:
+        """Note a block that was put, here or in a process that is attached."""
+
     def finish(self) -> None:
         """Move the file to its place and close; VolumeError while blocks are missing."""
 
@@ -102,15 +111,20 @@ class BlockOutput(Protocol):
     ) -> None: ...
 
 
-def open_output(path: Path, dataset: str, spec: OutputSpec, overwrite: bool = False) -> BlockOutput:
-    """The output at `path`, by its suffix; `overwrite` replaces what is there when finished."""
+def open_output(
+    path: Path, dataset: str, spec: OutputSpec, overwrite: bool = False, attached: bool = False
+) -> BlockOutput:
+    """The output at `path`, by its suffix; `overwrite` replaces what is there when finished.
+
+    `attached`: another process has it open with this spec; here blocks can only be `put`.
+    """
     if path.suffix == ".zarr":
         from znnpy.data.zarr_output import ZarrOutput
 
-        return ZarrOutput(path, dataset, spec, overwrite)
+        return ZarrOutput(path, dataset, spec, overwrite, attached=attached)
     from znnpy.data.block_writer import BlockWriter
 
-    return BlockWriter(path, dataset, spec, overwrite)
+    return BlockWriter(path, dataset, spec, overwrite, attached=attached)
 
 
 def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:

@@ -48,6 +48,7 @@ class ZarrOutput(JournaledOutput):
         overwrite: bool = False,
         *,
         channels: bool = True,
+        attached: bool = False,
     ) -> None:
         self._group = dataset.strip("/")
         if any(part in ("", ".", "..") for part in self._group.split("/") if self._group):
@@ -56,7 +57,7 @@ class ZarrOutput(JournaledOutput):
             raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
         self._channels = channels
         self._array = "/".join(part for part in (self._group, LEVEL) if part)
-        super().__init__(path, dataset, spec, overwrite)
+        super().__init__(path, dataset, spec, overwrite, attached=attached)
 
     def _create(self) -> Mapping[str, Any]:
         if self._partial.is_dir() and not is_zarr(self._partial):

@@ -18,7 +18,7 @@ from znnpy.data.outputs import OutputSpec, aligned_phase, begun
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple
 from znnpy.errors import PlanError
-from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, triple, whole_field
+from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, sub, triple, whole_field
 from znnpy.infer.build import Weights
 from znnpy.infer.dense import dense
 from znnpy.infer.identity import fingerprint, norms_record, plan_record, weights_digest
@@ -37,7 +37,7 @@ class Request:
 
     `mirror`: predict all voxels, with mirrored data around the volume, not only those that see no
     border. `grid`: only the voxels that a network with true strides gives, not all. `sources`: where
-    the inputs and the mask ("mask") lie, for fingerprints.
+    the inputs and the mask ("mask") lie, for fingerprints. `processes` on this machine share the memory.
     """
 
     node: Node
@@ -50,6 +50,7 @@ class Request:
     flips: bool = False
     grid: bool = False
     sources: Mapping[str, Path] | None = None
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ class Job:
         for lower, upper in self.spec.blocks():
             blocks.append(Region(lower, upper).moved(self.region.lower))
         return sorted(blocks, key=lambda block: (grid.span(block).lower, block.lower))
+
+    def placed(self, block: Region) -> tuple[Triple, Triple]:
+        """Where a block of the field lies in the output."""
+        return sub(block.lower, self.region.lower), sub(block.upper, self.region.lower)
 
     @property
     def runs(self) -> int:
@@ -127,7 +132,7 @@ def plan_job(
         block=request.block or _triple(known.get("block")),
     )
     sizes, base = _sizes(network, scene, field, request), process_bytes()
-    limit = config.run.max_memory or default_limit()
+    limit = (config.run.max_memory or default_limit()) // request.processes
 
     def needs(candidate: Candidate) -> int:
         block = request.block or candidate.patch

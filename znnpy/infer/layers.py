@@ -23,7 +23,6 @@ from znnpy.plan.cost import MEMORY_RATE, fft_bytes
 from znnpy.plan.tiles import best_tiles, spectral_costs
 
 TILES = 8  # sizes of tiles that are compared
-SLOWER = 2.5  # measured forward passes by tiles of 16 to 80 images against their estimate, 1 to 4
 TOUCHED = 12  # bytes that an elementwise operation moves for each value
 
 
@@ -58,7 +57,7 @@ def seconds_by(method: Method, shape: ConvShape) -> float:
     if method.algorithm == "fft" or method.tile is None:
         return fft_seconds(shape)
     costs = spectral_costs(shape, method.tile)
-    return SLOWER * (costs[f"{method} images"] + costs[f"{method} forward"])
+    return costs[f"{method} images"] + costs[f"{method} forward"]
 
 
 def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:

@@ -52,6 +52,23 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
         raise
 
 
+def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> Scene:
+    """Images to be predicted, read from their files and never loaded whole, and a mask if one is named.
+
+    A mask stands for all outputs. The caller closes the scene. Errors as in `open_scene`.
+    """
+    data = data.model_copy(update={"in_memory": False})
+    scene = open_scene(section.model_copy(update={"mask": None}), data, network)
+    if section.mask is None:
+        return scene
+    try:
+        mask = open_source(next(iter(section.mask.values())), data, "labels")
+        return Scene(scene.images, {}, {"mask": mask})
+    except BaseException:
+        scene.close()
+        raise
+
+
 def open_source(source: Source, data: DataSection, role: Role) -> Volume:
     """Open one file as the config's data section wants it: in memory or not, voxel size."""
     volume = open_volume(

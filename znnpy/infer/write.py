@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from znnpy.data.outputs import BlockOutput, Finished, open_output
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
 from znnpy.errors import VolumeError
-from znnpy.infer.blocks import Grid, Region, sub
+from znnpy.infer.blocks import Grid, Region
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
 from znnpy.infer.log import BlockLog, log_of
@@ -57,20 +57,30 @@ def run_job(
     The file appears at `path` only when every block is written. Raises VolumeError for outputs in
     the way and for disks that fail; what is done stays done.
     """
+    with suppress(Finished), writing(job, path, dataset, overwrite) as (output, log, left):
+        if left:
+            with predicting(job, report) as prediction:
+                _run(job, prediction, left, output, log, show)
+
+
+@contextmanager
+def writing(
+    job: Job, path: Path, dataset: str, overwrite: bool
+) -> Iterator[tuple[BlockOutput, BlockLog, list[Region]]]:
+    """The output, its log and the blocks that are left; afterwards the output is finished.
+
+    Raises `Finished` when an earlier process had written all.
+    """
     try:
         with (
             open_output(path, dataset, job.spec, overwrite) as output,
             BlockLog(log_of(path)) as log,
         ):
-            left = [b for b in job.order if _place(job, b) not in output.done]
+            left = [block for block in job.order if job.placed(block) not in output.done]
             log.note("start", blocks=len(job.order), left=len(left), **job.spec.head(dataset))
-            if left:
-                with predicting(job, report) as prediction:
-                    _run(job, prediction, left, output, log, show)
+            yield output, log, left
             output.finish()
             log.note("finish")
-    except Finished:
-        return
     except OSError as error:
         raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
 
@@ -99,25 +109,33 @@ def _run(
     log: BlockLog,
     show: Show | None,
 ) -> None:
-    name, total, origin = job.request.node.name, len(job.order), job.region.lower
-    blocks, rest = total - len(left), sum(block.voxels for block in left)
-    began = last = time.monotonic()
-    voxels = 0
+    name, tally = job.request.node.name, Tally(job, left, log, show)
     for block in overlapped(
         left,
         prediction.read,
         lambda _, given: prediction.compute(given)[name],
-        lambda block, values: output.write(sub(block.lower, origin), values),
+        lambda block, values: output.write(job.placed(block)[0], values),
     ):
+        tally.add(block)
+
+
+class Tally:
+    """Counts finished blocks, notes each in the log and tells how far it is."""
+
+    def __init__(self, job: Job, left: list[Region], log: BlockLog, show: Show | None) -> None:
+        self._log, self._show = log, show
+        self._total, self._blocks = len(job.order), len(job.order) - len(left)
+        self._rest, self._voxels = sum(block.voxels for block in left), 0
+        self._began = self._last = time.monotonic()
+
+    def add(self, block: Region) -> None:
+        """A block is on the disk."""
         now = time.monotonic()
-        blocks, voxels = blocks + 1, voxels + block.voxels
-        done = Done(blocks, total, voxels, now - began, rest - voxels)
-        log.block(block, now - last, done.voxels_per_s)
-        last = now
-        if show:
-            show(done)
-
-
-def _place(job: Job, block: Region) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    origin = job.region.lower
-    return sub(block.lower, origin), sub(block.upper, origin)
+        self._blocks += 1
+        self._voxels += block.voxels
+        left = self._rest - self._voxels
+        done = Done(self._blocks, self._total, self._voxels, now - self._began, left)
+        self._log.block(block, now - self._last, done.voxels_per_s)
+        self._last = now
+        if self._show:
+            self._show(done)

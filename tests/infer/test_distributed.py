@@ -1,0 +1,69 @@
+"""Many processes give the bytes of one, also when one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from jobs import small
+
+from znnpy.config.models import VolumeSection
+from znnpy.data.outputs import journal_of, open_output
+from znnpy.data.scene import Scene
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.infer.distributed import cluster, local_processes, run_distributed
+
+BLOCK = (2, 5, 5)
+
+
+def test_attached_output_only_puts(tmp_path: Path) -> None:
+    tiny = small(tmp_path, threads=1)
+    whole = tiny.run("one.h5", block=BLOCK)
+    with tiny.scene().reference as volume:
+        job, path = tiny.job(Scene({"input": volume}, {}), block=BLOCK), tmp_path / "out.h5"
+        with pytest.raises(VolumeError, match="no process is writing"):
+            open_output(path, "p", job.spec, attached=True)
+        with (
+            open_output(path, "p", job.spec) as output,
+            open_output(path, "p", job.spec, attached=True) as helper,
+        ):
+            for lower, upper in job.spec.blocks():
+                z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
+                output.acknowledge((lower, upper), helper.put(lower, whole[:, z, y, x]))
+            output.finish()
+    assert path.read_bytes() == (tmp_path / "one.h5").read_bytes()
+
+
+def test_words_that_are_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_processes("local:3") == 3
+    assert local_processes("tcp://here:1") == local_processes(None) == 1
+    with pytest.raises(ZnnpyError, match="such as local:4"), cluster("local:some"):
+        pass
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(ZnnpyError, match=r"znnpy\[dask\]"), cluster("local:2"):
+        pass
+
+
+@pytest.mark.slow
+def test_two_workers_one_killed(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    tiny = small(tmp_path, threads=1)
+    tiny.run("one.h5", block=BLOCK)
+    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
+    path, killed = tmp_path / "out.h5", []
+    with tiny.scene().reference as volume, cluster("local:2") as client:
+        workers = client.run(os.getpid)
+        assert len(workers) == 2
+
+        def show(done: object) -> None:
+            if not killed:
+                killed.append(next(iter(workers.values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        job = tiny.job(Scene({"input": volume}, {}), block=BLOCK)
+        run_distributed(client, job, section, path, "p", show=show)
+    assert killed
+    assert path.read_bytes() == (tmp_path / "one.h5").read_bytes()
+    assert not journal_of(path).exists()

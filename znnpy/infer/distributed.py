@@ -1,0 +1,200 @@
+"""One prediction by many processes, on one machine or many, through dask.distributed.
+
+Everything is decided once, here. Workers read the blocks that they are given from the input files,
+compute them by the recorded plan and write them to their places; this process alone keeps the
+journal. All of them must see the same files under the same paths. Blocks of a worker that is lost go
+to another, and may be written twice, with the same bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from znnpy_kernels.lanes import LANES
+
+from znnpy.config.models import VolumeSection
+from znnpy.data.outputs import BlockOutput, Finished, open_output
+from znnpy.data.scene import Scene
+from znnpy.data.volume import ArrayVolume
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.infer.blocks import Region, sub
+from znnpy.infer.build import patch_model
+from znnpy.infer.identity import fingerprint
+from znnpy.infer.job import Job
+from znnpy.infer.log import BlockLog
+from znnpy.infer.material import open_inputs
+from znnpy.infer.predict import VolumePrediction
+from znnpy.infer.write import Show, Tally, prediction_with, writing
+
+UNOPENED = Scene({"": ArrayVolume(np.zeros((1, 1, 1), np.uint8), "files to be opened")}, {})
+AHEAD = 2  # blocks that each thread of a worker is given before it asks
+RETRIES = 3
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A job for workers: its scene is opened there, from `section`. `token` tells jobs apart."""
+
+    job: Job
+    section: VolumeSection
+    path: Path
+    dataset: str
+    token: str
+
+
+@contextmanager
+def cluster(where: str) -> Iterator[Any]:
+    """A client of the scheduler at an address, or of `local:N` new processes here.
+
+    Two threads in each, so that one block is read and written while another is computed.
+    """
+    kind, _, count = where.partition(":")
+    if kind == "local" and (not count.isdigit() or int(count) < 1):
+        raise ZnnpyError(f"--dask {where}: local needs a number of processes, such as local:4")
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ZnnpyError(
+            "--dask needs the package distributed: pip install 'znnpy[dask]'"
+        ) from error
+    if kind != "local":
+        try:
+            client = Client(where, timeout="30s")
+        except (OSError, ValueError) as error:
+            raise ZnnpyError(f"--dask {where}: no scheduler answers there ({error})") from error
+        with client:
+            yield client
+        return
+    with (
+        LocalCluster(
+            n_workers=int(count), threads_per_worker=2, dashboard_address=None, memory_limit=0
+        ) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def local_processes(where: str | None) -> int:
+    """How many processes on this machine share its cores and memory."""
+    kind, _, count = (where or "").partition(":")
+    return max(1, int(count)) if kind == "local" and count.isdigit() else 1
+
+
+def run_distributed(
+    client: Any,
+    job: Job,
+    section: VolumeSection,
+    path: Path,
+    dataset: str,
+    overwrite: bool = False,
+    show: Show | None = None,
+) -> None:
+    """As `write.run_job`, by the workers of a client."""
+    with suppress(Finished), writing(job, path, dataset, overwrite) as (output, log, left):
+        if left:
+            token = f"{path.resolve()} {time.time_ns()}"
+            shipped = replace(job, scene=UNOPENED)
+            shipment = Shipment(shipped, section, path.resolve(), dataset, token)
+            _run(client, shipment, left, output, log, show)
+
+
+def predict_block(shipment: Shipment, block: Region) -> int:
+    """In a worker: read, compute and write one block; the checksum of what is on the disk."""
+    worker = _worker(shipment)
+    return worker.block(block)
+
+
+class _Worker:
+    """What a process keeps open between the blocks of one job. Blocks are computed one at a time."""
+
+    def __init__(self, shipment: Shipment) -> None:
+        job = shipment.job
+        weights, self.token = job.weights, shipment.token
+        if job.spec.job["lanes of this CPU"] != LANES:
+            raise VolumeError("this machine's vectors have another width: its results would differ")
+        scene = open_inputs(shipment.section, weights.config.data, weights.network)
+        self._job = replace(job, scene=scene)
+        _refuse_other_files(self._job)
+        self._output = open_output(shipment.path, shipment.dataset, job.spec, attached=True)
+        plan = job.candidate.plan.to_record()
+        self._model = patch_model(weights.config, job.network, job.patch, plan)
+        self._model.set_parameters(weights.parameters)
+        self._prediction: VolumePrediction = prediction_with(self._job, self._model)
+        self._turn = threading.Lock()
+
+    def block(self, block: Region) -> int:
+        """The checksum of a block that was written."""
+        given = self._prediction.read(block)
+        with self._turn:
+            values = self._prediction.compute(given)[self._job.request.node.name]
+        return self._output.put(sub(block.lower, self._job.region.lower), values)
+
+    def close(self) -> None:
+        """Give up files, threads and memory."""
+        self._model.close()
+        self._output.close()
+        self._job.scene.close()
+
+
+_current: _Worker | None = None
+_change = threading.Lock()
+
+
+def _worker(shipment: Shipment) -> _Worker:
+    """This process's, made anew for a new job."""
+    global _current
+    with _change:
+        if _current is None or _current.token != shipment.token:
+            if _current is not None:
+                _current.close()
+                _current = None
+            _current = _Worker(shipment)
+        return _current
+
+
+def _refuse_other_files(job: Job) -> None:
+    sources = job.request.sources or {}
+    for name, volume in job.scene.images.items():
+        if fingerprint(volume, sources.get(name)) != job.spec.job["input"][name]:
+            raise VolumeError(f"{volume.name} is another file here than where the job was planned")
+
+
+def _run(
+    client: Any,
+    shipment: Shipment,
+    left: list[Region],
+    output: BlockOutput,
+    log: BlockLog,
+    show: Show | None,
+) -> None:
+    from distributed import as_completed
+
+    job = shipment.job
+    everywhere = client.scatter(shipment, broadcast=True, hash=False)
+    waiting, blocks = iter(left), {}
+
+    def more(count: int) -> list[Any]:
+        found = []
+        for block in itertools.islice(waiting, count):
+            future = client.submit(predict_block, everywhere, block, pure=False, retries=RETRIES)
+            blocks[future.key] = block
+            found.append(future)
+        return found
+
+    tally = Tally(job, left, log, show)
+    running = as_completed(more(AHEAD * max(1, sum(client.nthreads().values()))))
+    for future in running:
+        block = blocks.pop(future.key)
+        checksum = future.result()
+        output.acknowledge(job.placed(block), checksum)
+        tally.add(block)
+        for new in more(1):
+            running.add(new)
