@@ -11,7 +11,7 @@ import pytest
 from jobs import PATCH, small
 
 from znnpy.data import block_writer
-from znnpy.errors import PlanError, ShapeError, VolumeError
+from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
 from znnpy.infer.blocks import Grid, Region
 from znnpy.infer.log import log_of
 from znnpy.infer.seams import verify_seams
@@ -172,6 +172,17 @@ def test_patch_that_does_not_fit_is_refused(tmp_path):
     tiny = small(tmp_path, max_memory=3000 * MIB)
     with pytest.raises(PlanError, match=r"patches of .* would fit"):
         tiny.run(patch=(900, 900, 900))
+
+
+def test_affinities_are_not_flipped(tiny):
+    target = tiny.weights.config.data.target
+    kind = type(tiny.weights.config.data)(target={"kind": "affinity"}).target
+    assert kind != target
+    data = tiny.weights.config.data.model_copy(update={"target": kind})
+    config = tiny.weights.config.model_copy(update={"data": data})
+    tiny.weights = replace(tiny.weights, config=config)
+    with pytest.raises(ConfigError, match="flips change what affinities mean"):
+        tiny.run(flips=True)
 
 
 def test_empty_region_is_refused(tiny):

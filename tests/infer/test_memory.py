@@ -33,7 +33,7 @@ MIB = 1 << 20
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("conv", "limit", "flips"),
-    [("direct", 450, ""), ("auto", 700, ""), ("spectral", 600, "flips"), ("direct", 900, "")],
+    [("direct", 550, ""), ("auto", 700, ""), ("spectral", 600, "flips"), ("direct", 900, "")],
 )
 def test_peak_is_within_plan_and_limit(tmp_path: Path, conv: str, limit: int, flips: str) -> None:
     with h5py.File(tmp_path / "raw.h5", "w") as file:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.lanes import LANES
 
+from znnpy.config.models import AffinityTarget
 from znnpy.data.memory import readable
 from znnpy.data.normalise import Normalisation, normalisation
 from znnpy.data.outputs import OutputSpec, aligned_phase, begun
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple
-from znnpy.errors import PlanError
+from znnpy.errors import ConfigError, PlanError
 from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, sub, triple, whole_field
 from znnpy.infer.build import Weights
 from znnpy.infer.dense import dense
@@ -119,6 +120,8 @@ def plan_job(
     volumes and regions that are too small.
     """
     config = weights.config
+    if request.flips and isinstance(config.data.target, AffinityTarget):
+        raise ConfigError("flips change what affinities mean: predict affinities without them")
     network = weights.network if request.grid else dense(weights.network)
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
     field = whole_field(network, scene.images, corners, request.mirror)

@@ -32,7 +32,7 @@ def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
     Depends on network and sizes alone, so that the same patch is computed the same everywhere.
     """
     if conv != "auto":
-        return choose(network, geometry, 1, conv, lambda _: {})
+        return choose(network, geometry, 1, conv, lambda _: {}, training=False)
     return Plan({name: _cheapest(shape) for name, shape in _convolutions(network, geometry)})
 
 
@@ -63,7 +63,7 @@ def seconds_by(method: Method, shape: ConvShape) -> float:
 def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:
     for edge in network.edges:
         if edge.kind == "conv":
-            yield edge.name, ConvShape.of(edge, network, geometry, 1)
+            yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
 
 
 def _cheapest(shape: ConvShape) -> LayerPlan:

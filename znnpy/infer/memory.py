@@ -12,7 +12,7 @@ from znnpy.data.volume import Triple
 from znnpy.infer.blocks import Field, Grid, Region, input_region, sub
 from znnpy.infer.search import Candidate, counted_workers
 
-LOADING = 160 << 20  # compiled kernels, libraries that are not loaded yet, stacks
+LOADING = 224 << 20  # kernels to be compiled or loaded, libraries that are not loaded yet, stacks
 GRAPH = 0.02  # share of the engine's memory that its task graph takes beside it
 RESERVE = 512 << 20  # left to others unless told otherwise
 INPUTS = 3  # blocks of input at once: computed from, being read, and its mirrored copy
