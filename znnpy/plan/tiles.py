@@ -28,7 +28,7 @@ CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
 GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large, but for few images
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
-KEPT_BYTES = 1 << 26  # spectra that one layer keeps from the forward pass for the weight gradient
+KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
 
