@@ -54,6 +54,8 @@ def test_integers_count_to_their_largest(dtype: Any) -> None:
 
 
 def test_values_that_are_no_probabilities() -> None:
+    with pytest.raises(VolumeError, match="holds uint64, as labels do"):
+        segment(volume((bars() > 0.5).astype(np.uint64)), Request())
     with pytest.raises(VolumeError, match=r"from -3 to.*without --logits"):
         segment(volume(bars() * -3), Request())
     found = segment(volume(bars() * 1.2 - 0.1), Request())
@@ -152,6 +154,21 @@ def test_command_writes_hdf5_and_zarr(
     assert zarr.open_array(tmp_path / "s.zarr/0").ndim == 3
 
 
+def test_overwriting_removes_no_other_data(
+    capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
+) -> None:
+    words = ["segment", prediction, "--output", tmp_path / "s.h5", "--overwrite"]
+    run(capsys, *words)
+    run(capsys, *words)
+    with h5py.File(tmp_path / "s.h5", "a") as file:
+        file["volumes/raw"] = np.zeros(3)
+    _, errors = run(capsys, *words, code=1)
+    assert "holds volumes/raw too" in errors
+    (tmp_path / "s.h5").write_text("notes")
+    assert "is no HDF5 file" in run(capsys, *words, code=1)[1]
+    assert (tmp_path / "s.h5").read_text() == "notes"
+
+
 def test_command_refuses(
     capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
 ) -> None:
@@ -166,6 +183,7 @@ def test_command_refuses(
     assert "exists already" in refused(prediction, "--output", prediction)
     assert "which is read" in refused(prediction, "--output", prediction, "--overwrite")
     assert "no folder" in refused(prediction, "--output", tmp_path / "no" / "s.h5")
+    assert "would be no .tif file" in refused(prediction, "--output", tmp_path / "s.tif")
     assert "does not exist" in refused(tmp_path / "q.h5", *good)
     assert "only 10.0 B" in refused(prediction, *good, "--max-memory", "10").replace(
         "10 B", "10.0 B"
