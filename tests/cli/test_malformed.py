@@ -370,17 +370,28 @@ def test_predict_refusals(capsys: Capture, trained: Path) -> None:
     no("is a folder", output=".", input_="data.hd")
     no("no/out.h5", "no folder", output="no/out.h5", input_="data.hd")  # before the input is read
     no("data.h5", "exists already", "--overwrite", output="data.h5")
+    no("out.TIF", "HDF5", "out.h5", "out.zarr", output="out.TIF")
     refused(capsys, trained, ["predict", "ran", *predict()[2:]], "ran", "not a run directory")
     refused(
         capsys, trained, predict("--border", "mirrored"), "data.border", "did you mean 'mirror'"
     )
     refused(capsys, trained, predict("--max-memory", "10kB"), "at least", "KiB")
+    refused(capsys, trained, predict("--max-memory", "lots"), "--max-memory", "8GiB", code=2)
     for wrong in ("1:2,3:4", "0:4,5:5,0:3", "0:4,a:5,0:3", "4:0,0:5,0:3"):
         assert "--roi must be" in refused(capsys, trained, predict("--roi", wrong), code=2)
     refused(capsys, trained, predict("--dtype", "float16"), "float32 or uint8", code=2)
     refused(capsys, trained, predict("--augment", "turns"), "flips", code=2)
     refused(capsys, trained, predict("--mask", "data.h5:msk"), "data.h5", "msk")
-    refused(capsys, trained, predict("--roi", "50:60,0:5,0:5"), "no output voxel")
+    refused(
+        capsys, trained, predict("--roi", "50:60,0:5,0:5"), "--roi", "(60, 5, 5)", "data.h5:raw"
+    )
+
+
+def test_predict_removes_no_other_data(capsys: Capture, trained: Path) -> None:
+    with h5py.File("full.h5", "w") as file:
+        file["raw"] = np.ones((2, 12, 12), np.uint8)
+    words = predict("--overwrite", output="full.h5")
+    refused(capsys, trained, words, "full.h5", "holds raw too", "--overwrite")
 
 
 def test_predict_on_less_than_the_field_of_view(capsys: Capture, trained: Path) -> None:

@@ -48,4 +48,5 @@ def test_refusals(capsys: pytest.CaptureFixture[str], data: Path) -> None:
     assert "before = stands one of" in run(capsys, "view", "mask=a.h5:raw", code=2)[1]
     assert "Usage" in run(capsys, "view", code=2)[1]
     assert "--slices" in run(capsys, "view", "a.h5:raw", "--slices", "0", code=2)[1]
+    assert "a.h5 is a file" in run(capsys, "view", "a.h5:raw", "--output", "a.h5", code=1)[1]
     assert not (data.parent / "view").exists()

@@ -187,4 +187,9 @@ def test_affinities_are_not_flipped(tiny):
 
 def test_empty_region_is_refused(tiny):
     with pytest.raises(ShapeError, match="no output voxel"):
-        tiny.run(roi=Region((9, 0, 0), (12, 4, 4)))
+        tiny.run(mirror=False, roi=Region((0, 0, 0), (1, 4, 4)))
+
+
+def test_region_beyond_the_volume_is_refused(tiny):
+    with pytest.raises(ShapeError, match=r"goes to .* but .* has only"):
+        tiny.run(roi=Region((0, 0, 0), (4, 4, 900)))

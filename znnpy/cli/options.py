@@ -30,8 +30,22 @@ def overrides(
     if threads is not None:
         found.append(f"run.threads={threads}")
     if max_memory is not None:
-        found.append(f"run.max_memory={max_memory}")
+        found.append(f"run.max_memory={memory_bytes(max_memory)}")
     return found
+
+
+def memory_bytes(text: str | None) -> int | None:
+    """Bytes that --max-memory gives; wrong usage if it is no size."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from znnpy.config.fields import Bytes
+
+    if text is None:
+        return None
+    try:
+        return TypeAdapter(Bytes).validate_python(text)
+    except ValidationError as error:
+        raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint="--max-memory") from error
 
 
 def block_sizes(text: str | None, option: str = "--block") -> tuple[int, int, int] | None:

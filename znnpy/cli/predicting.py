@@ -153,7 +153,7 @@ def _predict(
     seams: int,
     dask: str | None,
 ) -> None:
-    from znnpy.data.journaled import refuse_inputs, refuse_output
+    from znnpy.data.journaled import refuse_inputs, refuse_other_data, refuse_output
     from znnpy.infer.build import Weights
     from znnpy.infer.job import plan_job
     from znnpy.infer.material import open_inputs
@@ -163,6 +163,8 @@ def _predict(
     scene = open_inputs(section, saved.config.data, saved.network)
     try:
         refuse_inputs(path, scene.volumes())
+        if overwrite:
+            refuse_other_data(path, dataset)
         job = plan_job(weights, scene, request, path, _attributes(saved))
         if dry_run:
             from znnpy.cli.predicted import print_job

@@ -44,9 +44,9 @@ def profile(
         str | None,
         typer.Option(metavar="Z,Y,X", help="Output patch of --predict (default: 48,48,48)."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for report and traces.")] = Path(
-        "profile"
-    ),
+    out: Annotated[
+        Path, typer.Option("--output", "--out", metavar="DIR", help="Folder for report and traces.")
+    ] = Path("profile"),
     arrows: Annotated[
         bool, typer.Option("--arrows", help="Who waits for whom, in the trace.")
     ] = False,

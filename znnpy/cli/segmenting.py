@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from znnpy.cli.options import memory_bytes
 
 PredictionFile = Annotated[
     str,
@@ -59,7 +60,7 @@ def segment(
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an output that is there.")
+        bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
     max_memory: Annotated[
         str | None,
@@ -79,23 +80,10 @@ def segment(
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()))
     with open_volume(prediction) as volume:
-        refuse_labels(Path(path), volume, overwrite)
-        found = run(volume, request, _bytes(max_memory))
+        refuse_labels(path, dataset, volume, overwrite)
+        found = run(volume, request, memory_bytes(max_memory))
         name = write_labels(path, dataset, volume, found, request, overwrite)
     typer.echo(
         f"{name}  {found.labels.shape} (z, y, x): {len(found.sizes):,} objects, "
         f"{found.assigned:.1%} of the voxels"
     )
-
-
-def _bytes(text: str | None) -> int | None:
-    from pydantic import TypeAdapter, ValidationError
-
-    from znnpy.config.fields import Bytes
-
-    if text is None:
-        return None
-    try:
-        return TypeAdapter(Bytes).validate_python(text)
-    except ValidationError as error:
-        raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint="--max-memory") from error

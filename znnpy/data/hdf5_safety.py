@@ -148,8 +148,13 @@ def _datasets(file: h5py.File) -> list[tuple[str, int]]:
     return [(name, item.ndim) for name, item in objects if isinstance(item, h5py.Dataset)]
 
 
+def dataset_names(file: h5py.File) -> list[str]:
+    """Full names of the datasets in a file; links are not followed."""
+    return [name for name, _ in _datasets(file)]
+
+
 def _missing(file: h5py.File, path: Path, dataset: str) -> str:
-    names = [name for name, _ in _datasets(file)]
+    names = dataset_names(file)
     close = difflib.get_close_matches(dataset.strip("/"), names, 1, 0.5)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{path} has no dataset {dataset}; {hint}It holds: {', '.join(names[:20]) or 'none'}"

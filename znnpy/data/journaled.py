@@ -14,15 +14,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import h5py
 import numpy as np
 
 from znnpy.data.contiguous import sync_folder
+from znnpy.data.hdf5_safety import dataset_names, open_file
 from znnpy.data.journal import Journal, Region, read_head, refuse_other
 from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.zarr_folder import is_zarr
 from znnpy.errors import ShapeError, VolumeError
 
+READ_ONLY = (
+    ".tif",
+    ".tiff",
+    ".n5",
+    ".npy",
+    ".nii",
+    ".nrrd",
+    ".mrc",
+)  # formats that nobody writes here
 REMEDY = "Repeat the first command, add --overwrite to start anew, or name another file"
 
 
@@ -229,6 +240,11 @@ class JournaledOutput(ABC):
 def refuse_output(path: Path, overwrite: bool = True) -> None:
     """VolumeError where no output can be written, before anything is computed."""
     folder = path.parent
+    if path.suffix.lower() in READ_ONLY:
+        raise VolumeError(
+            f"{path} would be no {path.suffix} file: HDF5 and OME-Zarr are written, name a file "
+            f"{path.stem}.h5 or a folder {path.stem}.zarr"
+        )
     if path.is_dir() and not (path.suffix == ".zarr" and is_zarr(path)):
         raise VolumeError(f"{path} is a folder; name a file in it")
     if path.suffix == ".zarr" and path.is_file():
@@ -239,6 +255,21 @@ def refuse_output(path: Path, overwrite: bool = True) -> None:
         raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")
+
+
+def refuse_other_data(path: Path, dataset: str) -> None:
+    """VolumeError if a file to be replaced holds anything but the dataset that is written anew."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    if not h5py.is_hdf5(path):
+        raise VolumeError(f"{path} is no HDF5 file and is not replaced; name another file")
+    with open_file(path) as file:
+        others = [name for name in dataset_names(file) if name != dataset.strip("/")]
+    if others:
+        raise VolumeError(
+            f"{path} holds {', '.join(others[:5])} too, which --overwrite would remove; "
+            "name another file"
+        )
 
 
 def refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:

@@ -18,7 +18,7 @@ from znnpy.data.normalise import Normalisation, normalisation
 from znnpy.data.outputs import OutputSpec, aligned_phase, begun
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple
-from znnpy.errors import ConfigError, PlanError
+from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, sub, triple, whole_field
 from znnpy.infer.build import Weights
 from znnpy.infer.dense import dense
@@ -125,6 +125,7 @@ def plan_job(
     network = weights.network if request.grid else dense(weights.network)
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
     field = whole_field(network, scene.images, corners, request.mirror)
+    _refuse_beyond(request.roi, scene)
     region = region_of_interest(field, request.roi)
     identity = _identity(weights, network, scene, request)
     before = begun(path) or {}
@@ -175,6 +176,15 @@ def place(scene: Scene, field: Field, region: Region) -> dict[str, list[float]]:
 def within(block: Triple, region: Region) -> Triple:
     """A block no larger than a region."""
     return triple(min(pair) for pair in zip(block, region.shape, strict=True))
+
+
+def _refuse_beyond(roi: Region | None, scene: Scene) -> None:
+    """A region that leaves the volume is a slip, often of the order of axes."""
+    volume = scene.reference
+    if roi is not None and any(b > n for b, n in zip(roi.upper, volume.extent, strict=True)):
+        raise ShapeError(
+            f"--roi goes to {roi.upper} (z, y, x), but {volume.name} has only {volume.extent} voxels"
+        )
 
 
 def _identity(weights: Weights, network: Network, scene: Scene, request: Request) -> dict[str, Any]:

@@ -137,5 +137,6 @@ def _check_channels(images: Mapping[str, Volume], nodes: tuple[Node, ...]) -> No
         if volume.channels != node.images:
             raise ConfigError(
                 f"{volume.name} has {volume.channels} channel(s), but input {node.name!r} takes "
-                f"{node.images} image(s)"
+                f"{node.images} image(s); axes are z, y, x, with channels before them (c, z, y, x), and "
+                f"there are {volume.extent} voxels (z, y, x)"
             )

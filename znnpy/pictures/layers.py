@@ -59,6 +59,8 @@ def draw_slices(layers: Sequence[Layer], folder: Path, count: int, axis: Axis = 
     layers stay open and the caller's. VolumeError when they do not lie on one grid, or share nothing.
     """
     shared = _shared(layers)
+    if folder.exists() and not folder.is_dir():
+        raise VolumeError(f"{folder} is a file; --output names a folder for the pictures")
     folder.mkdir(parents=True, exist_ok=True)
     along = "zyx".index(axis)
     first, last = shared.lower[along], shared.upper[along]

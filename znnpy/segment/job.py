@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.contiguous import write_volume
-from znnpy.data.journaled import refuse_inputs, refuse_output
+from znnpy.data.journaled import refuse_inputs, refuse_other_data, refuse_output
 from znnpy.data.memory import available_memory, readable
 from znnpy.data.outputs import array_name
 from znnpy.data.volume import Volume
@@ -118,12 +118,13 @@ def write_labels(
     return array_name(path, dataset or DATASET)
 
 
-def refuse_labels(path: Path, volume: Volume, overwrite: bool) -> None:
+def refuse_labels(path: Path, dataset: str | None, volume: Volume, overwrite: bool) -> None:
     """VolumeError where no labels can be written, before anything is computed."""
     refuse_output(path)
     if path.exists() and not overwrite:
         raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
     refuse_inputs(path, [volume])
+    refuse_other_data(path, dataset or DATASET)
 
 
 def _labels(values: Float32, request: Request, found: Meaning, threshold: float) -> NDArray[Any]:

@@ -66,6 +66,11 @@ def probabilities(volume: Volume, channels: Sequence[int]) -> Float32:
 
 def _scaled(slab: Array, volume: Volume) -> Any:
     if slab.dtype.kind in "ui":
+        if slab.dtype.itemsize > 2:
+            raise VolumeError(
+                f"{volume.name} holds {slab.dtype}, as labels do; expected probabilities as floats, "
+                "uint8 or uint16"
+            )
         return slab.astype(np.float32) / np.float32(np.iinfo(slab.dtype).max)
     low, high = float(slab.min()), float(slab.max())
     if low < -BEYOND or high > 1 + BEYOND:

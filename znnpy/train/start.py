@@ -117,6 +117,12 @@ def _refuse_changes(run: RunDirectory, config: Config) -> None:
     changed = described_changes(load_config(run / CONFIG), config)
     if changed:
         raise RunError(
-            f"the run in {run.path} was begun with another config; changed: {', '.join(changed)}. "
+            f"the run in {run.path} was begun with another config; changed: {_first(changed)}. "
             "Undo that, choose another run.directory, or start anew with --overwrite"
         )
+
+
+def _first(changed: Sequence[str], count: int = 6) -> str:
+    """The first few, and how many more there are."""
+    more = len(changed) - count
+    return ", ".join(changed[:count]) + (f", and {more} more" if more > 0 else "")
