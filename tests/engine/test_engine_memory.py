@@ -84,3 +84,23 @@ def test_updates_need_little_memory(size, width, most, workers):
     layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
     found = planned_memory(layout, Settings("square", Optimizer(), None, workers))
     assert found.bytes == sum(found.uses.values()) < most
+
+
+def test_many_workers_have_buffers_apart_where_there_is_room():
+    network = znn_pattern(3, 10)
+    geometry = fit(network, (12, 12, 12))
+    plan = planned(network, geometry, 1, "spectral", None)
+
+    def needed(workers, max_memory=None, training=True):
+        layout = Layout(network, geometry, plan, 1, training=training, workers=workers)
+        settings = Settings("square", Optimizer(), None, workers, max_memory=max_memory)
+        found = planned_memory(layout, settings)
+        assert found.bytes == sum(found.uses.values())
+        return found
+
+    few, many = needed(8), needed(9)
+    assert few.bytes < 0.8 * many.bytes
+    assert not any(many.sharing.neighbours.values())
+    assert needed(9, max_memory=many.bytes).bytes == many.bytes
+    assert needed(9, max_memory=many.bytes - 1).bytes < 0.8 * many.bytes
+    assert needed(9, training=False).bytes < 0.8 * many.bytes

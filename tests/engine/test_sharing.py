@@ -11,7 +11,7 @@ from test_dependencies import declared
 from znnpy import Model
 from znnpy.engine.arena import Arena
 from znnpy.engine.dependencies import DependencyTracker, Region
-from znnpy.engine.sharing import gated, lifetimes, share
+from znnpy.engine.sharing import apart, gated, lifetimes, share
 from znnpy.geometry import fit
 
 
@@ -43,12 +43,22 @@ def test_buffers_that_meet_lie_apart(seed):
     sharing = share(sizes, step)
     places, lives = ranges(sharing, sizes), lifetimes(step, sizes)
     for a, b in combinations(sizes, 2):
-        apart = places[a][1] <= places[b][0] or places[b][1] <= places[a][0]
+        separate = places[a][1] <= places[b][0] or places[b][1] <= places[a][0]
         always = a not in lives or b not in lives
-        assert apart or not (always or lives[a].meets(lives[b]))
-        assert apart == (b not in sharing.neighbours[a])
+        assert separate or not (always or lives[a].meets(lives[b]))
+        assert separate == (b not in sharing.neighbours[a])
     needed = sum(sizes[name] for name in sharing.busiest)
     assert needed <= sharing.bytes <= 1.5 * needed < sum(sizes.values())
+
+
+def test_apart_nothing_overlaps_and_no_gate_is_needed():
+    rng = np.random.default_rng(0)
+    step, sizes = random_step(rng, 25), random_sizes(rng, 25)
+    sharing = apart(sizes)
+    places = sorted(ranges(sharing, sizes).values())
+    assert all(a[1] == b[0] for a, b in zip(places, places[1:], strict=False))
+    assert sharing.bytes == sum(sizes.values()) == places[-1][1]
+    assert gated(step, sharing) == step
 
 
 def test_what_no_task_touches_is_kept_apart():

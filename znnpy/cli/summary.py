@@ -36,7 +36,12 @@ def summarise(config: Config) -> dict[str, Any]:
     threads = run.threads or available_cores()
     layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
     settings = Settings(
-        training.loss, make_optimizer(training.optimizer), training.clip_norm, threads, run.policy
+        training.loss,
+        make_optimizer(training.optimizer),
+        training.clip_norm,
+        threads,
+        run.policy,
+        max_memory=run.max_memory,
     )
     memory = planned_memory(layout, settings)
     if run.max_memory is not None:

@@ -84,7 +84,14 @@ class Model:
             self.network, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
         )
         self._settings = settings = Settings(
-            loss, optimizer or Optimizer(), clip_norm, self.threads, policy, steal_seed, record
+            loss,
+            optimizer or Optimizer(),
+            clip_norm,
+            self.threads,
+            policy,
+            steal_seed,
+            record,
+            max_memory,
         )
         if max_memory is not None:
             refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
