@@ -1,7 +1,7 @@
 """Buffers that share memory: never needed at once, ordered by gates, and never taken for empty."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_apart_nothing_overlaps_and_no_gate_is_needed():
     step, sizes = random_step(rng, 25), random_sizes(rng, 25)
     sharing = apart(sizes)
     places = sorted(ranges(sharing, sizes).values())
-    assert all(a[1] == b[0] for a, b in zip(places, places[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(places))
     assert sharing.bytes == sum(sizes.values()) == places[-1][1]
     assert gated(step, sharing) == step
 
