@@ -125,6 +125,7 @@ def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert done.value.code in (0, None)
     summary = json.loads((tmp_path / "profile" / "summary.json").read_text())
     assert summary["what"] == "forward pass"
+    assert summary["many"] == "forward passes"
     assert summary["output"] == "6x8x8"
     assert [run["threads"] for run in summary["runs"]] == [1, 2, 3]
     passes = {entry["pass"] for entry in summary["runs"][0]["names"]}

@@ -54,7 +54,7 @@ class Subject:
     `report` hears of planning and compilation, `note` of each run.
     """
 
-    what = "update"
+    what, many = "update", "updates"
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Subject:
         with self._model(config, 0) as model:
             needed, self.plan = events_needed(model, updates + WARM_UP), model.plan_record
         if self.note:
-            self.note(f"recording {updates} {self.what}s: {threads} threads, policy {policy}")
+            self.note(f"recording {updates} {self.many}: {threads} threads, policy {policy}")
         with self._model(config, needed) as model:
             return self._profile(model, updates), model
 
@@ -87,7 +87,7 @@ class Subject:
 class PredictionSubject(Subject):
     """Forward passes of one output patch (z, y, x), with the plan that a prediction would choose."""
 
-    what = "forward pass"
+    what, many = "forward pass", "forward passes"
 
     def __init__(
         self,
@@ -144,6 +144,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
     return {
         "name": subject.config.network.name or "network",
         "what": subject.what,
+        "many": subject.many,
         "batch": model.batch,
         "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
         "machine": describe_machine(),
