@@ -98,7 +98,8 @@ def predict(
     """Predict a whole volume in patches, with real neighbours around each patch.
 
     Writes float32 probabilities (image, z, y, x). The values do not depend on blocks, threads or
-    interruptions; with another patch, as another memory limit may choose it, they differ by rounding. Stopped, the same command goes on.
+    interruptions; with another patch, as another memory limit may choose it, they differ by
+    rounding. Stopped, the same command goes on.
     """
     from znnpy.data.source import split_source
     from znnpy.infer.distributed import local_processes
