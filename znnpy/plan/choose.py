@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Literal
 
@@ -71,6 +72,11 @@ def close_calls(
 
 def candidates(shape: ConvShape) -> list[Method]:
     """The methods worth measuring for a layer without strides; direct is always one."""
+    return list(_candidates(shape))
+
+
+@cache  # asked several times for each layer, and tiles are many
+def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     direct = direct_seconds(shape)
     found = [DIRECT]
     fits = max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES
@@ -83,7 +89,7 @@ def candidates(shape: ConvShape) -> list[Method]:
     for tile in dict.fromkeys(tiles):
         if sum(spectral_costs(shape, tile).values()) <= len(PASSES) * direct * CLEAR_RATIO:
             found.append(Method("spectral", tile))
-    return found
+    return tuple(found)
 
 
 def estimated(shape: ConvShape, method: Method) -> Costs:
