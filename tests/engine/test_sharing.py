@@ -1,7 +1,7 @@
 """Buffers that share memory: never needed at once, ordered by gates, and never taken for empty."""
 
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from test_dependencies import declared
 from znnpy import Model
 from znnpy.engine.arena import Arena
 from znnpy.engine.dependencies import DependencyTracker, Region
-from znnpy.engine.sharing import apart, gated, lifetimes, share
+from znnpy.engine.sharing import gated, lifetimes, share
 from znnpy.geometry import fit
 
 
@@ -51,13 +51,28 @@ def test_buffers_that_meet_lie_apart(seed):
     assert needed <= sharing.bytes <= 1.5 * needed < sum(sizes.values())
 
 
-def test_apart_nothing_overlaps_and_no_gate_is_needed():
+@pytest.mark.parametrize("seed", range(5))
+def test_slack_is_work_between_two_uses_of_the_same_memory(seed):
+    rng = np.random.default_rng(seed)
+    step, sizes = random_step(rng, 25), random_sizes(rng, 25)
+    step = [replace(task, cost=float(rng.random())) for task in step]
+    slack = 3.0
+    sharing, lives = share(sizes, step, slack), lifetimes(step, sizes)
+    for name, others in sharing.neighbours.items():
+        for other in others:
+            first, then = sorted([lives[name], lives[other]])
+            between = step[first.last + 1 : then.first + 1]
+            assert sum(task.cost for task in between) > slack
+    needed = sum(sizes[name] for name in sharing.busiest)
+    assert needed == sum(sizes[name] for name in share(sizes, step).busiest)
+    assert share(sizes, step).bytes < sharing.bytes < sum(sizes.values())
+
+
+def test_with_slack_for_all_tasks_nothing_overlaps_and_no_gate_is_needed():
     rng = np.random.default_rng(0)
     step, sizes = random_step(rng, 25), random_sizes(rng, 25)
-    sharing = apart(sizes)
-    places = sorted(ranges(sharing, sizes).values())
-    assert all(a[1] == b[0] for a, b in pairwise(places))
-    assert sharing.bytes == sum(sizes.values()) == places[-1][1]
+    sharing = share(sizes, step, 1e9)
+    assert sharing.bytes == sum(sizes.values())
     assert gated(step, sharing) == step
 
 
