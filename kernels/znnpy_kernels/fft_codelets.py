@@ -31,7 +31,7 @@ from znnpy_kernels.fft_networks import (
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.simd import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
 
-SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 30, 32)
+SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 30, 32)
 VECTOR_BYTES = 4 * LANES
 
 

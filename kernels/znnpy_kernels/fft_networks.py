@@ -115,7 +115,7 @@ def transform(net: Network, x: Sequence[Complex]) -> list[Complex]:
     n = len(x)
     if n in _SMALL:
         return _SMALL[n](net, x)
-    for prime in (3, 5, 7):
+    for prime in (3, 5, 7, 11):
         power = math.gcd(n, prime**8)
         if 1 < power < n:
             return _coprime(net, x, power)
@@ -165,7 +165,7 @@ def _prime(net: Network, x: Sequence[Complex]) -> list[Complex]:
     return out
 
 
-_SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _prime, 7: _prime}
+_SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _prime, 7: _prime, 11: _prime}
 
 
 def _nine(net: Network, x: Sequence[Complex]) -> list[Complex]:

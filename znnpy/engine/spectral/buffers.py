@@ -13,8 +13,8 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
 from znnpy.plan.tiles import frequencies, group_size, kept_between_passes, new_points
 
-MOST_AHEAD = 4  # groups of tiles under way beside the two that one worker alternates between
-AHEAD_BYTES = 1 << 24  # of a ring's buffers beyond two: large groups have enough tasks to go round
+MOST_AHEAD = 6  # groups of tiles under way
+AHEAD_BYTES = 1 << 24  # of a ring's buffers: large groups have enough tasks to go round
 
 
 class Filters:
@@ -49,9 +49,12 @@ def join(step: Step, place: Place) -> None:
 
 
 def ring_slots(build: Build, spectra: TileSpectra) -> int:
-    """Buffers of a ring: the more workers, the more groups under way, up to AHEAD_BYTES."""
-    slots = 2 + min(build.layout.workers, MOST_AHEAD)
-    return max(2, min(slots, spectra.groups, AHEAD_BYTES // (4 * spectra.floats)))
+    """Buffers of a ring: one for each worker, up to MOST_AHEAD and AHEAD_BYTES.
+
+    No more than that: the next group finds its buffer in the cache.
+    """
+    slots = min(build.layout.workers, MOST_AHEAD)
+    return max(1, min(slots, spectra.groups, AHEAD_BYTES // (4 * spectra.floats)))
 
 
 def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
