@@ -29,7 +29,8 @@ from typing import Any
 import numba
 import torch
 from peers.cases import INFERENCE, NETWORKS, Case, inference_case, layer_cases, network_case
-from peers.contestants import FORMATS, Contestant, Torch, Znnpy
+from peers.contestants import FORMATS, Torch
+from peers.ours import Contestant, Znnpy
 from peers.timing import (
     GRADIENT_TOLERANCE,
     LOSS_TOLERANCE,

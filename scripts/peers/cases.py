@@ -36,14 +36,15 @@ class Case:
     output_shape: Triple
     loss: str
     training: bool = True
+    batch: int = 1
 
     def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """One input and one target of zeros and ones, (batch, image, z, y, x) float32."""
+        """Inputs and targets of zeros and ones, (batch, image, z, y, x) float32."""
         rng = np.random.default_rng(seed)
         geometry = fit(self.network, self.output_shape)
         (source,), (output,) = self.network.inputs, self.network.outputs
-        shape = (1, source.images, *geometry.input_shapes[source.name])
-        target = rng.integers(0, 2, (1, output.images, *self.output_shape))
+        shape = (self.batch, source.images, *geometry.input_shapes[source.name])
+        target = rng.integers(0, 2, (self.batch, output.images, *self.output_shape))
         return rng.standard_normal(shape).astype(np.float32), target.astype(np.float32)
 
     @property
@@ -63,7 +64,7 @@ class Case:
                     total += 2.0 * passes * taps * prod(geometry.nodes[node.name].shape)
                 if edge.source in learned or node.kind == "transfer":
                     learned.add(node.name)
-        return total
+        return self.batch * total
 
 
 def network_case(spec: str) -> Case:
@@ -115,35 +116,65 @@ def _chain(operations: Sequence[tuple[str, Triple, int]]) -> Network:
     return Network(tuple(nodes), tuple(edges))
 
 
-def _layer(images: int, out: int, size: int, extent: int, sparsity: int = 1) -> Case:
-    """One conv edge behind a node with a bias, so that its data gradient is wanted as well."""
-    dilation = (sparsity,) * 3
+def layer(
+    images: int,
+    out: int,
+    size: int | Triple,
+    extent: int | Triple,
+    *,
+    sparsity: int = 1,
+    stride: int = 1,
+    batch: int = 1,
+) -> Case:
+    """One conv edge behind a node with a bias, so that its data gradient is wanted as well.
+
+    Numbers stand for cubes.
+    """
+    filters, shape = _triple(size), _triple(extent)
     nodes = (
         Node("input", "input", images),
         Node("before", "transfer", images, init=ZERO),
         Node("out", "transfer", out, init=ZERO),
     )
+    dilation, strides = _along(filters, sparsity), _along(filters, stride)
     edges = (
         Edge("pass", "crop", "input", "before"),
-        Edge("conv", "conv", "before", "out", size=(size, size, size), sparsity=dilation),
+        Edge("conv", "conv", "before", "out", size=filters, stride=strides, sparsity=dilation),
     )
-    sparse = f", sparsity {sparsity}" if sparsity > 1 else ""
-    name = f"{images}->{out}, {size}^3, {extent}^3 out{sparse}"
-    return Case(name, Network(nodes, edges), (extent, extent, extent), "square")
+    more = {"sparsity": sparsity, "stride": stride, "batch": batch}
+    words = [f", {word} {value}" for word, value in more.items() if value > 1]
+    name = f"{images}->{out}, {_named(filters)}, {_named(shape)} out{''.join(words)}"
+    return Case(name, Network(nodes, edges), shape, "square", batch=batch)
+
+
+def _triple(size: int | Triple) -> Triple:
+    return (size, size, size) if isinstance(size, int) else size
+
+
+def _along(filters: Triple, step: int) -> Triple:
+    """A step along the axes that have a filter."""
+    z, y, x = (step if taps > 1 else 1 for taps in filters)
+    return z, y, x
+
+
+def _named(size: Triple) -> str:
+    return f"{size[0]}^3" if len(set(size)) == 1 else "x".join(map(str, size))
 
 
 def layer_cases() -> list[Case]:
     """The layers that PyTorch is measured on in docs/performance.md."""
     return [
-        _layer(1, 16, 3, 64),
-        _layer(16, 16, 3, 64),
-        _layer(32, 32, 3, 48),
-        _layer(64, 64, 3, 32),
-        _layer(80, 80, 3, 32),
-        _layer(40, 40, 3, 24, sparsity=2),
-        _layer(40, 40, 3, 24, sparsity=4),
-        _layer(32, 32, 5, 32),
-        _layer(64, 64, 5, 24),
-        _layer(16, 16, 7, 32),
-        _layer(80, 80, 7, 24),
+        layer(1, 16, 3, 64),
+        layer(16, 16, 3, 64),
+        layer(32, 32, 3, 48),
+        layer(64, 64, 3, 32),
+        layer(80, 80, 3, 32),
+        layer(40, 40, 3, 24, sparsity=2),
+        layer(40, 40, 3, 24, sparsity=4),
+        layer(32, 32, 5, 32),
+        layer(64, 64, 5, 24),
+        layer(16, 16, 7, 32),
+        layer(80, 80, 7, 24),
+        layer(20, 20, (1, 11, 11), (1, 96, 96)),
+        layer(20, 20, (1, 40, 40), (1, 96, 96)),
     ]

@@ -1,77 +1,23 @@
-"""znnpy and PyTorch behind one face: same weights, same sample, one update at a time."""
+"""PyTorch as a contestant beside znnpy: same weights, same sample, one update at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-import znnpy
 from peers.cases import Case
+from peers.ours import LEARNING_RATE, MOMENTUM, Arrays, output_results
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Node, Triple
 
-LEARNING_RATE = 0.01
-MOMENTUM = 0.9
 FORMATS = {
     "contiguous": torch.contiguous_format,
     "channels_last_3d": torch.channels_last_3d,
 }
-Arrays = Mapping[str, NDArray[np.float32]]
-
-
-class Contestant(Protocol):
-    """Whoever can compute a case's results, and run it on a fixed sample."""
-
-    def results(self, seed: int) -> tuple[float, Arrays]:
-        """Of the sample of that seed: loss and gradients by name; mean size and output of inference."""
-
-    def run(self, count: int) -> None:
-        """So many updates, or forward passes, on sample 0 in a row, complete when this returns."""
-
-
-class Znnpy:
-    """znnpy through its public interface."""
-
-    def __init__(self, case: Case, threads: int, conv: str) -> None:
-        self.case = case
-        self.input, self.target = case.sample()
-        self.model = znnpy.Model(
-            case.network,
-            output_shape=case.output_shape,
-            batch=1,
-            threads=threads,
-            seed=0,
-            conv=conv,
-            loss=case.loss,
-            optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),
-            training=case.training,
-        )
-        self.parameters: Arrays = {
-            name: np.array(value) for name, value in self.model.parameters.items()
-        }
-
-    def results(self, seed: int) -> tuple[float, Arrays]:
-        if self.case.training:
-            return self.model.loss_and_gradients(*self.case.sample(seed), loss=self.case.loss)
-        return _output(self.model.forward(self.case.sample(seed)[0]))
-
-    def run(self, count: int) -> None:
-        for _ in range(count):
-            if self.case.training:
-                self.model.step(self.input, self.target, learning_rate=LEARNING_RATE)
-            else:
-                self.model.forward(self.input)
-        if self.case.training:
-            self.model.drain()
-
-    def close(self) -> None:
-        """Stop the worker threads."""
-        self.model.close()
 
 
 class Torch:
@@ -100,7 +46,7 @@ class Torch:
     def results(self, seed: int) -> tuple[float, Arrays]:
         image, target = self._sample(seed)
         if not self.case.training:
-            return _output(self._forward(image).numpy())
+            return output_results(self._forward(image).numpy())
         loss = self._backward(image, target)
         named = self.network.banks.items()
         return loss, {name: bank.grad.numpy().copy() for name, bank in named}
@@ -181,7 +127,3 @@ def _max_by_axis(image: torch.Tensor, size: Triple, dilation: Triple) -> torch.T
             largest = torch.maximum(largest, image.narrow(axis, tap * step, kept))
         image = largest
     return image
-
-
-def _output(values: NDArray[np.float32]) -> tuple[float, Arrays]:
-    return float(np.abs(values).mean(dtype=np.float64)), {"output": np.array(values)}

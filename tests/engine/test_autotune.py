@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from znnpy.engine import autotune
@@ -17,7 +18,7 @@ SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 @pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8"])
 @pytest.mark.parametrize("passes", [PASSES, ("forward", "weight"), ("forward",)])
 def test_every_wanted_pass_and_no_other_is_measured(method, passes):
-    costs = autotune._measure_by(replace(SMALL, passes=passes), Method.named(method))
+    costs = autotune._measure(replace(SMALL, passes=passes), [Method.named(method)])
     measured = {part.removeprefix(f"{method} ") for part in costs}
     assert measured & set(PASSES) == set(passes)
     assert min(costs.values()) > 0
@@ -27,11 +28,15 @@ def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
     large = ConvShape(80, 80, (3, 3, 3), (2, 2, 2), ONE, (104, 84, 84), (100, 80, 80), 1)
     seen = []
 
-    def measure(shape, method):
-        seen.append(shape)
-        return {f"{method} {step}": 1.0 for step in PASSES}
+    class Trial:
+        def __init__(self, shape, method, memory):
+            seen.append(shape)
 
-    monkeypatch.setattr(autotune, "_measure_by", measure)
+        def look(self):
+            return {f"direct {step}": np.array([0.25, 0.75]) for step in PASSES}
+
+    monkeypatch.setattr(autotune, "_Trial", Trial)
+    monkeypatch.setattr(autotune, "_bytes", lambda shape, method: 64)
     costs = autotune._measure(large, [Method("direct")])
     smaller = seen[0]
     assert direct_seconds(smaller) < 2 * autotune.MOST_SECONDS

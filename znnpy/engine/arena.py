@@ -44,9 +44,7 @@ class Arena:
     @classmethod
     def of(cls, size: int, sharing: Sharing | None = None) -> Arena:
         """An arena with `size` zeroed bytes behind it, aligned to a cache line."""
-        raw = np.zeros(size + LINE, np.uint8)
-        start = -raw.ctypes.data % LINE
-        return cls(raw[start : start + size], sharing)
+        return cls(aligned_bytes(size), sharing)
 
     @property
     def counting(self) -> bool:
@@ -83,6 +81,13 @@ class Arena:
         if self._memory is not None and self.bytes > self._memory.size:
             raise MemoryError("the arena was sized for other buffers than it is asked for")
         return address
+
+
+def aligned_bytes(size: int) -> NDArray[np.uint8]:
+    """Zeroed memory that begins at a cache line."""
+    raw = np.zeros(size + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
+    return raw[start : start + size]
 
 
 def buffer_bytes(floats: int) -> int:

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
 
 from znnpy.engine import convolution, fft
-from znnpy.engine.arena import Arena
+from znnpy.engine.arena import Arena, aligned_bytes
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import connect, last_group
 from znnpy.engine.images import Layout
@@ -24,12 +25,12 @@ from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
 from znnpy.plan.choose import close_calls, estimated
 from znnpy.plan.cost import direct_seconds
+from znnpy.plan.settle import Look, settle
 from znnpy.plan.types import wanted
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 from znnpy.scheduler.cores import available_cores
 
-REPEATS = 3
 MOST_SECONDS = 0.06  # of one pass, directly: larger layers are measured on smaller images
 SMALLEST = 24  # voxels along an axis
 FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
@@ -119,13 +120,23 @@ def _kernels(shape: ConvShape, method: Method) -> set[Kernel]:
 
 
 def _measure(shape: ConvShape, methods: Sequence[Method]) -> Costs:
-    costs: Costs = {}
+    """Time methods in turns, in the same memory; what was timed on smaller images is scaled."""
     smaller = _smaller(shape)
-    for method in methods:
-        whole, part = estimated(shape, method), estimated(smaller, method)
-        for name, seconds in _measure_by(smaller, method).items():
-            costs[name] = seconds * whole[name] / part[name]
-    return costs
+    memory = aligned_bytes(max(_bytes(smaller, method) for method in methods))
+    memory.fill(0)  # now, rather than in the first run
+    trials = {method: _Trial(smaller, method, memory) for method in methods}
+    scales = {method: _scales(shape, smaller, method) for method in methods}
+
+    def look(method: Method) -> Look:
+        found = trials[method].look()
+        return {part: seconds * scales[method][part] for part, seconds in found.items()}
+
+    return settle(shape, methods, look)
+
+
+def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> Costs:
+    whole, part = estimated(shape, method), estimated(smaller, method)
+    return {name: seconds / part[name] for name, seconds in whole.items() if part[name]}
 
 
 def _smaller(shape: ConvShape) -> ConvShape:
@@ -142,42 +153,47 @@ def _less(size: Triple, by: Sequence[int]) -> Triple:
     return size[0] - by[0], size[1] - by[1], size[2] - by[2]
 
 
-def _measure_by(shape: ConvShape, method: Method) -> Costs:
-    """The least time over a few runs of each part, by the serial executor's record."""
+class _Trial:
+    """Timed runs of one layer by one method."""
+
+    def __init__(self, shape: ConvShape, method: Method, memory: NDArray[np.uint8]) -> None:
+        layout, edge = _alone(shape, method)
+        step = _emit(Build.new(Arena(memory), layout, 0), edge, shape)
+        compile_all({task.kernel for task in step.tasks}, 1)
+        graph = connect([step.tasks]).build()
+        self._executor = SerialExecutor(graph, record=graph.size)
+        self._seconds = np.zeros(graph.size)
+        self._tasks: dict[str, NDArray[np.int64]] = {}
+        parts = np.array([_part(name, method, shape) for name in graph.names])
+        for part in filter(None, dict.fromkeys(parts.tolist())):
+            self._tasks[part] = np.flatnonzero(parts == part)
+        self._others = np.zeros(FLUSHED_BYTES // 4, np.float32)
+
+    def look(self) -> Look:
+        """Seconds of each task of one run, by part, by the serial executor's record."""
+        self._others += 1.0
+        self._executor.reset()
+        self._executor.release(0)
+        self._executor.wait(last_group(0), 1)
+        events = self._executor.recording()[0].events
+        self._seconds[events["task"]] = (events["end_ns"] - events["start_ns"]) * 1e-9
+        return {part: self._seconds[tasks] for part, tasks in self._tasks.items()}
+
+
+def _bytes(shape: ConvShape, method: Method) -> int:
+    """Memory that a layer takes alone."""
     layout, edge = _alone(shape, method)
     arena = Arena()
     _emit(Build.new(arena, layout, 0), edge, shape)
-    memory = Arena.of(arena.bytes)
-    step = _emit(Build.new(memory, layout, 0), edge, shape)
-    compile_all({task.kernel for task in step.tasks}, 1)
-    graph = connect([step.tasks]).build()
-    others = np.zeros(FLUSHED_BYTES // 4, np.float32)
-    best: Costs = {}
-    with SerialExecutor(graph, record=graph.size) as executor:
-        for _ in range(REPEATS):
-            others += 1.0
-            executor.reset()
-            executor.release(0)
-            executor.wait(last_group(0), 1)
-            for part, seconds in _by_part(executor, graph.names, method, shape).items():
-                best[part] = min(seconds, best.get(part, seconds))
-    return best
+    return arena.bytes
 
 
-def _by_part(
-    executor: SerialExecutor, names: tuple[str, ...], method: Method, shape: ConvShape
-) -> Costs:
-    totals: Costs = {}
-    for event in executor.recording()[0].events:
-        name = names[event["task"]]
-        if name in (GATE, OF_NODE) or (name in DERIVED and not shape.training):
-            continue
-        part = f"{method} {PARTS[name]}"
-        if not wanted(part, shape.passes):
-            continue
-        seconds = float(event["end_ns"] - event["start_ns"]) * 1e-9
-        totals[part] = totals.get(part, 0.0) + seconds
-    return totals
+def _part(name: str, method: Method, shape: ConvShape) -> str:
+    """The part of the cost that a task belongs to; empty if to none that is wanted."""
+    if name in (GATE, OF_NODE) or (name in DERIVED and not shape.training):
+        return ""
+    part = f"{method} {PARTS[name]}"
+    return part if wanted(part, shape.passes) else ""
 
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:

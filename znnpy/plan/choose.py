@@ -100,6 +100,14 @@ def estimated(shape: ConvShape, method: Method) -> Costs:
     return {f"{method} {part}": seconds for part in (*PASSES, *SHARED)}
 
 
+def estimated_seconds(shape: ConvShape, method: Method) -> float:
+    """Estimated seconds of all passes that a layer needs, by one method."""
+    shared = SHARED if method.tile else ()  # other estimates of passes include what they share
+    parts = (*shape.passes, *shared)
+    costs = estimated(shape, method)
+    return sum(costs.get(f"{method} {part}", 0.0) for part in parts)
+
+
 def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     if max(shape.stride) > 1:
         return _all(DIRECT, "strided convolutions run directly")
@@ -107,17 +115,17 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
         costs = estimated_spectral(shape, TRIED_TILES)
         if not costs:
             return _all(DIRECT, "no tile holds its filters")
-        return cheapest(_needed(costs, shape), "estimated")
+        return cheapest(needed(costs, shape), "estimated")
     if conv != "auto":
         return _all(Method(conv), f"conv: {conv}")
     if candidates(shape) == [DIRECT]:
         words = f"direct {_ms(direct_seconds(shape))}, fft {_ms(fft_seconds(shape))}"
         return _all(DIRECT, f"estimated {words} a pass")
-    return cheapest(_needed(measure(shape), shape))
+    return cheapest(needed(measure(shape), shape))
 
 
-def _needed(costs: Costs, shape: ConvShape) -> Costs:
-    """A pass that nobody needs costs nothing, whatever the method."""
+def needed(costs: Costs, shape: ConvShape) -> Costs:
+    """The costs of a layer's methods, where a pass that nobody needs costs nothing."""
     passes = {f"{method} {step}": 0.0 for method in _methods(costs) for step in PASSES}
     return passes | {part: cost for part, cost in costs.items() if wanted(part, shape.passes)}
 
