@@ -1,7 +1,8 @@
 """Max pooling of one channel block: forward with or without the winning taps, and backward.
 
 Output voxel o reads input voxels o * stride + tap * dilation on each axis: stride 1 with dilation
-is max_filter on a sparse lattice, a true stride is max_pool. The tap number of (dz, dy, dx) is
+is max_filter on a sparse lattice (`pooling_pairs` where the window has at most two voxels along each
+axis), a true stride is max_pool. The tap number of (dz, dy, dx) is
 (dz * window_y + dy) * window_x + dx, uint16. The first maximum in z, y, x order wins; a NaN in the
 window gives NaN, and a tap that holds a NaN wins. Words: byte addresses; `*_z`, `*_y` strides in
 floats (in uint16 elements for `index`, whose x stride is LANES); `planes`, `rows`, `width` in
@@ -45,12 +46,7 @@ def _row(
     wz, wy, wx = window
     void = True
     if _by_columns(wx, stride, dilation):
-        if wy == 2 and wx == 2 and wz == 2:
-            void = pool_columns(source, target, index, width, 2, 2, 2, steps, dilation, line)
-        elif wy == 2 and wx == 2 and wz == 1:
-            void = pool_columns(source, target, index, width, 1, 2, 2, steps, dilation, line)
-        else:
-            void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
+        void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
     if void and wy == 2 and wx == 2 and wz == 2:
         pool_windows(source, target, index, width, 2, 2, 2, steps, stride, dilation)
     elif void and wy == 2 and wx == 2 and wz == 1:
@@ -67,12 +63,7 @@ def _row_values(
     wz, wy, wx = window
     void = True
     if _by_columns(wx, stride, dilation):
-        if wy == 2 and wx == 2 and wz == 2:
-            void = pool_columns_values(source, target, width, 2, 2, 2, steps, dilation, line)
-        elif wy == 2 and wx == 2 and wz == 1:
-            void = pool_columns_values(source, target, width, 1, 2, 2, steps, dilation, line)
-        else:
-            void = pool_columns_values(source, target, width, wz, wy, wx, steps, dilation, line)
+        void = pool_columns_values(source, target, width, wz, wy, wx, steps, dilation, line)
     if void and wy == 2 and wx == 2 and wz == 2:
         pool_windows_values(source, target, width, 2, 2, 2, steps, stride, dilation)
     elif void and wy == 2 and wx == 2 and wz == 1:

@@ -28,6 +28,7 @@ _ELEMENTS = {
     types.float64: ir.DoubleType(),
     types.int32: _I32,
     types.uint16: ir.IntType(16),
+    types.uint8: ir.IntType(8),
     types.boolean: ir.IntType(1),
 }
 
@@ -51,6 +52,7 @@ FLOATS = Vector(types.float32)
 DOUBLES = Vector(types.float64)
 INTS = Vector(types.int32)
 SHORTS = Vector(types.uint16)
+OCTETS = Vector(types.uint8)
 MASK = Vector(types.boolean)
 
 
@@ -87,7 +89,8 @@ def _comparison(symbol: str) -> dict[Vector, Emit]:
         v: lambda b, x, y: getattr(b, ordered)(symbol, x, y) for v in (FLOATS, DOUBLES)
     }
     found[INTS] = lambda b, x, y: b.icmp_signed(symbol, x, y)
-    found[SHORTS] = lambda b, x, y: b.icmp_unsigned(symbol, x, y)
+    for vector in (SHORTS, OCTETS):
+        found[vector] = lambda b, x, y: b.icmp_unsigned(symbol, x, y)
     return found
 
 
@@ -97,7 +100,7 @@ _operator(operator.mul, None, _both("fmul") | _integers("mul"))
 _operator(operator.truediv, None, _both("fdiv"))
 _operator(operator.neg, None, {v: lambda b, x: b.fneg(x) for v in (FLOATS, DOUBLES)})
 _operator(operator.and_, None, _integers("and_", (INTS, MASK)))
-_operator(operator.or_, None, _integers("or_", (INTS, MASK)))
+_operator(operator.or_, None, _integers("or_", (INTS, OCTETS, MASK)))
 _operator(operator.xor, None, _integers("xor", (INTS, MASK)))
 _operator(operator.lshift, None, _integers("shl"))
 _operator(operator.rshift, None, _integers("lshr"))
@@ -227,8 +230,10 @@ _address, _count = types.int64, types.int64
 
 load = _function("load", _load(FLOATS), _address, result=FLOATS)
 load_shorts = _function("load_shorts", _load(SHORTS), _address, result=SHORTS)
+load_octets = _function("load_octets", _load(OCTETS), _address, result=OCTETS)
 store = _function("store", _store, _address, FLOATS, result=types.void)
 store_shorts = _function("store_shorts", _store, _address, SHORTS, result=types.void)
+store_octets = _function("store_octets", _store, _address, OCTETS, result=types.void)
 load_masked = _function("load_masked", _load_masked, _address, MASK, result=FLOATS)
 store_masked = _function("store_masked", _store_masked, _address, MASK, FLOATS, result=types.void)
 
@@ -237,6 +242,7 @@ prefetch = _function("prefetch", _prefetch, _address, result=types.void)
 splat = _function("splat", _splat(FLOATS), types.float64, result=FLOATS)
 splat_int = _function("splat_int", _splat(INTS), types.int64, result=INTS)
 splat_short = _function("splat_short", _splat(SHORTS), types.int64, result=SHORTS)
+splat_octet = _function("splat_octet", _splat(OCTETS), types.int64, result=OCTETS)
 zero_doubles = _function(
     "zero_doubles", lambda b: ir.Constant(DOUBLES.ir, [0.0] * LANES), result=DOUBLES
 )
@@ -251,6 +257,9 @@ select = _function(
 )
 select_shorts = _function(
     "select_shorts", lambda b, m, x, y: b.select(m, x, y), MASK, SHORTS, SHORTS, result=SHORTS
+)
+select_octets = _function(
+    "select_octets", lambda b, m, x, y: b.select(m, x, y), MASK, OCTETS, OCTETS, result=OCTETS
 )
 any_lane = _function("any_lane", _any, MASK, result=types.boolean)
 

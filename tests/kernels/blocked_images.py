@@ -12,7 +12,7 @@ GUARD = -12345.0
 
 
 class Blocked:
-    """One image [channel block][z][y][x][lane], float32 (or uint16), rows and planes with gaps."""
+    """One image [channel block][z][y][x][lane], float32 (or integers), rows and planes with gaps."""
 
     def __init__(
         self,
@@ -28,7 +28,8 @@ class Blocked:
         self.y = (nx + 2 * gap) * lanes
         self.z = (ny + gap) * self.y
         self.block = (nz + gap) * self.z
-        self.guard = np.asarray(GUARD).astype(np.float32) if dtype == np.float32 else 54321
+        guard = GUARD if dtype == np.float32 else 54321
+        self.guard = np.asarray(guard).astype(dtype)
         raw = np.full(blocks * self.block + gap * lanes + 64, self.guard, dtype)
         size = raw.itemsize
         self.memory = raw[-raw.ctypes.data % 64 // size :]

@@ -31,6 +31,22 @@ def applied_backward(layout: Layout, edge: Edge) -> Node | None:
     return node if alone and node.kind == "transfer" and node.function in known else None
 
 
+def is_pair_filter(edge: Edge) -> bool:
+    """Whether an edge takes maxima over at most two voxels along each axis, at every voxel."""
+    return edge.kind in ("max_filter", "max_pool") and max(edge.size) <= 2 and max(edge.stride) == 1
+
+
+def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
+    """The node whose gradient a max-filter finishes: nothing else reads its images.
+
+    A maximum is the value of the voxel that won, so it tells whether a relu let that one through.
+    """
+    node = layout.network.node(edge.source)
+    alone = len(layout.network.outgoing(node.name)) == 1
+    known = node.kind == "transfer" and node.function in ("linear", "relu")
+    return node if alone and known and is_pair_filter(edge) else None
+
+
 def finished_forward(layout: Layout, node: Node) -> bool:
     """Whether bias and function are in the node's images once its edges have brought them."""
     return any(
@@ -44,6 +60,8 @@ def finished_backward(layout: Layout, node: Node, loss: str) -> bool:
     outgoing = layout.network.outgoing(node.name)
     if not outgoing:
         return biased_in_loss(layout, node, loss)
+    if masked_by_maxima(layout, outgoing[0]) is node:
+        return True
     return any(e.kind == "conv" and applied_backward(layout, e) is node for e in outgoing)
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.pooling import max_pool_backward, max_pool_forward, max_pool_values
+from znnpy_kernels.pooling_pairs import max_filter_backward, max_filter_forward, max_filter_values
 
+from znnpy.engine.biases import sum_bias
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
+from znnpy.engine.fusion import is_pair_filter, masked_by_maxima
 from znnpy.engine.step import Step, counts, rows_of
 from znnpy.engine.tensors import Tensor
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import parts
+from znnpy.plan.parts import TARGET_SECONDS
 
 SECONDS_PER_COMPARE = 4e-11  # one lane of one tap, on one core
+SLAB_BYTES = 1 << 19  # of one task's images
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -23,7 +30,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     keep_taps = edge.name in build.images.backward
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in parts(target.extent, _block_seconds(target, edge)):
+            for low, high in _parts(target, edge):
                 wide = source_range(edge, dilation, target.cut, low, high)
                 values: dict[str, float] = {
                     **rows_of(source, "source", batch, block, wide[0]),
@@ -32,10 +39,14 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                     "width": target.shape[2],
                     **_window(edge, dilation),
                 }
+                kernel = max_filter_values if is_pair_filter(edge) else max_pool_values
                 if keep_taps:
+                    kernel = max_filter_forward if is_pair_filter(edge) else max_pool_forward
                     values |= _taps(build, edge, target, batch, block, low)
+                if keep_taps and is_pair_filter(edge):
+                    values |= {"floor": _floor(build, edge)}
                 step.add(
-                    max_pool_forward if keep_taps else max_pool_values,
+                    kernel,
                     values,
                     name=edge.name,
                     kind="pool",
@@ -48,40 +59,75 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                 )
 
 
+def _floor(build: Build, edge: Edge) -> float:
+    """The maximum that has no gradient, nor has any below; a NaN where all have."""
+    node = masked_by_maxima(build.layout, edge)
+    return 0.0 if node and node.function == "relu" else nan
+
+
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Hand each output's gradient to the input voxel that won."""
+    """Hand each output's gradient to the input voxel that won.
+
+    The gradients of the source's function and bias are made where nothing else reads its images.
+    """
     target = build.images.backward[edge.name]
-    dilation = build.layout.geometry.dilations[edge.name]
-    z, y, x = gradient.shape
-    for batch in range(target.batch):
-        for block in range(target.blocks):
-            for low, high in parts(target.extent, _block_seconds(target, edge)):
-                first_z, _, first_y, _ = target.box(low, high)
-                taps = _taps(build, edge, gradient, batch, block, 0)
+    node = masked_by_maxima(build.layout, edge)
+    cuts = _parts(target, edge)
+    for block in range(target.blocks):
+        count = target.batch * len(cuts)
+        partials = build.bias_partials(node, block, count) if node else 0
+        for batch in range(target.batch):
+            for index, (low, high) in enumerate(cuts):
+                leaf = batch * len(cuts) + index
+                words = _backward_words(build, edge, gradient, batch, block, low, high)
+                if is_pair_filter(edge):
+                    words |= {"bias_gradient": partials + 4 * LANES * leaf if partials else 0}
                 step.add(
-                    max_pool_backward,
-                    {
-                        **rows_of(gradient, "gradient", batch, block, 0),
-                        **taps,
-                        "outputs_z": z,
-                        "outputs_y": y,
-                        "outputs_x": x,
-                        **rows_of(target, "target", batch, block, low),
-                        **counts(target, low, high),
-                        "first_plane": first_z,
-                        "first_row": first_y,
-                        "width": target.shape[2],
-                        **_window(edge, dilation),
-                    },
+                    max_filter_backward if is_pair_filter(edge) else max_pool_backward,
+                    words,
                     name=f"{edge.name} backward",
                     kind="pool",
                     cost=_block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[
-                        gradient.region(batch, block),
+                        gradient.region(batch, block, *_seen(build, edge, gradient, low, high)),
                         Region((("taps", edge.name), batch, block), 0, gradient.extent),
                     ],
-                    writes=[target.region(batch, block, low, high)],
+                    writes=[
+                        target.region(batch, block, low, high),
+                        *([Region(("bias partial", edge.source, block, leaf))] if partials else ()),
+                    ],
                 )
+        if node and partials:
+            sum_bias(step, build, node, block, 1, partials, count)
+
+
+def _backward_words(
+    build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
+) -> dict[str, float]:
+    target = build.images.backward[edge.name]
+    first_z, _, first_y, _ = target.box(low, high)
+    z, y, x = gradient.shape
+    return {
+        **rows_of(gradient, "gradient", batch, block, 0),
+        **_taps(build, edge, gradient, batch, block, 0),
+        "outputs_z": z,
+        "outputs_y": y,
+        "outputs_x": x,
+        **rows_of(target, "target", batch, block, low),
+        **counts(target, low, high),
+        "first_plane": first_z,
+        "first_row": first_y,
+        "width": target.shape[2],
+        **_window(edge, build.layout.geometry.dilations[edge.name]),
+    }
+
+
+def _seen(build: Build, edge: Edge, gradient: Tensor, low: int, high: int) -> tuple[int, int]:
+    """Planes of the gradient that reach planes low..high of the source."""
+    cut = gradient.cut
+    reach = (edge.size[cut] - 1) * build.layout.geometry.dilations[edge.name][cut]
+    first = max(0, -(-(low - reach) // edge.stride[cut]))
+    return first, max(first, min(gradient.extent, (high - 1) // edge.stride[cut] + 1))
 
 
 def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) -> tuple[int, int]:
@@ -94,7 +140,16 @@ def _block_seconds(tensor: Tensor, edge: Edge) -> float:
     return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_COMPARE
 
 
-def _window(edge: Edge, dilation: Triple) -> dict[str, int]:
+def _parts(tensor: Tensor, edge: Edge) -> list[tuple[int, int]]:
+    """Cuts of one block: small enough that what one task wrote is in the cache for the next."""
+    slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
+    return parts(tensor.extent, max(_block_seconds(tensor, edge), slabs * TARGET_SECONDS))
+
+
+def _window(edge: Edge, dilation: Triple) -> dict[str, float]:
+    if is_pair_filter(edge):
+        far = ((size - 1) * step for size, step in zip(edge.size, dilation, strict=True))
+        return dict(zip(("far_z", "far_y", "far_x"), far, strict=True))
     return {
         f"{word}_{axis}": triple[index]
         for word, triple in (("window", edge.size), ("stride", edge.stride), ("dilation", dilation))
@@ -104,12 +159,14 @@ def _window(edge: Edge, dilation: Triple) -> dict[str, int]:
 
 def _taps(
     build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int
-) -> dict[str, int]:
-    """Words `index`, `index_z`, `index_y` of the winning taps: uint16, dense, two to a float."""
+) -> dict[str, float]:
+    """Words `index`, `index_z`, `index_y` of the winning taps: dense, a byte or two for each lane."""
+    size = 1 if is_pair_filter(edge) else 2
     y_stride = target.row
     z_stride = target.shape[1] * y_stride
     whole = target.shape[0] * z_stride
-    base = build.shared(("taps", edge.name), target.batch * target.blocks * whole // 2 + 1)
+    floats = target.batch * target.blocks * whole * size // 4 + 1
+    base = build.shared(("taps", edge.name), floats)
     z, _, y, _ = target.box(low, low + 1)
     offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
-    return {"index": base + 2 * offset, "index_z": z_stride, "index_y": y_stride}
+    return {"index": base + size * offset, "index_z": z_stride, "index_y": y_stride}
