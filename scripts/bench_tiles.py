@@ -129,14 +129,14 @@ class Case:
         return runner(
             tile_spectra, **self._row(), **self._images("source"), source_lane=1, channels=0,
             **words("count", self.size), **self._spectra("target", "tile"),
-            target_block=2 * LANES, conjugate=0,
+            target_block=2 * LANES,
         )  # fmt: skip
 
     def inverse(self) -> Callable[[], None]:
         return runner(
             tile_images, **self._row(), **self._spectra("source", "tile"),
             source_block=2 * LANES, **self._images("target"), **words("first", (0, 0, 0)),
-            **words("count", self.useful), accumulate=0, scale=1e-3, bias=0, channels=0, relu=0,
+            **words("count", self.useful), **words("old", (0, 0, 0)), scale=1e-3, bias=0, channels=0, relu=0,
         )  # fmt: skip
 
     def _taps(self, end: str) -> dict[str, int]:

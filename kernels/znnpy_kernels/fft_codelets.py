@@ -46,7 +46,8 @@ class Kind(enum.Enum):
     """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
     HERMITIAN = "hermitian"
     """Half spectra to `factor` times real lines, unnormalised, plus the vector at `spare` + BIAS, but
-    no less than that at `spare` + FLOOR; option 1: added to the target instead of the bias."""
+    no less than that at `spare` + FLOOR. The first `option` elements are added to the target
+    instead of the bias."""
 
 
 # Filters of few taps have functions of their own, which leave out what is zero or not wanted.
@@ -232,8 +233,9 @@ class _Line:
         """Output `index` to its place."""
         b, value, address = self.b, self.signed(index), self.place("target", index)
         if self.kind is Kind.HERMITIAN:
-            chosen = b.add(b.and_(address, self.given["old"]), self.given["no_old"])
-            old = b.load(self.pointer(chosen), align=4)
+            added = b.icmp_signed(">", self.given["option"], word(index))
+            bias = b.add(self.given["spare"], word(BIAS))
+            old = b.load(self.pointer(b.select(added, address, bias)), align=4)
             value = maximum(b, self.given["floor"], fma(b, value, self.given["factor"], old))
         elif self.kind is Kind.REAL and index % 2 and value is not ZERO_VECTOR:
             value = b.fmul(value, self.given["factor"])
@@ -298,9 +300,6 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
     for name, place in (("one", ONES), ("floor", FLOOR)):
         address = b.add(given["spare"], word(place))
         given[name] = b.load(b.inttoptr(address, VECTOR.as_pointer()), align=4)
-    added = b.icmp_signed("!=", given["option"], word(0))
-    given["old"] = b.sext(added, WORD)
-    given["no_old"] = b.select(added, word(0), b.add(given["spare"], word(BIAS)))
     ranged = {Kind.REAL: "source", Kind.HERMITIAN: "target"}.get(kind)
     ranges = _range(b, ranged, size, given) if ranged else []
     starts = _starts(b, kind, given)

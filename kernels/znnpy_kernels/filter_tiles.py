@@ -15,7 +15,9 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     size_z, size_y, size_x      points of a tile
     target, target_frequency, target_input      (spectra) of the first tile
     target, target_input, target_z, target_y, target_x      (gradients) tap (0, 0, 0) of the first tile
-    conjugate, scale, accumulate, scratch, scratch_worker   as in `tile_spectra`
+    conjugate                   1: the conjugate spectra
+    accumulate                  1: added to the target
+    scale, scratch, scratch_worker      as in `tile_spectra`
 
 Tasks over disjoint targets may run concurrently.
 """
@@ -103,7 +105,8 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
     prepare(scratch, 0)
     taps, size, origin = (args[4], args[5], args[6]), (args[7], args[8], args[9]), (0, 0, 0)
     steps, scale = (4 * args[12], 4 * args[13], 4 * args[14]), float_argument(args[16])
-    most, work = abreast(size), scratch + SPARE_BYTES
+    most, work, added = abreast(size), scratch + SPARE_BYTES, args[15] * size[2]
+    old = args[15] * size[0], args[15] * size[1], added
     few, axis = _are_few(taps), last_axis(size)[0]
     for start in range(0, args[3], most):
         tiles = min(most, args[3] - start)
@@ -117,6 +120,6 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
             here = work + number * tile_bytes(size)
             target = args[10] + 4 * (start + number) * args[11]
             if few:
-                few_inverse_planes(here, size, taps, target, steps, args[15], scale, scratch)
+                few_inverse_planes(here, size, taps, target, steps, added, scale, scratch)
             else:
-                inverse_planes(here, size, origin, taps, target, steps, args[15], scale, scratch)
+                inverse_planes(here, size, origin, taps, target, steps, old, scale, scratch)

@@ -47,8 +47,10 @@ STREAMS = 3  # that are asked for ahead: two are read, the last is written
 class _Block:
     """Emits register blocks of some rows times `vectors` complex vectors; words as below."""
 
-    def __init__(self, builder: ir.IRBuilder, vectors: int, words: Sequence[list[Value]]) -> None:
-        self.builder, self.vectors = builder, vectors
+    def __init__(
+        self, builder: ir.IRBuilder, vectors: int, conjugate: int, words: Sequence[list[Value]]
+    ) -> None:
+        self.builder, self.vectors, self.conjugate = builder, vectors, conjugate
         scalars, vector, target, sums, self.paces, self.ahead = words
         self.scalars, self.row, self.turn, self.jump = scalars
         self.vector, self.vector_turn, self.vector_step = vector
@@ -132,7 +134,8 @@ class _Block:
         pairs = []
         for start in starts:
             imaginary = load_vector(b, moved(b, start, LANES))
-            pairs.append((load_vector(b, start), imaginary, b.fneg(imaginary)))
+            real, minus = load_vector(b, start), b.fneg(imaginary)
+            pairs.append((real, minus, imaginary) if self.conjugate else (real, imaginary, minus))
         new: list[Value] = []
         for row in range(len(sums) // (2 * self.vectors)):
             at = moved(b, scalars, b.mul(self.row, word(row)))
@@ -158,6 +161,7 @@ class _Block:
 def register_block(
     typingctx: Any,
     vectors: Any,
+    conjugate: Any,
     scalars: Any,
     vector: Any,
     target: Any,
@@ -168,6 +172,7 @@ def register_block(
 ) -> tuple[Signature, Any]:
     """One register block of `rows` <= ROWS[vectors - 1] rows; where its streams have arrived.
 
+    `vectors` and `conjugate`, of the vectors and not of the scalars, are literals.
     scalars: address, steps from row to row and from term to term, further step after LANES terms;
     vector: address, steps from term to term and from the first to the second; target: address,
     steps from row to row and from vector to vector; sums: terms, 1 to add to the target;
@@ -175,8 +180,8 @@ def register_block(
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        words = [unpack_tuple(builder, arg) for arg in args[1:-1]]
-        block = _Block(builder, vectors.literal_value, words)
+        words = [unpack_tuple(builder, arg) for arg in args[2:-1]]
+        block = _Block(builder, vectors.literal_value, conjugate.literal_value, words)
         entry, done = builder.block, builder.append_basic_block("stored")
         choice = builder.switch(args[-1], done)
         arrived = [(words[-1], entry)]
@@ -193,5 +198,5 @@ def register_block(
                 phi.add_incoming(end, origin)
         return pack_array(builder, merged)
 
-    given = (vectors, scalars, vector, target, sums, paces, ahead, types.int64)
+    given = (vectors, conjugate, scalars, vector, target, sums, paces, ahead, types.int64)
     return types.UniTuple(types.int64, STREAMS)(*given), codegen

@@ -1,11 +1,11 @@
 """Complex products of tiled spectral convolution: one small matrix product for each frequency.
 
     spectral_products    Y[f][tile][block] = sum over images i of X[f][tile][i] * W[f][i][block]
-    spectral_gradients   W[f][i][block] = sum over tiles of X[f][tile][i] * Y[f][tile][block]
+    spectral_gradients   W[f][i][block] = sum over tiles of X[f][tile][i] * conj(Y[f][tile][block])
     backward_products    Y[f][tile][block] = sum over images i of
                          X[f][tile][i] * conj(W[f][image of block][i])
 
-The first two do not conjugate: transforms give conjugate spectra where correlations need them.
+The first does not conjugate: transforms give conjugate spectra of filters where correlations need them.
 The third is the data gradient's, from the forward pass's filters as they lie: it transposes and
 conjugates them as it goes, once for all tiles of a frequency.
 
@@ -99,7 +99,7 @@ def _tiles(
         rows = cut[1] + (1 if part < cut[2] else 0)
         scalars = x + 4 * tile * args[2], args[2], 1, args[3] - LANES
         target = y + 4 * tile * args[10], args[10], args[11]
-        ahead = register_block(vectors, scalars, w, target, (args[14], 0), paces, ahead, rows)
+        ahead = register_block(vectors, 0, scalars, w, target, (args[14], 0), paces, ahead, rows)
         tile += rows
     return ahead
 
@@ -120,7 +120,7 @@ def _images(
             rows = fewest + (1 if part < more else 0)
             target = w + 4 * image * args[6], args[6], args[7]
             ahead = register_block(
-                vectors, (scalars, 1, args[2], 0), (y, args[10], args[11]), target,
+                vectors, 1, (scalars, 1, args[2], 0), (y, args[10], args[11]), target,
                 (args[13], args[16]), paces, ahead, rows,
             )  # fmt: skip
             scalars, image = scalars + 4 * rows, image + rows
@@ -213,7 +213,7 @@ def _image_cuts(args: Any, most: int) -> Any:
 
 @kernel(*GRADIENT_FIELDS)
 def spectral_gradients(args: Any, worker: int) -> None:
-    """Spectra of images times those of output gradients, summed over tiles."""
+    """Spectra of images times conjugate ones of output gradients, summed over tiles."""
     (two, two_parts), (one, one_parts) = _image_cuts(args, ROWS[1]), _image_cuts(args, ROWS[0])
     blocks = args[15] // 2 * two_parts + args[15] % 2 * one_parts
     chunks = blocks * _cover(args[13], CHUNK)

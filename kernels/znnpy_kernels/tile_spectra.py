@@ -27,17 +27,18 @@ belong to the axes.
     target, target_frequency, target_tile, target_block     (spectra) of tile 0, first block
     target, target_block, target_z ..   (images) voxel (0, 0, 0) of the lattice in the first block;
                                         blocked
-    conjugate                   1: the conjugate spectra
     scale                       of the inverse, which is not normalised: 1 / points, times anything
-    accumulate                  1: added to the target
+    old_z, old_y, old_x         (images) points below these stand where the tile before along the axis,
+                                if there is one, has written: they are added to what stands there
     bias, channels              (images) added to the inverse: floats of the channels from the first
-                                block on, and how many; 0: none, as where `accumulate` is 1
+                                block on, and how many; 0: none, as where tiles overlap
     relu                        (images) 1: 0 is written for what would be less, last of all
     scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats(size)` floats from
                                 w * scratch_worker on
 
 Nothing but the target is written: all frequencies of a tile, or the wanted voxels within the limit.
-Tasks over disjoint targets may run concurrently.
+Tasks over disjoint targets may run concurrently. Where tiles overlap, all tiles of a block must be
+written in the order of their numbers: the first of a voxel stores, the others add.
 """
 
 from __future__ import annotations
@@ -78,15 +79,15 @@ SPECTRA_FIELDS = (
     "source", "source_block", "source_z", "source_y", "source_x", "source_lane", "channels",
     "blocks", "tiles_y", "tiles_x", "tile0", "tile1", "origin_z", "origin_y", "origin_x", "step_z",
     "step_y", "step_x", "count_z", "count_y", "count_x", "limit_z", "limit_y", "limit_x", "size_z",
-    "size_y", "size_x", "target", "target_frequency", "target_tile", "target_block", "conjugate",
-    "scratch", "scratch_worker",
+    "size_y", "size_x", "target", "target_frequency", "target_tile", "target_block", "scratch",
+    "scratch_worker",
 )  # fmt: skip
 IMAGES_FIELDS = (
     "source", "source_frequency", "source_tile", "source_block", "blocks", "tiles_y", "tiles_x",
     "tile0", "tile1", "size_z", "size_y", "size_x", "first_z", "first_y", "first_x", "count_z",
     "count_y", "count_x", "origin_z", "origin_y", "origin_x", "step_z", "step_y", "step_x",
     "limit_z", "limit_y", "limit_x", "target", "target_block", "target_z", "target_y", "target_x",
-    "accumulate", "scale:float", "scratch", "scratch_worker", "bias", "channels", "relu",
+    "old_z", "old_y", "old_x", "scale:float", "scratch", "scratch_worker", "bias", "channels", "relu",
 )  # fmt: skip
 
 
@@ -112,6 +113,16 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 
 
 @inlined
+def _old(overlap: Any, origin: Any, first: Any) -> Any:
+    """Points of a tile that other tiles have written: none along an axis where it is the first."""
+    return (
+        overlap[0] if origin[0] > first[0] else 0,
+        overlap[1] if origin[1] > first[1] else 0,
+        overlap[2] if origin[2] > first[2] else 0,
+    )
+
+
+@inlined
 def _spectrum(member: int, grid: Any, strides: Any) -> Any:
     """Bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
     return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
@@ -133,12 +144,12 @@ def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
 @kernel(*SPECTRA_FIELDS)
 def tile_spectra(args: Any, worker: int) -> None:
     """Spectra of a range of tiles of some channel blocks. Words: see the module."""
-    scratch = args[32] + 4 * worker * args[33]
+    scratch = args[31] + 4 * worker * args[32]
     prepare(scratch, 0)
     size, steps = _triple(args, 24, 1), _triple(args, 2, 4)
     grid = args[8], args[9], args[10], args[7]
     place = _triple(args, 12, 1), _triple(args, 15, 1), _triple(args, 18, 1), _triple(args, 21, 1)
-    strides, sign = (4 * args[29], 4 * args[30]), -1.0 if args[31] else 1.0
+    strides = 4 * args[29], 4 * args[30]
     work, room = scratch + SPARE_BYTES, voxel_room(scratch, size)
     start, end = 0, (args[11] - args[10]) * args[7]
     while start < end:
@@ -153,9 +164,9 @@ def tile_spectra(args: Any, worker: int) -> None:
             following = args[0] + 4 * ((member + 1) % args[7]) * args[1]
             following += offset(_tile(member + 1, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
-            forward_planes(source, apart, first, count, size, here, sign, scratch, following)
+            forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
         target = args[27] + _spectrum(start, grid, strides)
-        columns = to_spectra(work, size, tiles, target, step, 4 * args[28], sign, scratch)
+        columns = to_spectra(work, size, tiles, target, step, 4 * args[28], 1.0, scratch)
         forward_lines(size[last_axis(size)[0]], columns, 1.0)
         start += tiles
 
@@ -163,12 +174,13 @@ def tile_spectra(args: Any, worker: int) -> None:
 @kernel(*IMAGES_FIELDS)
 def tile_images(args: Any, worker: int) -> None:
     """Wanted points of a range of tiles of some channel blocks. Words: see the module."""
-    scratch = args[34] + 4 * worker * args[35]
-    prepare(scratch, args[38])
+    scratch = args[36] + 4 * worker * args[37]
+    prepare(scratch, args[40])
     size, steps, wanted = _triple(args, 9, 1), _triple(args, 29, 4), _triple(args, 12, 1)
     grid = args[5], args[6], args[7], args[4]
     place = _triple(args, 18, 1), _triple(args, 21, 1), _triple(args, 15, 1), _triple(args, 24, 1)
-    strides, scale = (4 * args[2], 4 * args[3]), float_argument(args[33])
+    strides, scale = (4 * args[2], 4 * args[3]), float_argument(args[35])
+    overlap = _triple(args, 32, 1)
     work = scratch + SPARE_BYTES
     start, end = 0, (args[8] - args[7]) * args[4]
     while start < end:
@@ -182,8 +194,9 @@ def tile_images(args: Any, worker: int) -> None:
             target = args[27] + 4 * (member % args[4]) * args[28]
             target += offset(origin, steps) - offset(wanted, steps)
             here = work + (member - start) * tile_bytes(size)
-            if args[36]:
+            if args[38]:
                 block = member % args[4]
-                set_bias(scratch, args[36] + VECTOR_BYTES * block, args[37] - LANES * block)
-            inverse_planes(here, size, first, count, target, steps, args[32], scale, scratch)
+                set_bias(scratch, args[38] + VECTOR_BYTES * block, args[39] - LANES * block)
+            old = _old(overlap, origin, place[0])
+            inverse_planes(here, size, first, count, target, steps, old, scale, scratch)
         start += tiles

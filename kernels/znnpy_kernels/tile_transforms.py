@@ -228,10 +228,10 @@ def few_forward_planes(
 
 @inlined
 def inverse_rows(
-    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, accumulate: int,
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, added: int,
     scale: float, spare: int, z: int,
 ) -> None:  # fmt: skip
-    """Back along x in one plane, to the counted points."""
+    """Back along x in one plane, to the counted points; those below `added` are added to the target."""
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     hermitian_lines(
         size[2],
@@ -239,7 +239,7 @@ def inverse_rows(
             here + first[1] * row, COMPLEX_BYTES, row, 0,
             target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
             0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, accumulate,
+            count[1], 1, first[2], count[2], spare, added,
         ),
         scale,
     )  # fmt: skip
@@ -247,27 +247,36 @@ def inverse_rows(
 
 @inlined
 def inverse_planes(
-    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, accumulate: int,
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, old: Any,
     scale: float, spare: int,
 ) -> None:  # fmt: skip
-    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go."""
+    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
+
+    Points below `old` along any axis are added to the target, the others stored.
+    """
     for z in range(first[0], first[0] + count[0]):
         if size[0] > 1:
             ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
             backward_lines(size[1], _plane(size, work, z, ahead, steps[1], 1.0, spare), 1.0)
-        inverse_rows(work, size, first, count, target, steps, accumulate, scale, spare, z)
+        rows = count[1] if z < old[0] else max(0, min(old[1] - first[1], count[1]))
+        if rows > 0:
+            part = count[0], rows, count[2]
+            inverse_rows(work, size, first, part, target, steps, size[2], scale, spare, z)
+        if rows < count[1]:
+            start = first[0], first[1] + rows, first[2]
+            part = count[0], count[1] - rows, count[2]
+            inverse_rows(work, size, start, part, target, steps, old[2], scale, spare, z)
 
 
 @inlined
 def few_inverse_planes(
-    work: int, size: Any, count: Any, target: int, steps: Any, accumulate: int, scale: float,
-    spare: int,
-) -> None:  # fmt: skip
+    work: int, size: Any, count: Any, target: int, steps: Any, added: int, scale: float, spare: int
+) -> None:
     """`inverse_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
     for z in range(count[0]):
         if size[0] > 1:
             few_backward_lines(size[1], _plane(size, work, z, work, 0, 1.0, spare), 1.0)
-        inverse_rows(work, size, (0, 0, 0), count, target, steps, accumulate, scale, spare, z)
+        inverse_rows(work, size, (0, 0, 0), count, target, steps, added, scale, spare, z)
 
 
 @inlined

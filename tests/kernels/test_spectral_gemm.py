@@ -83,7 +83,7 @@ def test_gradients(tiles: int, inputs: int, blocks: int) -> None:
     x, _, _ = operands(3, tiles, inputs, blocks)
     y, w = Vectors(3, tiles, blocks, seed=4), Vectors(3, inputs, blocks)
     spectral_gradients.run(**words(x, w, y, inputs, accumulate=0))
-    wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex())
+    wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex().conj())
     np.testing.assert_allclose(w.complex(), wanted, atol=2e-5 * np.sqrt(tiles))
     assert w.guarded()
 
@@ -111,7 +111,7 @@ def test_groups_of_tiles_add_up() -> None:
     for group, tiles in enumerate((4, 4, 3)):
         x, y = Vectors(2, tiles, 1, seed=group), Vectors(2, tiles, 3, seed=9 + group)
         spectral_gradients.run(**words(x, w, y, 5, accumulate=int(group > 0)))
-        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :5], y.complex())
+        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :5], y.complex().conj())
     np.testing.assert_allclose(w.complex(), wanted, atol=5e-5)
 
 

@@ -14,7 +14,7 @@ from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.choose import FFT, candidates, cheapest
-from znnpy.plan.tiles import best_tiles, lattices, new_points, tile_count
+from znnpy.plan.tiles import best_tiles, lattices, tile_count
 
 ONE = (1, 1, 1)
 
@@ -133,12 +133,6 @@ def test_tiles_of_dilated_layers_cover_every_lattice():
     assert lattices(8, 3) == [3, 3, 2]
     assert tile_count((8, 1, 1), (3, 1, 1), (2, 1, 1)) == 5
     assert lattices(2, 4) == [1, 1]
-
-
-def test_data_gradients_of_whole_lattices_need_no_overlap():
-    given = {"taps": (3, 3, 3), "dilation": (2, 1, 1), "tile": (8, 8, 8)}
-    assert new_points((16, 8, 9), **given, full=True) == (8, 8, 6)
-    assert new_points((16, 8, 9), **given, full=False) == (6, 6, 6)
 
 
 def test_spectral_is_told_or_falls_back():

@@ -37,20 +37,10 @@ def lattices(extent: int, dilation: int) -> list[int]:
     return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
 
 
-def new_points(
-    extents: Triple, taps: Triple, dilation: Triple, tile: Triple, *, full: bool
-) -> Triple:
-    """Points along z, y, x that each tile adds to images of `extents` voxels.
-
-    `full` is for a data gradient: around what it correlates lie zeros, so that a tile that holds
-    a whole lattice needs no overlap.
-    """
-    z, y, x = (_axis_new(*axis, full) for axis in zip(extents, taps, dilation, tile, strict=True))
+def new_points(taps: Triple, tile: Triple) -> Triple:
+    """Points of the target along z, y, x that each tile covers."""
+    z, y, x = (size - k + 1 for size, k in zip(tile, taps, strict=True))
     return z, y, x
-
-
-def _axis_new(extent: int, taps: int, dilation: int, size: int, full: bool) -> int:
-    return size if full and -(-extent // dilation) <= size else size - taps + 1
 
 
 def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
@@ -62,17 +52,9 @@ def _axis_count(extent: int, dilation: int, new: int) -> int:
     return sum(-(-size // new) for size in lattices(extent, dilation))
 
 
-def tiles_of(shape: ConvShape, tile: Triple) -> tuple[int, int]:
-    """Tiles of the whole batch: forward and weight gradient, then data gradient."""
-    ahead, back = (
-        tile_count(
-            extents,
-            shape.dilation,
-            new_points(extents, shape.size, shape.dilation, tile, full=full),
-        )
-        for extents, full in ((shape.target, False), (shape.source, True))
-    )
-    return shape.batch * ahead, shape.batch * back
+def tiles_of(shape: ConvShape, tile: Triple) -> int:
+    """Tiles of the whole batch."""
+    return shape.batch * tile_count(shape.target, shape.dilation, new_points(shape.size, tile))
 
 
 def group_size(tile: Triple, tiles: int, blocks: int) -> int:
@@ -110,23 +92,24 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     """Estimated seconds on one core, by part: three passes, and what two of them share."""
     rows = -(-shape.inputs // LANES_COUNTED)
     columns = -(-shape.outputs // LANES_COUNTED)
-    ahead, back = tiles_of(shape, tile)
+    tiles = tiles_of(shape, tile)
     transform = tile_seconds(tile)
     filters = _filter_seconds(shape, tile) if shape.training else 0.0
     method = str(Method("spectral", tile))
-    images = ahead * rows * transform
-    shared = not shape.training or kept_between_passes(tile, ahead, rows)
+    images = tiles * rows * transform
+    shared = not shape.training or kept_between_passes(tile, tiles, rows)
     again = 0.0 if shared else images
     return {
         f"{method} images": images - again,
-        f"{method} forward": columns * ahead * transform
-        + _products(tile, ahead, shape.inputs, columns)
+        f"{method} forward": columns * tiles * transform
+        + _products(tile, tiles, shape.inputs, columns)
         + again,
         f"{method} filters": shape.inputs * columns * filters,
-        f"{method} gradient": back * (rows + columns) * transform
-        + _products(tile, back, shape.outputs, rows),
-        f"{method} weight": columns * (ahead * transform + shape.inputs * filters)
-        + _products(tile, ahead, shape.inputs, columns)
+        f"{method} gradients": columns * tiles * transform,
+        f"{method} gradient": tiles * rows * transform
+        + _products(tile, tiles, shape.outputs, rows),
+        f"{method} weight": columns * shape.inputs * filters
+        + _products(tile, tiles, shape.inputs, columns)
         + again,
     }
 
@@ -155,13 +138,13 @@ def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
 def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
     """Memory of a layer's spectra: filters of one pass at a time, kept images, groups under way."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
-    ahead, _ = tiles_of(shape, tile)
+    tiles = tiles_of(shape, tile)
     filters = shape.inputs * columns
     if "gradient" in shape.passes:
-        filters = max(filters, shape.outputs * rows)
-    kept = shape.training and kept_between_passes(tile, ahead, rows)
-    under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, ahead, rows)
-    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + rows * ahead * kept + under_way)
+        filters += max(filters, shape.outputs * rows)
+    kept = shape.training and kept_between_passes(tile, tiles, rows)
+    under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, tiles, rows)
+    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + rows * tiles * kept + under_way)
 
 
 def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:
@@ -200,12 +183,7 @@ def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
     for size in TILE_SIZES:
         if size < max(taps, 2):
             continue
-        points = size * sum(
-            _axis_count(
-                extents[axis], dilation, _axis_new(extents[axis], taps, dilation, size, full)
-            )
-            for extents, full in ((shape.target, False), (shape.source, True))
-        )
+        points = size * _axis_count(shape.target[axis], dilation, size - taps + 1)
         if points < fewest:
             found.append(size)
             fewest = points

@@ -62,8 +62,7 @@ def _direct(shape: ConvShape) -> float:
 
 def _products(edge: Edge, shape: ConvShape, step: PassName, tile: Triple) -> dict[str, float]:
     words = {"forward": "products", "gradient": "backward products", "weight": "weight products"}
-    ahead, back = tiles_of(shape, tile)
-    tiles = back if step == "gradient" else ahead
+    tiles = tiles_of(shape, tile)
     flops = 8.0 * frequencies(tile) * tiles * shape.inputs * shape.outputs
     return {f"{edge.name} {words[step]}": flops}
 
@@ -73,29 +72,29 @@ def _transforms(
 ) -> dict[str, float]:
     """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
     one = 2.5 * voxels(tile) * log2(max(2, voxels(tile)))
-    ahead, back = tiles_of(shape, tile)
+    tiles = tiles_of(shape, tile)
     pairs = shape.inputs * shape.outputs
     counts: dict[str, int]
     if step == "gradient":
         counts = {
-            f"{edge.name} gradient tiles": back * shape.outputs,
-            f"{edge.name} backward inverse": back * shape.inputs,
+            f"{edge.name} gradient tiles": tiles * shape.outputs,
+            f"{edge.name} backward inverse": tiles * shape.inputs,
             f"{edge.name} filter tiles backward": pairs,
         }
     elif step == "weight":
         counts = {
-            f"{edge.name} output tiles": ahead * shape.outputs,
+            f"{edge.name} output tiles": tiles * shape.outputs,
             f"{edge.name} weight inverse": pairs,
         }
     else:
         counts = {
-            f"{edge.name} inverse": ahead * shape.outputs,
+            f"{edge.name} inverse": tiles * shape.outputs,
             f"{edge.name} filter tiles": pairs,
         }
     if step != "gradient":  # where nobody keeps them for the other pass
-        counts[f"{edge.name} {step} tiles"] = ahead * shape.inputs
+        counts[f"{edge.name} {step} tiles"] = tiles * shape.inputs
     key = (edge.source, tile, edge.size, shape.dilation)
     if step != "gradient" and key not in shared:
         shared.add(key)
-        counts[f"{edge.source} tiles"] = ahead * shape.inputs
+        counts[f"{edge.source} tiles"] = tiles * shape.inputs
     return {name: count * one for name, count in counts.items()}

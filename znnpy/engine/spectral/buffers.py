@@ -72,12 +72,10 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
 
 
 def tiling_of(build: Build, edge: Edge, step: PassName) -> Tiling:
-    layout, full = build.layout, step == "gradient"
-    tile = tile_of(build, edge, step)
-    extents = layout.shape(edge.source if full else edge.target)
+    layout, tile = build.layout, tile_of(build, edge, step)
     dilation = layout.geometry.dilations[edge.name]
-    new = new_points(extents, edge.size, dilation, tile, full=full)
-    return Tiling(tile, new, dilation, extents, layout.batch)
+    new = new_points(edge.size, tile)
+    return Tiling(tile, new, dilation, layout.shape(edge.target), layout.batch)
 
 
 def tile_of(build: Build, edge: Edge, step: PassName) -> Triple:

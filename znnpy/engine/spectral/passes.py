@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from znnpy_kernels.lanes import LANES
+from znnpy_kernels.rows import zero_rows
 
 from znnpy.engine.build import Build
 from znnpy.engine.fusion import applied_forward
@@ -14,11 +15,12 @@ from znnpy.engine.spectral.products import (
     emit_weight_products,
 )
 from znnpy.engine.spectral.transforms import ORIGIN, emit_images, emit_spectra
-from znnpy.engine.step import Step
+from znnpy.engine.step import Step, counts, plane_parts, rows_of
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import TileSpectra, Window
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
+from znnpy.plan.cost import MEMORY_RATE
 from znnpy.plan.tiles import group_size
 
 
@@ -33,42 +35,99 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         y.places[group] = ring_slot(step, build, edge, "sums", y, group)
         emit_products(step, edge, x, w, y, group, "products")
         name, node = f"{edge.name} inverse", applied_forward(build.layout, edge)
-        emit_images(step, build, y, target, ORIGIN, group, name, node)
+        emit_images(step, build, y, target, x.tiling.step, group, name, node)
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Products of source and gradient tiles summed over all tiles, then back to filters.
+
+    The data gradient goes with it where both take the same tiles of the gradient.
+    """
+    x = source_spectra(build, edge, "weight")
+    dy = TileSpectra(x.tiling, -(-gradient.images // LANES), x.most)
+    w = gradients_of(build, edge)
+    back = _Back(step, build, edge, dy) if _together(build, edge) else None
+    for group in range(x.groups):
+        _emit_source(step, build, edge, x, group, "weight")
+        _emit_gradient(step, build, edge, gradient, dy, group, "output")
+        emit_weight_products(step, edge, x, w, dy, group)
+        if back:
+            back.emit(group)
+    emit_gradients(step, build, edge, w)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
-    target, tiling = build.images.backward[edge.name], tiling_of(build, edge, "gradient")
-    blocks = -(-gradient.images // LANES)
+    if _together(build, edge):
+        return  # the weight gradient has made it
+    tiling, blocks = tiling_of(build, edge, "gradient"), -(-gradient.images // LANES)
     dy = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
-    dx = TileSpectra(tiling, target.blocks, dy.most)
-    w = filters_for(step, build, edge, backward=True)
-    shared = shares_filters(build, edge)
-    z, y, x = tiling.overlap
-    window = Window((-z, -y, -x), tiling.tile)
+    back = _Back(step, build, edge, dy)
     for group in range(dy.groups):
-        dy.places[group] = ring_slot(step, build, edge, "backward", dy, group)
+        _emit_gradient(step, build, edge, gradient, dy, group, "gradient")
+        back.emit(group)
+
+
+def _together(build: Build, edge: Edge) -> bool:
+    """Whether weight and data gradient use the same spectra of the target's gradient."""
+    layer = build.layout.plan.layers[edge.name]
+    needed = edge.name in build.images.backward
+    return needed and layer.method("weight") == layer.method("gradient")
+
+
+class _Back:
+    """From spectra of the target's gradient to the source's: products, and sums of tiles that overlap.
+
+    A tile gives all its points, of which the last ones lie in the tiles behind it.
+    """
+
+    def __init__(self, step: Step, build: Build, edge: Edge, dy: TileSpectra) -> None:
+        self.step, self.build, self.edge, self.dy = step, build, edge, dy
+        self.target = build.images.backward[edge.name]
+        self.dx = TileSpectra(dy.tiling, self.target.blocks, dy.most)
+        self.filters = filters_for(step, build, edge, backward=True)
+        if any(d > n for d, n in zip(dy.tiling.dilation, dy.tiling.extents, strict=True)):
+            _emit_zeros(step, self.target, f"{edge.name} backward zeros")
+
+    def emit(self, group: int) -> None:
+        """Declare the tasks of a group."""
+        step, build, edge, dx = self.step, self.build, self.edge, self.dx
         dx.places[group] = ring_slot(step, build, edge, "backward sums", dx, group)
-        emit_spectra(step, build, dy, gradient, window, 0, group, f"{edge.name} gradient tiles")
-        if shared:
-            emit_backward_products(step, build, edge, dy, w, dx, group)
+        if shares_filters(build, edge):
+            emit_backward_products(step, build, edge, self.dy, self.filters, dx, group)
         else:
-            emit_products(step, edge, dy, w, dx, group, "backward products")
-        emit_images(step, build, dx, target, tiling.overlap, group, f"{edge.name} backward inverse")
+            emit_products(step, edge, self.dy, self.filters, dx, group, "backward products")
+        name = f"{edge.name} backward inverse"
+        emit_images(step, build, dx, self.target, dx.tiling.tile, group, name)
 
 
-def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Products of source and gradient tiles summed over all tiles, then back to filters."""
-    x = source_spectra(build, edge, "weight")
-    dy = TileSpectra(x.tiling, -(-gradient.images // LANES), x.most)
-    window = Window(ORIGIN, x.tiling.step)
-    w = gradients_of(build, edge)
-    for group in range(x.groups):
-        _emit_source(step, build, edge, x, group, "weight")
-        dy.places[group] = ring_slot(step, build, edge, "outputs", dy, group)
-        emit_spectra(step, build, dy, gradient, window, 1, group, f"{edge.name} output tiles")
-        emit_weight_products(step, edge, x, w, dy, group)
-    emit_gradients(step, build, edge, w)
+def _emit_zeros(step: Step, target: Tensor, name: str) -> None:
+    """Zeros everywhere: no tile covers lattices that lie between the target's voxels."""
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_parts(target, 1):
+                step.add(
+                    zero_rows,
+                    {
+                        **rows_of(target, "target", batch, block, low),
+                        **counts(target, low, high),
+                        "length": target.row,
+                    },
+                    name=name,
+                    kind="sum",
+                    cost=target.row * target.shape[1] * (high - low) * 4 / MEMORY_RATE,
+                    reads=[],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def _emit_gradient(
+    step: Step, build: Build, edge: Edge, gradient: Tensor, dy: TileSpectra, group: int, which: str
+) -> None:
+    """Transforms of a group of the gradient's tiles, with zeros behind their new points."""
+    dy.places[group] = ring_slot(step, build, edge, which, dy, group)
+    window = Window(ORIGIN, dy.tiling.step)
+    emit_spectra(step, build, dy, gradient, window, group, f"{edge.name} {which} tiles")
 
 
 def _emit_source(
@@ -83,4 +142,4 @@ def _emit_source(
     else:
         return
     source, window = build.value(edge.source), Window(ORIGIN, x.tiling.tile)
-    emit_spectra(step, build, x, source, window, 0, group, name)
+    emit_spectra(step, build, x, source, window, group, name)

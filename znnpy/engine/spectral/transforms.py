@@ -24,7 +24,6 @@ def emit_spectra(
     spectra: TileSpectra,
     tensor: Tensor,
     window: Window,
-    conjugate: int,
     group: int,
     name: str,
 ) -> None:
@@ -41,7 +40,6 @@ def emit_spectra(
         "target_frequency": spectra.frequency_stride,
         "target_tile": spectra.tile_stride,
         "target_block": PAIR,
-        "conjugate": conjugate,
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
     for number, (share, first, last) in enumerate(_cuts(spectra, group, seconds)):
@@ -78,28 +76,32 @@ def emit_images(
     build: Build,
     spectra: TileSpectra,
     tensor: Tensor,
-    first: Triple,
+    count: Triple,
     group: int,
     name: str,
     node: Node | None = None,
 ) -> None:
-    """Transforms back of a group; the `step` points of each tile from `first` on are written.
+    """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
 
-    Bias and function of `node` are applied to them.
+    Bias and function of `node` are applied to points of tiles that do not overlap.
     """
     tiling = spectra.tiling
     seconds = tile_seconds(tiling.tile)
-    window = Window(ORIGIN, tiling.step)
+    window = Window(ORIGIN, count)
+    old = tuple(many - new for many, new in zip(count, tiling.step, strict=True))
+    overlap = max(old) > 0
     words = {
         "source_frequency": spectra.frequency_stride,
         "source_tile": spectra.tile_stride,
         "source_block": PAIR,
-        **sizes("first", first),
+        **sizes("first", ORIGIN),
         **sizes("origin", ORIGIN),
-        **sizes("count", tiling.step),
+        **sizes("count", count),
+        "old_z": old[0],
+        "old_y": old[1],
+        "old_x": old[2],
         "target_block": tensor.block_stride,
         **_strides("target", tensor, tiling),
-        "accumulate": 0,
         "scale": 1.0 / voxels(tiling.tile),
         "relu": int(node is not None and node.function == "relu"),
         **build.worker_scratch(scratch_floats(tiling.tile)),
@@ -129,7 +131,10 @@ def emit_images(
                 *(build.bias_reads(node.name) if node else ()),
             ],
             writes=[
-                tensor.region(batch, block, *planes)._replace(lane=share.grid.first + share.low)
+                # Tiles that overlap are added one after the other; those of other lattices never do.
+                tensor.region(batch, block, *planes)._replace(
+                    lane=share.grid.first + (0 if overlap else share.low)
+                )
                 for block in range(low, high)
             ],
         )
