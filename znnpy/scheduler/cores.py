@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -12,6 +13,21 @@ def available_cores() -> int:
     """The smallest of the CPU affinity, the cgroup's quota (rounded up) and SLURM_CPUS_PER_TASK."""
     limits = [len(os.sched_getaffinity(0)), quota_cores(), slurm_cores()]
     return max(1, min(limit for limit in limits if limit is not None))
+
+
+def own_cores(workers: int) -> list[int] | None:
+    """A core for each of several workers, when there are as many as this process may use, else None.
+
+    Fewer workers may share the machine with other processes, and the system finds them free cores.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    return cores if workers == len(cores) > 1 else None
+
+
+def keep_to(core: int) -> None:
+    """Run the calling thread on this core alone, as long as the system allows it."""
+    with suppress(OSError):
+        os.sched_setaffinity(0, {core})
 
 
 def slurm_cores() -> int | None:

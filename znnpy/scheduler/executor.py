@@ -14,6 +14,7 @@ from znnpy_kernels import worker as native
 
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.control_block import ControlBlock
+from znnpy.scheduler.cores import keep_to, own_cores
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
@@ -144,10 +145,11 @@ class Executor:
         native.prepare(self._block.address)
         self._process = os.getpid()
         self._left = [threading.Event() for _ in range(self.workers)]
+        cores = own_cores(self.workers)
         for worker, left in enumerate(self._left):
             threading.Thread(
                 target=_live,
-                args=(self._block, self.graph, worker, left),
+                args=(self._block, self.graph, worker, cores and cores[worker], left),
                 name=f"znnpy worker {worker}",
                 daemon=True,
             ).start()
@@ -161,9 +163,13 @@ class Executor:
         self._block = None
 
 
-def _live(block: ControlBlock, graph: TaskGraph, worker: int, left: threading.Event) -> None:
+def _live(
+    block: ControlBlock, graph: TaskGraph, worker: int, core: int | None, left: threading.Event
+) -> None:
     """Thread body; its references keep the memory alive for as long as native code runs."""
     try:
+        if core is not None:
+            keep_to(core)
         native.work(block.address, worker)
     finally:
         left.set()
