@@ -1,12 +1,13 @@
 """Counting cores: the tightest of affinity, cgroup quota and SLURM."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from znnpy.scheduler import available_cores
-from znnpy.scheduler.cores import quota_cores
+from znnpy.scheduler.cores import keep_to, own_cores, quota_cores
 
 
 def test_affinity_is_respected() -> None:
@@ -17,6 +18,29 @@ def test_affinity_is_respected() -> None:
     finally:
         os.sched_setaffinity(0, allowed)
     assert 1 <= available_cores() <= len(allowed)
+
+
+def test_a_core_each_only_for_as_many_workers_as_cores() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    assert own_cores(len(allowed)) == (allowed if len(allowed) > 1 else None)
+    assert own_cores(len(allowed) + 1) is None
+    assert own_cores(max(1, len(allowed) - 1)) is None
+
+
+def test_a_thread_keeps_to_its_core() -> None:
+    allowed = os.sched_getaffinity(0)
+    found: list[set[int]] = []
+
+    def thread() -> None:
+        keep_to(min(allowed))
+        keep_to(1 << 20)  # no such core: nothing changes
+        found.append(os.sched_getaffinity(0))
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    worker.join()
+    assert found == [{min(allowed)}]
+    assert os.sched_getaffinity(0) == allowed
 
 
 def test_slurm_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:

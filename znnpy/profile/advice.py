@@ -22,24 +22,48 @@ HELP = {
     "threads, or a machine of your own.",
     "waking up": "Workers sleep although tasks are ready: they are woken too late. Other programs may "
     "use the same cores.",
-    "too few ready tasks": "Nothing was ready at that time. A larger output_shape or batch gives the "
-    "graph more width; the list of tasks that were waited for says where it is narrow.",
+    "too few ready tasks": "Nothing was ready at that time. {Wider} gives the graph more width; the list "
+    "of tasks that were waited for says where it is narrow.",
     "too coarse tasks": "Idle workers waited for single tasks of more than 2 ms.",
-    "data": "Workers had run out of updates (two may be in flight): Python was not ready with the next. "
-    "Real data may take longer still than the random data here.",
+    "data": "Workers had run out of {many}{flight}: Python was not ready with the next. Real data may take "
+    "longer still than the random data here.",
 }
+WORDS = {
+    "update": {
+        "Wider": "A larger output_shape or batch",
+        "one": "one update; two updates overlap, which helps somewhat",
+        "many": "updates",
+        "flight": " (two may be in flight)",
+        "larger": "Larger layers or patches make",
+    },
+    "forward pass": {
+        "Wider": "A larger patch",
+        "one": "one forward pass",
+        "many": "forward passes",
+        "flight": "",
+        "larger": "A larger patch makes",
+    },
+}
+"""How advice speaks of what was recorded."""
 
 
 def advise(
-    run: dict[str, Any], machine: dict[str, Any], simulation: dict[str, Any] | None = None
+    run: dict[str, Any],
+    machine: dict[str, Any],
+    simulation: dict[str, Any] | None = None,
+    what: str = "update",
 ) -> list[str]:
-    """Sentences about one run of `summarise` on a machine, the weightiest first."""
+    """Sentences about one run of `summarise` on a machine, the weightiest first.
+
+    `what` was recorded: "update" or "forward pass".
+    """
+    words = WORDS[what]
     found = [
         *_disturbance(run, machine["cores"]),
-        *_width(run),
+        *_width(run, words),
         *_more_workers(simulation),
-        *_losses(run),
-        *_overhead(run),
+        *_losses(run, words),
+        *_overhead(run, words),
         *_span(run),
         *_rates(run, machine["sgemm_gflops"]),
         *_grain(run),
@@ -72,15 +96,14 @@ def _disturbance(run: dict[str, Any], cores: int) -> Iterator[str]:
         )
 
 
-def _width(run: dict[str, Any]) -> Iterator[str]:
+def _width(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
     wide, workers = width(run), run["threads"]
     useful = max(1, int(wide / ENOUGH_WIDTH))
     if wide < ENOUGH_WIDTH * workers:
         yield (
             f"The graph is narrow for {_workers(workers)}: T1 / Tinf is {wide:.1f}, and four times "
             f"the workers would be {ENOUGH_WIDTH * workers}. About {_workers(useful)} can be kept "
-            "busy within one update; two updates overlap, which helps somewhat. A larger "
-            "output_shape or batch makes it wider."
+            f"busy within {words['one']}. {words['Wider']} makes it wider."
         )
     else:
         yield (
@@ -107,22 +130,22 @@ def _workers(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
 
 
-def _losses(run: dict[str, Any]) -> Iterator[str]:
+def _losses(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
     total = max(sum(run["losses"].values()), 1e-12)
     for cause, seconds in sorted(run["losses"].items(), key=lambda item: -item[1]):
         if cause in HELP and seconds / total > NOTABLE:
             name = "waiting for data" if cause == "data" else cause
             spent = "spent without a core" if cause == "without a core" else f"lost to {name}"
-            yield f"{seconds / total:.0%} of the workers' time is {spent}. {HELP[cause]}"
+            yield f"{seconds / total:.0%} of the workers' time is {spent}. {HELP[cause].format(**words)}"
 
 
-def _overhead(run: dict[str, Any]) -> Iterator[str]:
+def _overhead(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
     share = overhead(run)
     if share > MOST_OVERHEAD:
         yield (
             f"Dispatch and stealing take {share:.1%} of the workers' time, more than "
             f"{MOST_OVERHEAD:.0%}: tasks of {_microseconds(run['sizes']['median'])} (median) are "
-            "small for so many workers. Larger layers or patches make them larger."
+            f"small for so many workers. {words['larger']} them larger."
         )
 
 

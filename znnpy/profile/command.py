@@ -73,7 +73,10 @@ class Subject:
         with self._model(config, 0) as model:
             needed, self.plan = events_needed(model, updates + WARM_UP), model.plan_record
         if self.note:
-            self.note(f"recording {updates} {self.many}: {threads} threads, policy {policy}")
+            workers = f"{threads} worker{'s' * (threads > 1)}"
+            cores = available_cores()
+            beyond = f" on {cores} core{'s' * (cores > 1)}" if threads > cores else ""
+            self.note(f"recording {updates} {self.many}: {workers}{beyond}, policy {policy}")
         with self._model(config, needed) as model:
             return self._profile(model, updates), model
 
@@ -163,7 +166,7 @@ def _runs(
 ) -> Iterator[dict[str, Any]]:
     for count, (profile, _) in made.items():
         run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
-        sentences = advise(run, summary["machine"], summary["simulation"])
+        sentences = advise(run, summary["machine"], summary["simulation"], summary["what"])
         yield run | {"advice": sentences}
 
 
