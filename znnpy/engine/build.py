@@ -30,6 +30,7 @@ SCRATCH = {
     "forward": "spectra of sums",
     "gradient": "spectra of sums",
     "filters": "filter spectra",
+    "winograd filters": "transformed filters",
     "dense": "dense filters",
 }
 

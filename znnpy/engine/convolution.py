@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from znnpy.engine import direct, fft, spectral
+from znnpy.engine import direct, fft, spectral, winograd
 from znnpy.engine.build import Build
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.network.types import Edge
 
-_EMITTERS: dict[str, ModuleType] = {"direct": direct, "fft": fft, "spectral": spectral}
+_EMITTERS: dict[str, ModuleType] = {
+    "direct": direct,
+    "fft": fft,
+    "spectral": spectral,
+    "winograd": winograd,  # forward only
+}
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -38,5 +43,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
         fft.derive(step, build, edge)
     if layer.forward == "spectral":
         spectral.derive(step, build, edge)
+    if layer.forward == "winograd":
+        winograd.derive(step, build, edge)
     if direct.needs_transposed(build, edge):
         direct.transpose(step, build, edge)

@@ -6,7 +6,11 @@ from znnpy.engine.images import Layout
 from znnpy.network.types import Edge, Node
 
 # What each algorithm can apply to finished sums before it stores them.
-FORWARD = {"direct": ("linear", "relu", "leaky_relu"), "spectral": ("linear", "relu")}
+FORWARD = {
+    "direct": ("linear", "relu", "leaky_relu"),
+    "spectral": ("linear", "relu"),
+    "winograd": ("linear", "relu", "leaky_relu"),
+}
 BACKWARD = {"direct": ("linear", "relu", "leaky_relu")}
 
 

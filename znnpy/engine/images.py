@@ -98,7 +98,7 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
     layer = layout.plan.layers[edge.name]
     if target:
         return layer.forward == "direct" and "fft" not in (layer.gradient, layer.weight)
-    return layer.gradient == "direct"
+    return layer.gradient == "direct" and layer.forward != "winograd"
 
 
 def trained_nodes(network: Network) -> set[str]:

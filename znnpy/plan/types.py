@@ -11,7 +11,7 @@ from znnpy_kernels.fft_codelets import SIZES
 from znnpy.errors import PlanError
 from znnpy.network.types import Network, Triple
 
-Algorithm = Literal["direct", "fft", "spectral"]
+Algorithm = Literal["direct", "fft", "spectral", "winograd"]
 PassName = Literal["forward", "gradient", "weight"]
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
@@ -111,6 +111,10 @@ class Plan:
                 and not layer.forward == layer.gradient == layer.weight == "direct"
             ):
                 raise PlanError(f"the saved plan of {name!r}: a true stride runs by direct only")
+            if "winograd" in (layer.gradient, layer.weight):
+                raise PlanError(f"the saved plan of {name!r}: winograd is for forward passes only")
+            if layer.forward == "winograd" and edge.size != (3, 3, 3):
+                raise PlanError(f"the saved plan of {name!r}: winograd takes filters of 3 x 3 x 3")
         return plan
 
 

@@ -27,7 +27,7 @@ LOSS_NAMES = {
 WORKER_PARTS = (
     ("busy", "blue"), ("dispatch", "violet"), ("searching", "orange"), ("parked", "pale"),
 )  # fmt: skip
-CONVOLUTION = {"direct", "transform", "product"}
+CONVOLUTION = {"direct", "transform", "product", "winograd"}
 """Kinds of tasks that convolve."""
 
 

@@ -1,0 +1,60 @@
+"""Packed filters of 3^3 taps to the points of Winograd's transforms.
+
+Argument words. Addresses in bytes; strides in floats; all else counts.
+
+    source, source_tap          tap (0, 0, 0) of the first image with LANES others; from tap to tap
+    source_input, inputs        from image to image; images of this task
+    target, target_point        the first image's vector at the first point; from point to point
+    target_input                from image to image
+    scratch, scratch_worker     worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
+
+Sums are taken in float64 and rounded once. Tasks over disjoint targets may run concurrently.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.memory import doubles, floats
+from znnpy_kernels.winograd_lines import POINTS, TAPS, filter_matrix
+
+FIELDS = (
+    "source", "source_tap", "source_input", "inputs", "target", "target_point", "target_input",
+    "scratch", "scratch_worker",
+)  # fmt: skip
+CUBE = POINTS**3
+SCRATCH_FLOATS = 4 * CUBE  # two cubes of float64
+_MATRIX = filter_matrix()
+
+
+@inlined
+def _along(source: Any, target: Any, before: int, taps: int, after: int) -> None:
+    """The axis of `taps` among [before][taps][after] to [before][POINTS][after]."""
+    for first in range(before):
+        for point in range(POINTS):
+            for last in range(after):
+                total = 0.0
+                for tap in range(taps):
+                    total += _MATRIX[point, tap] * source[(first * taps + tap) * after + last]
+                target[(first * POINTS + point) * after + last] = total
+
+
+@kernel(*FIELDS)
+def winograd_filters(args: Any, worker: int) -> None:
+    """Points of the filters of some images with LANES others. Words: see the module."""
+    scratch = args[7] + 4 * worker * args[8]
+    one, other = doubles(scratch), doubles(scratch + 8 * CUBE)
+    for image in range(args[3]):
+        for lane in range(LANES):
+            source = floats(args[0] + 4 * (image * args[2] + lane))
+            for tap in range(TAPS**3):
+                one[tap] = source[tap * args[1]]
+            _along(one, other, TAPS * TAPS, TAPS, 1)
+            _along(other, one, TAPS, TAPS, POINTS)
+            _along(one, other, 1, TAPS, POINTS * POINTS)
+            target = floats(args[4] + 4 * (image * args[6] + lane))
+            for point in range(CUBE):
+                target[point * args[5]] = other[point]

@@ -1,0 +1,44 @@
+"""Estimated cost of Winograd's minimal filtering, forward, for filters of 3^3 taps."""
+
+from __future__ import annotations
+
+from math import prod
+
+from znnpy.plan.cost import LANES_COUNTED, ConvShape
+
+TAPS = (3, 3, 3)
+NEW = 4  # outputs of a tile along an axis
+POINTS = 216  # of a tile
+# Rates of one core, measured within layers of 12 to 32 images.
+PRODUCT_RATE = 150e9  # flop/s
+SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source images
+TARGET_SECONDS = 0.45e-6  # of its output images
+FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
+CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
+GROUP = 28  # tiles that share their reading
+
+
+def takes(shape: ConvShape) -> bool:
+    """Whether a layer's forward pass can run so."""
+    return shape.size == TAPS and max(shape.stride) == 1
+
+
+def tile_layers(extent: int, dilation: int) -> int:
+    """Tiles along an axis, of all its interleaved lattices."""
+    return sum(
+        -(-(-(-(extent - first) // dilation)) // NEW) for first in range(min(extent, dilation))
+    )
+
+
+def winograd_seconds(shape: ConvShape) -> float:
+    """The forward pass on one core."""
+    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    pairs = shape.inputs * columns * LANES_COUNTED
+    products = max(2.0 * POINTS * pairs / PRODUCT_RATE, _filters_seconds(pairs))
+    return tiles * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
+
+
+def _filters_seconds(pairs: int) -> float:
+    bytes_ = 4.0 * POINTS * pairs
+    return bytes_ / FILTERS_RATE / GROUP if bytes_ > CACHED_BYTES else 0.0
