@@ -130,7 +130,7 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
 
 
 def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
-    """A node's values, which outlive the step, and what its edges bring beside the first's."""
+    """A node's values, which outlive the step when training, and what its edges bring beside the first's."""
     network = layout.network
     node = network.node(name)
     make = partial(
@@ -141,7 +141,9 @@ def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str)
         cut=images.cut,
         lanes=layout.lanes(name),
     )
-    own = make(("activations", name), images=node.images)
+    # Without a backward pass only outputs are needed for longer than the edges that read them.
+    passing = not layout.training and node.kind != "input" and bool(network.outgoing(name))
+    own = make(("activations", name), images=node.images, shared=passing)
     images.activations[name] = own
     for index, edge in enumerate(network.incoming(name)):
         first = node.kind != "concat" and index == 0
