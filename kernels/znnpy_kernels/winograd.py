@@ -79,7 +79,7 @@ _compiled_room, _compiled_point_bytes = inlined(_room), inlined(_point_bytes)
 
 
 @inlined
-def _cover(whole: int, part: int) -> int:
+def _cover(whole: int, part: int) -> Any:
     return (whole + part - 1) // part
 
 
@@ -89,7 +89,7 @@ def _origin(tile: int, dilation: int) -> int:
 
 
 @inlined
-def _tiles(size: int, dilation: int) -> int:
+def _tiles(size: int, dilation: int) -> Any:
     """Tiles along an axis; the last ones may lie outside."""
     return _cover(size, NEW * dilation) * dilation
 
@@ -105,7 +105,7 @@ def _copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
 
 
 @inlined
-def _seen(place: int, size: int, dilation: int) -> int:
+def _seen(place: int, size: int, dilation: int) -> Any:
     """Voxels of a tile that lie in the source."""
     return min(POINTS, _cover(size - place, dilation))
 

@@ -29,7 +29,6 @@ from znnpy_kernels.simd import (
     Value,
     float_pointer,
     load_vector,
-    moved,
     multiply_add,
     prefetch,
     store_vector,
@@ -95,10 +94,10 @@ def _constant(value: float) -> Value:
     return ir.Constant(VECTOR, [float(np.float32(value))] * LANES)
 
 
-def _plane(b: ir.IRBuilder, rows: list[list[Value]], line: Callable[..., Any]) -> list[list[Value]]:
-    """Both axes of a plane [y][x], y first."""
+def _plane(b: ir.IRBuilder, rows: list[list[Value]], line: Callable[..., Any]) -> list[Value]:
+    """Both axes of a plane [y][x], y first; all values in a row."""
     columns = [line(b, list(column)) for column in zip(*rows, strict=True)]
-    return [line(b, list(row)) for row in zip(*columns, strict=True)]
+    return [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
 
 
 def _at(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
@@ -137,7 +136,7 @@ def source_plane(
         for y in range(POINTS):
             row = b.add(source, b.mul(step_y, word(y)))
             rows.append([load_vector(b, _at(b, row, x, step_x)) for x in range(POINTS)])
-        for number, value in enumerate(sum(_plane(b, rows, source_line), [])):
+        for number, value in enumerate(_plane(b, rows, source_line)):
             store_vector(b, value, _at(b, target, number, VECTOR_BYTES))
         return context.get_dummy_value()
 
@@ -180,15 +179,24 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
     """
 
     def target_plane(
-        typingctx: Any, arguments: Any, bias: Any, source: Any, target: Any, step_y: Any, step_x: Any
+        typingctx: Any,
+        arguments: Any,
+        bias: Any,
+        source: Any,
+        target: Any,
+        step_y: Any,
+        step_x: Any,
     ) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (arguments, bias, source, target, step_y, step_x) = builder, args
             values = [
-                [load_vector(b, _at(b, source, POINTS * y + x, VECTOR_BYTES)) for x in range(POINTS)]
+                [
+                    load_vector(b, _at(b, source, POINTS * y + x, VECTOR_BYTES))
+                    for x in range(POINTS)
+                ]
                 for y in range(POINTS)
             ]
-            outputs = sum(_plane(b, values, target_line), [])
+            outputs = _plane(b, values, target_line)
             places = []
             for y in range(NEW):
                 row = b.add(target, b.mul(step_y, word(y)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 from collections import Counter
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -85,9 +87,18 @@ class Arena:
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:
     """Zeroed memory that begins at a cache line."""
-    raw = np.zeros(size + LINE, np.uint8)
+    raw = np.frombuffer(_zeros(size + LINE), np.uint8)
     start = -raw.ctypes.data % LINE
     return raw[start : start + size]
+
+
+def _zeros(size: int) -> mmap.mmap:
+    """Fresh memory, in large pages where the system has them: they are touched, and found, faster."""
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def buffer_bytes(floats: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
+from znnpy.plan.tiles import lattices
 
 TAPS = (3, 3, 3)
 NEW = 4  # outputs of a tile along an axis
@@ -16,6 +17,8 @@ TARGET_SECONDS = 0.45e-6  # of its output images
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
+MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
+LONGER = 1.7
 
 
 def takes(shape: ConvShape) -> bool:
@@ -25,9 +28,7 @@ def takes(shape: ConvShape) -> bool:
 
 def tile_layers(extent: int, dilation: int) -> int:
     """Tiles along an axis, of all its interleaved lattices."""
-    return sum(
-        -(-(-(-(extent - first) // dilation)) // NEW) for first in range(min(extent, dilation))
-    )
+    return sum(-(-points // NEW) for points in lattices(extent, dilation))
 
 
 def winograd_seconds(shape: ConvShape) -> float:
@@ -36,7 +37,8 @@ def winograd_seconds(shape: ConvShape) -> float:
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     pairs = shape.inputs * columns * LANES_COUNTED
     products = max(2.0 * POINTS * pairs / PRODUCT_RATE, _filters_seconds(pairs))
-    return tiles * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
+    longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
+    return tiles * longer * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
 
 
 def _filters_seconds(pairs: int) -> float:
