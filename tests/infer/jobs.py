@@ -51,7 +51,13 @@ class Small:
             return file["p"][...]
 
 
-def small(folder: Path, conv: str = "direct", threads: int = 2, **run: Any) -> Small:
+def small(
+    folder: Path,
+    conv: str = "direct",
+    threads: int = 2,
+    extent: tuple[int, int, int] = EXTENT,
+    **run: Any,
+) -> Small:
     """Write the input and make weights."""
     config = config_from(
         {
@@ -64,7 +70,7 @@ def small(folder: Path, conv: str = "direct", threads: int = 2, **run: Any) -> S
     network = build_network(config.network)
     if not (folder / "raw.h5").exists():
         with h5py.File(folder / "raw.h5", "w") as file:
-            file["raw"] = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)
+            file["raw"] = np.random.default_rng(0).integers(0, 255, extent).astype(np.uint8)
     request = Request(network.outputs[0], True, patch=PATCH, sources={"input": folder / "raw.h5"})
     weights = Weights(config, network, None, initial_parameters(network, 1))
     return Small(folder, weights, request)

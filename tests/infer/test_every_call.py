@@ -1,0 +1,53 @@
+"""A prediction that is killed at every call to the disk, by a library that is preloaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MEMORY = Path("/dev/shm")  # syncs cost nothing there, and a killed process is no lost power
+COMPILER = shutil.which("cc")
+FLAGS = ("-O1", "-shared", "-fPIC", "-ldl")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if COMPILER is None:
+        pytest.skip("no C compiler to make the library that is preloaded")
+    made = str(tmp_path_factory.mktemp("library") / "dying.so")
+    subprocess.run([COMPILER, str(HERE / "dying.c"), "-o", made, *FLAGS], check=True)
+    return made
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        yield name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suffix", "mode"), [(".h5", "alone"), (".h5", "chained"), (".zarr", "chained")]
+)
+def test_killed_at_every_call(library: str, folder: str, suffix: str, mode: str) -> None:
+    words = [sys.executable, str(HERE / "every_call.py"), folder, suffix, mode]
+    found = subprocess.run(
+        words,
+        env={**os.environ, "LD_PRELOAD": library},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    blocks, calls, killed = map(int, found.stdout.split())
+    assert blocks > 64
+    assert calls > 6 * blocks
+    assert killed >= calls
