@@ -106,5 +106,5 @@ def test_more_workers_use_memory_again_later_where_there_is_room():
     assert not any(many.sharing.neighbours.values())
     assert needed(64, max_memory=many.bytes).bytes == many.bytes
     assert needed(64, max_memory=many.bytes - 1).bytes < many.bytes
-    assert needed(64, max_memory=1).sharing.bytes == one.sharing.bytes
+    assert needed(64, max_memory=1).sharing.bytes < many.sharing.bytes / 2  # no slack at all
     assert needed(64, training=False).bytes < many.bytes
