@@ -96,7 +96,7 @@ class Layer:
         return runner(
             spectra_images, source=y, source_channel=self.step, target=self.blocked.ctypes.data,
             target_z=n * n * LANES, target_y=n * LANES, target_x=LANES, target_channel=1,
-            channels=min(4, self.outputs), add=0, plan=self.inverse.address,
+            channels=min(4, self.outputs), pad=0, add=0, plan=self.inverse.address,
         )  # fmt: skip
 
     def filters_in(self) -> Callable[[], None]:

@@ -73,6 +73,15 @@ def scatter_row(source: int, target: int, step: int, count: int, scale: float, a
 
 
 @njit(nogil=True)
+def zero_lanes(target: int, step: int, count: int, lanes: int) -> None:
+    """Zero `lanes` floats of each of `count` voxels, `step` floats apart."""
+    voxels = floats(target)
+    for x in range(count):
+        for lane in range(lanes):
+            voxels[x * step + lane] = 0.0
+
+
+@njit(nogil=True)
 def gather_plane(
     source: int, source_y: int, source_x: int, target: int, target_channel: int,
     source_channel: int, channels: int, plan: int,
@@ -130,9 +139,9 @@ def image_spectra(args: Any, worker: int) -> None:
 @njit(nogil=True)
 def scatter_plane(
     source: int, source_channel: int, target: int, target_y: int, target_x: int,
-    target_channel: int, channels: int, add: int, plan: int,
+    target_channel: int, channels: int, pad: int, add: int, plan: int,
 ) -> None:  # fmt: skip
-    """Transform one z plane of several channels back and write the voxels that are wanted."""
+    """Transform one z plane of several channels back, write the voxels wanted, zero pad lanes."""
     words = longs(plan)
     row, height, size = words[PLAN_ROW], words[PLAN_IMAGE_Y], words[PLAN_IMAGE_X]
     scale = 1.0 / (words[PLAN_GRID_Z] * words[PLAN_GRID_Y] * words[PLAN_GRID_X])
@@ -145,25 +154,28 @@ def scatter_plane(
             line = source + 4 * (c * source_channel + y * row)
             voxels = target + 4 * (y * target_y + c * target_channel)
             scatter_row(line, voxels, target_x, size, scale, add)
+        if pad:
+            zero_lanes(target + 4 * (y * target_y + channels), target_x, size, pad)
 
 
 @kernel(
     "source", "source_channel", "target", "target_z", "target_y", "target_x", "target_channel",
-    "channels", "add", "plan",
+    "channels", "pad", "add", "plan",
 )  # fmt: skip
 def spectra_images(args: Any, worker: int) -> None:
     """Transform `channels` spectra back, scaled by 1/N, and write the first voxels of each grid.
 
     `source`: address of the first spectrum, 64-byte aligned, **destroyed**; `source_channel`: floats
     between spectra, a multiple of 16. `target`: address of voxel 0, 0, 0 of the first channel; strides
-    z, y, x and from one channel to the next in floats. `add`: 1 adds to what stands there, 0
+    z, y, x and from one channel to the next in floats. `pad`: lanes behind the last channel that become
+    0 (the channels are lanes of one block then), or 0. `add`: 1 adds to what stands there, 0
     overwrites. `plan`: an inverse plan (`znnpy.plan.fftw.plan_inverse(grid, image)`), whose `image`
     is the size that is written; it starts at the grid's origin (see `spectral_product` for why that
     is always enough). Nothing else is written. Tasks on different channels write disjoint memory.
     """
     source, source_channel, target = args[0], args[1], args[2]
     target_z, target_y, target_x, target_channel = args[3], args[4], args[5], args[6]
-    channels, add, plan = args[7], args[8], args[9]
+    channels, pad, add, plan = args[7], args[8], args[9], args[10]
     words = longs(plan)
     plane = words[PLAN_GRID_Y] * words[PLAN_ROW]
     for c in range(channels):
@@ -172,5 +184,5 @@ def spectra_images(args: Any, worker: int) -> None:
     for z in range(words[PLAN_IMAGE_Z]):
         scatter_plane(
             source + 4 * z * plane, source_channel, target + 4 * z * target_z, target_y, target_x,
-            target_channel, channels, add, plan,
+            target_channel, channels, pad, add, plan,
         )  # fmt: skip

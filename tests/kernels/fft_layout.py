@@ -68,7 +68,8 @@ def to_images(rows: Floats, plan: FftPlan) -> Floats:
     channel, z, y, x = steps(out)
     spectra_images.run(
         source=rows.ctypes.data, source_channel=plan.floats, target=out.ctypes.data, target_z=z,
-        target_y=y, target_x=x, target_channel=channel, channels=len(rows), add=0, plan=plan.address,
+        target_y=y, target_x=x, target_channel=channel, channels=len(rows), pad=0, add=0,
+        plan=plan.address,
     )  # fmt: skip
     return out
 

@@ -58,10 +58,10 @@ def test_spectra_of_planar_images_with_gaps() -> None:
     np.testing.assert_allclose(frequencies(rows, plan), expected(images, (6, 8, 10)), atol=1e-4)
 
 
-@pytest.mark.parametrize("add", [0, 1])
+@pytest.mark.parametrize(("add", "pad"), [(0, 0), (1, 0), (0, LANES - 4)])
 @pytest.mark.parametrize(("grid", "image"), SIZES)
-def test_images_come_back_and_nothing_else_is_written(
-    grid: Triple, image: Triple, add: int
+def test_images_come_back_pad_lanes_are_zero_and_nothing_else_is_written(
+    grid: Triple, image: Triple, add: int, pad: int
 ) -> None:
     images = random(3, *grid)
     rows = to_spectra(images, plan_forward(grid))
@@ -71,12 +71,13 @@ def test_images_come_back_and_nothing_else_is_written(
     _, z, y, x, lane = steps(tensor)
     spectra_images.run(
         source=rows.ctypes.data, source_channel=plan.floats, target=tensor.ctypes.data + 4 * lane,
-        target_z=z, target_y=y, target_x=x, target_channel=lane, channels=3, add=add,
-        plan=plan.address,
+        target_z=z, target_y=y, target_x=x, target_channel=lane, channels=3, pad=pad,
+        add=add, plan=plan.address,
     )  # fmt: skip
     wanted = planar(before, LANES).copy()
     crop = (slice(1, 4), *(slice(size) for size in image))
     wanted[crop] = images[:, : image[0], : image[1], : image[2]] + add * wanted[crop]
+    wanted[4 : 4 + pad, *crop[1:]] = 0
     found = planar(tensor, LANES)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     found[crop] = wanted[crop]

@@ -97,6 +97,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -
         for first, count in _channel_groups(tensor, spectra.grid):
             block, lane = divmod(first, tensor.lanes)
             index = batch * tensor.images + first
+            last = lane + count == tensor.channels(block)
             step.add(
                 spectra_images,
                 {
@@ -108,6 +109,8 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -
                     "target_x": tensor.lanes,
                     "target_channel": 1 if tensor.lanes > 1 else tensor.block_stride,
                     "channels": count,
+                    # Who had this memory before may have left something in these lanes.
+                    "pad": tensor.lanes - tensor.channels(block) if last else 0,
                     "add": 0,
                     "plan": plan.address,
                 },
