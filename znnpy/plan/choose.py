@@ -11,9 +11,9 @@ from typing import Literal
 from znnpy_kernels.fft_lines import MOST_TAPS
 
 from znnpy.geometry import Geometry
-from znnpy.network.types import Network
+from znnpy.network.types import Network, Triple
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
-from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_costs
+from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_bytes, spectral_costs
 from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, Plan, wanted
 
 Choice = Literal["auto", "direct", "fft", "spectral"]
@@ -23,7 +23,7 @@ Measure = Callable[[ConvShape], Costs]
 CLEAR_RATIO = 6.0
 # Spectra of a layer's filters grow with inputs x outputs x voxels: beyond this, `auto` does not try.
 MOST_BYTES = 2.0 * 2**30
-MEASURED_TILES = 2  # sizes of tiles that `auto` measures
+MEASURED_TILES = 4  # sizes of tiles that `auto` measures
 TRIED_TILES = 8  # sizes among which `conv: spectral` takes the best for each pass
 # Spectra that two passes share when they use the same method.
 SHARED = {
@@ -86,10 +86,21 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     if "gradient" in shape.passes:
         # Full correlation covers other extents: what suits it need not suit the other passes.
         tiles += best_tiles(replace(shape, passes=("gradient",)), 1, MOST_BYTES)
+    tiles += _told(shape)
     for tile in dict.fromkeys(tiles):
         if sum(spectral_costs(shape, tile).values()) <= len(PASSES) * direct * CLEAR_RATIO:
             found.append(Method("spectral", tile))
     return tuple(found)
+
+
+def _told(shape: ConvShape) -> list[Triple]:
+    """Tiles that `conv: spectral` would take, as long as they fit."""
+    costs = estimated_spectral(shape, TRIED_TILES)
+    if not costs:
+        return []
+    layer = cheapest(needed(costs, shape))
+    tiles = [layer.method(step).tile for step in shape.passes]
+    return [tile for tile in tiles if tile and spectral_bytes(shape, tile) <= MOST_BYTES]
 
 
 def estimated(shape: ConvShape, method: Method) -> Costs:
