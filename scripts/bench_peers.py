@@ -28,7 +28,15 @@ from typing import Any
 
 import numba
 import torch
-from peers.cases import INFERENCE, NETWORKS, Case, inference_case, layer_cases, network_case
+from peers.cases import (
+    INFERENCE,
+    INFERENCE_OUTPUT,
+    NETWORKS,
+    Case,
+    inference_case,
+    layer_cases,
+    network_case,
+)
 from peers.contestants import FORMATS, Torch
 from peers.ours import Contestant, Znnpy
 from peers.timing import (
@@ -84,7 +92,7 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
     torch.set_num_threads(threads)
     rate = sgemm_rate()
     ours = Znnpy(case, threads, options.conv)
-    best = fastest({name: Torch(case, ours.parameters, name) for name in FORMATS})
+    best = options.format or fastest({n: Torch(case, ours.parameters, n) for n in FORMATS})
     peers: dict[str, Contestant] = {"torch": Torch(case, ours.parameters, best)}
     if options.compiled:
         peers["compiled"] = Torch(case, ours.parameters, best, compiled=True)
@@ -119,6 +127,9 @@ def _options() -> argparse.Namespace:
         choices=list(INFERENCE),
         help="dense forward passes of ZNNi's networks (default: n337 n537 n726)",
     )
+    parser.add_argument("--patch", type=int, help="side of the output of --inference (default: 16)")
+    parser.add_argument("--only", metavar="TEXT", help="only cases with this in their names")
+    parser.add_argument("--format", choices=list(FORMATS), help="PyTorch's, instead of its faster")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--conv", choices=["auto", "direct", "fft", "spectral"], default="auto")
@@ -135,8 +146,10 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     found = [network_case(spec) for spec in specs] + (layer_cases() if options.layers else [])
     if options.inference is not None:
         names = options.inference or ["n337", "n537", "n726"]
-        found += [inference_case(name) for name in names]
-    return found or [network_case("3x10")]
+        shape = INFERENCE_OUTPUT if options.patch is None else (options.patch,) * 3
+        found += [inference_case(name, shape) for name in names]
+    found = found or [network_case("3x10")]
+    return [case for case in found if (options.only or "") in case.name]
 
 
 def _machine() -> str:

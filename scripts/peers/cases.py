@@ -79,13 +79,14 @@ def network_case(spec: str) -> Case:
     return Case(spec, _pattern(filters, window, width), shape, "binomial_cross_entropy")
 
 
-def inference_case(name: str) -> Case:
+def inference_case(name: str, output_shape: Triple = INFERENCE_OUTPUT) -> Case:
     """A forward pass of one of ZNNi's networks, dense, with random weights."""
     parts = [(word[0], int(word[1:])) for word in INFERENCE[name].split()]
     widths = [INFERENCE_IMAGES] * (len(parts) - 1) + [3]
     operations = [(kind, (n, n, n), width) for (kind, n), width in zip(parts, widths, strict=True)]
     network = _chain(operations)
-    return Case(f"{name}, dense", network, INFERENCE_OUTPUT, "square", training=False)
+    shape = "" if output_shape == INFERENCE_OUTPUT else f", {_named(output_shape)} out"
+    return Case(f"{name}, dense{shape}", network, output_shape, "square", training=False)
 
 
 def _pattern(filters: Triple, window: Triple, width: int) -> Network:

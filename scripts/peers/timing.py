@@ -26,6 +26,7 @@ chance, so it differs from sample to sample; a mistake does not, and moves far m
 SAMPLES = 8
 
 SAMPLE_SECONDS = 0.3
+LONG_SECONDS = 5.0  # runs as long as this need no warm-up: it counts as the first round
 PAUSE = 0.02  # an OpenMP runtime spins for some milliseconds after its last parallel region
 
 
@@ -90,10 +91,12 @@ def _relative_norms(found: Arrays, expected: Arrays) -> dict[str, float]:
 
 def alternate(contestants: Mapping[str, Contestant], rounds: int) -> Rounds:
     """Time all in turn; who is first changes from round to round."""
-    repeats = {name: _repeats(who) for name, who in contestants.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
     others, names = _Others(), list(contestants)
-    for _ in range(rounds):
+    warm = {name: per_run(who, 1) for name, who in contestants.items()}
+    long = min(warm.values()) > LONG_SECONDS
+    seconds = {name: [warm[name]] if long else [] for name in names}
+    repeats = {name: _repeats(who, warm[name]) for name, who in contestants.items()}
+    for _ in range(rounds - long):
         for name in names:
             time.sleep(PAUSE)
             seconds[name].append(per_run(contestants[name], repeats[name]))
@@ -114,9 +117,9 @@ def per_run(who: Contestant, count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def _repeats(who: Contestant) -> int:
-    """Warm up, and find how many runs make one sample; long runs warm up once."""
-    if per_run(who, 1) > SAMPLE_SECONDS:
+def _repeats(who: Contestant, first: float) -> int:
+    """How many runs make one sample; long runs have warmed up enough by the first."""
+    if first > SAMPLE_SECONDS:
         return 1
     who.run(1)
     return max(1, round(SAMPLE_SECONDS / per_run(who, 1)))
