@@ -13,11 +13,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from znnpy_kernels import serial, worker
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.cache import files
 from znnpy_kernels.native import Native
+from znnpy_kernels.old_caches import hold, remove_unused
 
 Report = Callable[[int, int], None]
 RUNTIME: tuple[Native, ...] = (
@@ -35,18 +37,24 @@ RUNTIME: tuple[Native, ...] = (
 def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None = None) -> int:
     """Compile what is not yet on disk, then load all; returns how many had to be compiled.
 
+    Where something had to be, what earlier versions left is removed (`old_caches`).
+
     With several `processes`, also `RUNTIME`. `report(done, total)` is called after each compiled
     kernel, from a worker thread. A process that dies leaves its kernels to be compiled here, so
     that an error shows where it can be read; an interrupt here ends the processes.
     """
     asked: set[Kernel | Native] = {*kernels, *(RUNTIME if processes > 1 else ())}
     wanted = sorted(asked, key=lambda kernel: (kernel.__module__, kernel.name))
+    for kernel in wanted:
+        hold(Path(kernel.function.__code__.co_filename))
     missing = [kernel for kernel in wanted if not kernel.loaded and not on_disk(kernel)]
     if len(missing) > 1 and processes > 1:
         names = [f"{kernel.__module__}:{kernel.name}" for kernel in missing]
         _share([names[start::processes] for start in range(processes)], report)
     for kernel in wanted:
         kernel.compile()
+    if missing:
+        remove_unused()
     return len(missing)
 
 
