@@ -207,11 +207,9 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
         ),
         (Edge("lift", "crop", "input", "source"), edge),
     )
-    plan = Plan(
-        {
-            "conv": LayerPlan.of(method, method, method),
-        }
-    )
+    # Few images of a source stay planar where their gradient, if any, is made directly.
+    back = method if "gradient" in shape.passes else Method("direct")
+    plan = Plan({"conv": LayerPlan.of(method, back, method)})
     fitted = fit(network, shape.target)
     return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
 

@@ -28,6 +28,8 @@ CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
 GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large, but for few images
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
+LANES_RATE = 25e9  # of few images, with the gathering of their voxels
+PACKED_RATE = 20e9  # bytes/s of products with them
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
@@ -69,6 +71,12 @@ def group_size(tile: Triple, tiles: int, blocks: int) -> int:
     cached = bytes_ * images <= CACHED_BYTES
     fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * images))
     groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
+    return -(-tiles // groups)
+
+
+def small_group(tile: Triple, tiles: int, blocks: int) -> int:
+    """Tiles of a group whose products take no long reading of filters: what a cache holds."""
+    groups = -(-tiles // max(1, GROUP_BYTES // (8 * LANES_COUNTED * frequencies(tile) * blocks)))
     return -(-tiles // groups)
 
 

@@ -8,6 +8,13 @@ from znnpy_kernels.rows import zero_rows
 from znnpy.engine.build import Build
 from znnpy.engine.fusion import applied_forward
 from znnpy.engine.spectral.buffers import ring_slot, source_spectra, tiling_of
+from znnpy.engine.spectral.few import (
+    PackedSpectra,
+    emit_packed_products,
+    emit_packed_weight_products,
+    is_packed,
+    packed_source,
+)
 from znnpy.engine.spectral.filters import emit_gradients, filters_for, gradients_of, shares_filters
 from znnpy.engine.spectral.products import (
     emit_backward_products,
@@ -21,19 +28,23 @@ from znnpy.engine.tiles import TileSpectra, Window
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
 from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.tiles import group_size
+from znnpy.plan.tiles import group_size, small_group
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Correlation of the source's tiles with the filters, into the edge's contribution."""
     target = build.images.contributions[edge.name]
-    x = source_spectra(build, edge, "forward")
-    y = TileSpectra(x.tiling, target.blocks, x.most)
+    x = _source(step, build, edge, "forward")
+    y = TileSpectra(x.tiling, target.blocks, _most(x, target.blocks))
     w = filters_for(step, build, edge, backward=False)
-    for group in range(x.groups):
-        _emit_source(step, build, edge, x, group, "forward")
+    for group in range(y.groups):
+        if isinstance(x, TileSpectra):
+            _emit_source(step, build, edge, x, group, "forward")
         y.places[group] = ring_slot(step, build, edge, "sums", y, group)
-        emit_products(step, edge, x, w, y, group, "products")
+        if isinstance(x, TileSpectra):
+            emit_products(step, edge, x, w, y, group, "products")
+        else:
+            emit_packed_products(step, edge, x, w, y, group)
         name, node = f"{edge.name} inverse", applied_forward(build.layout, edge)
         emit_images(step, build, y, target, x.tiling.step, group, name, node)
 
@@ -43,14 +54,18 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
     The data gradient goes with it where both take the same tiles of the gradient.
     """
-    x = source_spectra(build, edge, "weight")
-    dy = TileSpectra(x.tiling, -(-gradient.images // LANES), x.most)
+    x, blocks = _source(step, build, edge, "weight"), -(-gradient.images // LANES)
+    dy = TileSpectra(x.tiling, blocks, _most(x, blocks))
     w = gradients_of(build, edge)
     back = _Back(step, build, edge, dy) if _together(build, edge) else None
-    for group in range(x.groups):
-        _emit_source(step, build, edge, x, group, "weight")
+    for group in range(dy.groups):
+        if isinstance(x, TileSpectra):
+            _emit_source(step, build, edge, x, group, "weight")
         _emit_gradient(step, build, edge, gradient, dy, group, "output")
-        emit_weight_products(step, edge, x, w, dy, group)
+        if isinstance(x, TileSpectra):
+            emit_weight_products(step, edge, x, w, dy, group)
+        else:
+            emit_packed_weight_products(step, edge, x, w, dy, group)
         if back:
             back.emit(group)
     emit_gradients(step, build, edge, w)
@@ -128,6 +143,20 @@ def _emit_gradient(
     dy.places[group] = ring_slot(step, build, edge, which, dy, group)
     window = Window(ORIGIN, dy.tiling.step)
     emit_spectra(step, build, dy, gradient, window, group, f"{edge.name} {which} tiles")
+
+
+def _source(step: Step, build: Build, edge: Edge, which: PassName) -> TileSpectra | PackedSpectra:
+    """Spectra of the source's tiles: those of few images all at once, others group by group."""
+    if is_packed(build, edge):
+        return packed_source(step, build, edge, which)
+    return source_spectra(build, edge, which)
+
+
+def _most(x: TileSpectra | PackedSpectra, blocks: int) -> int:
+    """Tiles of a group."""
+    if isinstance(x, TileSpectra):
+        return x.most
+    return small_group(x.tiling.tile, x.tiling.tiles, blocks)
 
 
 def _emit_source(

@@ -33,7 +33,7 @@ def emit_spectra(
     seconds = tile_seconds(tiling.tile)
     words = {
         "source_block": tensor.block_stride * (LANES if planar else 1),
-        **_strides("source", tensor, tiling),
+        **lattice_strides("source", tensor, tiling),
         "source_lane": tensor.block_stride if planar else 1,
         **sizes("origin", window.origin),
         **sizes("count", window.count),
@@ -101,7 +101,7 @@ def emit_images(
         "old_y": old[1],
         "old_x": old[2],
         "target_block": tensor.block_stride,
-        **_strides("target", tensor, tiling),
+        **lattice_strides("target", tensor, tiling),
         "scale": 1.0 / voxels(tiling.tile),
         "relu": int(node is not None and node.function == "relu"),
         **build.worker_scratch(scratch_floats(tiling.tile)),
@@ -163,7 +163,7 @@ def _tile_words(tiling: Tiling, share: Share) -> dict[str, int]:
     }
 
 
-def _strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
+def lattice_strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
     """Strides of a lattice."""
     z, y, x = tiling.dilation
     return {
