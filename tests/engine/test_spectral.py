@@ -40,7 +40,7 @@ def layers(channels, size, sparsity=ONE):
     return Network(nodes, edges)
 
 
-def errors(network, output, conv, batch=1, seed=0):
+def errors(network, output, conv, batch=1, seed=0, threads=1):
     """Largest relative error of outputs and of each gradient."""
     geometry, rng = fit(network, output), np.random.default_rng(seed)
     parameters = {
@@ -52,7 +52,7 @@ def errors(network, output, conv, batch=1, seed=0):
     x, target = x.astype(np.float32), target.astype(np.float32)
     weight = np.ones((batch, 1, *output), np.float32)
     how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
-    with Model(network, output, batch=batch, threads=1, loss="square", **how) as model:
+    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)}
         found |= model.loss_and_gradients(x, target, weight=weight)[1]
@@ -80,6 +80,26 @@ CASES = [
 def test_layers(channels, size, sparsity, output, batch):
     found = errors(layers(channels, size, sparsity), output, "spectral", batch)
     assert max(found.values()) < 2e-5, found
+
+
+PACKED = [
+    (1, (3, 3, 3), ONE, (9, 8, 17), (8, 8, 8), (8, 8, 8)),
+    (1, (3, 3, 3), (2, 1, 2), (9, 8, 11), (6, 8, 6), (8, 6, 8)),
+    (2, (5, 5, 5), ONE, (9, 20, 11), (10, 10, 10), (10, 10, 10)),
+    (3, (1, 3, 3), ONE, (2, 20, 21), (1, 8, 8), (1, 8, 8)),
+]
+
+
+@pytest.mark.parametrize(("images", "size", "sparsity", "output", "ahead", "back"), PACKED)
+def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead, back):
+    edge = Edge("c", "conv", "input", "out", size=size, sparsity=sparsity)
+    out = Node("out", "transfer", 18, function="linear")
+    network = Network((Node("input", "input", images), out), (edge,))
+    layer = dict.fromkeys(("forward", "weight"), "spectral") | {"gradient": "direct"}
+    plan = {"c": layer | {"forward_tile": ahead, "weight_tile": back}}
+    found = [errors(network, output, plan, batch=2, threads=threads) for threads in (0, 3)]
+    assert max(found[0].values()) < 2e-5, found
+    assert found[0] == found[1]
 
 
 def test_rounding_is_at_most_four_times_that_of_direct():

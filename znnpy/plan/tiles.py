@@ -104,22 +104,34 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     transform = tile_seconds(tile)
     filters = _filter_seconds(shape, tile) if shape.training else 0.0
     method = str(Method("spectral", tile))
-    images = tiles * rows * transform
-    shared = not shape.training or kept_between_passes(tile, tiles, rows)
+    if _is_packed(shape):
+        images = -(-tiles // (LANES_COUNTED // shape.inputs)) * tile_seconds(tile, LANES_RATE)
+        products = _packed_products(tile, tiles, columns)
+        shared = True
+    else:
+        images = tiles * rows * transform
+        products = _products(tile, tiles, shape.inputs, columns)
+        shared = not shape.training or kept_between_passes(tile, tiles, rows)
     again = 0.0 if shared else images
     return {
         f"{method} images": images - again,
-        f"{method} forward": columns * tiles * transform
-        + _products(tile, tiles, shape.inputs, columns)
-        + again,
+        f"{method} forward": columns * tiles * transform + products + again,
         f"{method} filters": shape.inputs * columns * filters,
         f"{method} gradients": columns * tiles * transform,
         f"{method} gradient": tiles * rows * transform
         + _products(tile, tiles, shape.outputs, rows),
-        f"{method} weight": columns * shape.inputs * filters
-        + _products(tile, tiles, shape.inputs, columns)
-        + again,
+        f"{method} weight": columns * shape.inputs * filters + products + again,
     }
+
+
+def _is_packed(shape: ConvShape) -> bool:
+    """Whether lanes go over tiles: so few images, and no gradient back to them, lie planar."""
+    return 2 * shape.inputs <= LANES_COUNTED and "gradient" not in shape.passes
+
+
+def _packed_products(tile: Triple, tiles: int, columns: int) -> float:
+    """Products of a pass with so few images are bound by the spectra of outputs."""
+    return 8.0 * frequencies(tile) * tiles * columns * LANES_COUNTED / PACKED_RATE
 
 
 def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
