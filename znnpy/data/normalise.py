@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ Float64 = NDArray[np.float64]
 # Volumes above SAMPLED * SLAB bytes are judged by evenly spaced slabs instead of being read whole.
 SLAB = 64 << 20
 SAMPLED = 64
+CACHED = 1 << 15  # values that are summed up at a time: in float64 they stay in the cache
 PIECE = 8 << 20
 
 
@@ -55,19 +57,34 @@ def normalisation(volume: Volume, mode: Mode = "mean_std") -> Normalisation:
 
 
 def moments(volume: Volume) -> tuple[Float64, Float64]:
-    """Mean and standard deviation of each channel, float64 (C,), merged slab by slab (Chan)."""
-    count = 0
-    mean, squares = np.zeros(volume.channels), np.zeros(volume.channels)
+    """Mean and standard deviation of each channel, float64 (C,), merged part by part (Chan)."""
+    tallies = [_Tally() for _ in range(volume.channels)]
     for lower, upper in _pieces(volume):
-        slab = volume.read(lower, upper).astype(np.float64)
-        number = slab[0].size
-        here = slab.mean(axis=(1, 2, 3))
-        slab -= here[:, None, None, None]
-        squares += np.square(slab, out=slab).sum(axis=(1, 2, 3))
-        squares += (here - mean) ** 2 * (count * number / (count + number))
-        mean += (here - mean) * (number / (count + number))
-        count += number
-    return mean, np.sqrt(squares / count)
+        for tally, values in zip(tallies, volume.read(lower, upper), strict=True):
+            tally.add(values.reshape(-1))
+    deviations = [sqrt(tally.squares / tally.count) for tally in tallies]
+    return np.array([tally.mean for tally in tallies]), np.array(deviations)
+
+
+@dataclass
+class _Tally:
+    """Number, mean and sum of squared distances from it."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, values: Array) -> None:
+        """Count some values more: as many at a time as the cache holds in float64."""
+        for first in range(0, values.size, CACHED):
+            part = values[first : first + CACHED].astype(np.float64)
+            here = float(part.mean())
+            part -= here
+            apart, both = here - self.mean, self.count + part.size
+            self.squares += float(np.square(part, out=part).sum())
+            self.squares += apart**2 * (self.count * part.size / both)
+            self.mean += apart * (part.size / both)
+            self.count = both
 
 
 def _pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
