@@ -5,7 +5,9 @@
 Run in an environment that has znnpy and `torch==2.13.0` (CPU build), with the run of a chain of
 convolutions and max-filters such as `volumes/fibsem.yaml`. The stack is the sample's test image, tiled.
 PyTorch gets the block size and memory format that were fastest within the same memory, measured
-beforehand and not counted; both then run as whole commands, in turns, start and writing included.
+beforehand and not counted, and an allocator that keeps its memory: the usual one returns large
+tensors to the system, and half of the time goes into touching new ones. Both then run as whole
+commands, in turns, start and writing included.
 Ratios are PyTorch's time by znnpy's, medians over rounds. Exits with 1 when the outputs differ.
 """
 
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,11 @@ from pydantic import ByteSize, TypeAdapter
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent / "volumes" / "fibsem" / "test-image.h5"
-SIDES = (24, 48, 64, 96, 128, 160, 192)
+SIDES = (48, 64, 96, 128, 160)
+FINALISTS = 2  # settings that are measured again
+AGAIN = 2  # how often
+# Of glibc: large tensors come from the heap, which never shrinks.
+KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 FORMATS = ("contiguous", "channels_last_3d")
 TOLERANCE = 1e-4  # of probabilities
 ZNNPY = [sys.executable, "-c", "import sys; from znnpy.cli import main; sys.exit(main())"]
@@ -68,7 +75,7 @@ def measure(options: argparse.Namespace, threads: int, stack: Path, folder: Path
     for _ in range(options.rounds):
         for name, command in commands.items():
             (folder / f"{name}.h5").unlink(missing_ok=True)
-            seconds[name].append(_timed(command))
+            seconds[name].append(_timed(command, {} if name == "znnpy" else KEEPING))
     voxels = options.roi**3
     return {
         "threads": threads,
@@ -86,21 +93,30 @@ def best_setting(
     options: argparse.Namespace, threads: int, stack: Path, compiled: bool
 ) -> dict[str, Any]:
     """The side of blocks and the memory format with most voxels/s within the memory."""
-    found: list[dict[str, Any]] = []
-    for side, form in product(SIDES, FORMATS):
-        if 3 * side > options.side:
-            continue
-        setting = {"side": side, "format": form, "compiled": compiled}
-        command = _torch(options, threads, stack, Path("-"), setting)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_env())
-        if done.returncode == 0:
-            found.append({**setting, **json.loads(done.stdout.splitlines()[-1])})
-    fitting = [
-        one
-        for one in found
-        if one["peak_bytes"] <= TypeAdapter(ByteSize).validate_python(options.max_memory)
+    most = TypeAdapter(ByteSize).validate_python(options.max_memory)
+    settings = [
+        {"side": side, "format": form, "compiled": compiled}
+        for side, form in product(SIDES, FORMATS)
+        if 3 * side <= options.side
     ]
-    return max(fitting, key=lambda one: one["voxels_per_s"])
+    found = [_speed(options, threads, stack, setting) for setting in settings]
+    fitting = [one for one in found if one["peak_bytes"] <= most]
+    fitting.sort(key=lambda one: -float(one["voxels_per_s"]))
+    for one in fitting[:FINALISTS]:
+        again = [_speed(options, threads, stack, one)["voxels_per_s"] for _ in range(AGAIN)]
+        one["voxels_per_s"] = statistics.median([one["voxels_per_s"], *again])
+    return max(fitting[:FINALISTS], key=lambda one: one["voxels_per_s"])
+
+
+def _speed(
+    options: argparse.Namespace, threads: int, stack: Path, setting: dict[str, Any]
+) -> dict[str, Any]:
+    """A setting with its voxels/s and peak memory; of one that fails, infinite memory."""
+    command = _torch(options, threads, stack, Path("-"), setting)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_env(KEEPING))
+    if done.returncode:
+        return {**setting, "voxels_per_s": 0.0, "peak_bytes": float("inf")}
+    return {**setting, **json.loads(done.stdout.splitlines()[-1])}
 
 
 def _znnpy(options: argparse.Namespace, threads: int, stack: Path, folder: Path) -> list[str]:
@@ -126,14 +142,14 @@ def _roi(options: argparse.Namespace) -> str:
     return ",".join([f"{low}:{low + options.roi}"] * 3)
 
 
-def _env() -> dict[str, str]:
+def _env(more: Mapping[str, str]) -> dict[str, str]:
     known = os.environ.get("PYTHONPATH", "")
-    return {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{known}"}
+    return {**os.environ, **more, "PYTHONPATH": f"{HERE}{os.pathsep}{known}"}
 
 
-def _timed(command: list[str]) -> float:
+def _timed(command: list[str], more: Mapping[str, str]) -> float:
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_env())
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_env(more))
     return time.perf_counter() - start
 
 

@@ -13,7 +13,8 @@ from znnpy.config.models import VolumeSection
 from znnpy.data.outputs import journal_of, open_output
 from znnpy.data.scene import Scene
 from znnpy.errors import VolumeError, ZnnpyError
-from znnpy.infer.distributed import cluster, local_processes, run_distributed
+from znnpy.infer.distributed import cluster, run_distributed
+from znnpy.infer.memory import local_processes
 
 BLOCK = (2, 5, 5)
 

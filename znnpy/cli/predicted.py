@@ -10,14 +10,19 @@ from znnpy.data.memory import readable
 from znnpy.scheduler.cores import available_cores
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from znnpy.data.volume import Triple
     from znnpy.infer.job import Job
 
 
-def print_job(job: Job) -> None:
-    """Blocks, patch, halo, memory, size, time; sizes z, y, x."""
+def print_job(job: Job, path: Path, dataset: str, overwrite: bool) -> None:
+    """Blocks, patch, halo, memory, size, time, what stands at the output's place; sizes z, y, x."""
+    from znnpy.data.journaled import standing
+    from znnpy.infer.trial import trial_seconds
+
     threads = job.weights.config.run.threads or available_cores()
-    seconds = job.runs * job.candidate.seconds / threads
+    seconds = job.runs * trial_seconds(job) / job.request.processes
     shape = job.spec.shape
     wanted = sum(prediction_wanted(job))
     for what, value in (
@@ -34,8 +39,9 @@ def print_job(job: Job) -> None:
         (
             "time",
             f"about {_duration(seconds)} on {threads} threads, "
-            f"{job.region.voxels / seconds:,.0f} voxels/s, by estimate",
+            f"{job.region.voxels / seconds:,.0f} voxels/s, by a trial run of one small patch",
         ),
+        ("existing", standing(path, dataset, job.spec, overwrite)),
     ):
         typer.echo(f"{what:12} {value}")
 

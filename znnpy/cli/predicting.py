@@ -102,7 +102,7 @@ def predict(
     rounding. Stopped, the same command goes on.
     """
     from znnpy.data.source import split_source
-    from znnpy.infer.distributed import local_processes
+    from znnpy.infer.memory import local_processes
     from znnpy.scheduler.cores import available_cores
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
@@ -170,7 +170,7 @@ def _predict(
         if dry_run:
             from znnpy.cli.predicted import print_job
 
-            print_job(job)
+            print_job(job, path, dataset, overwrite)
             return
         _write(job, section, path, dataset, overwrite, dask)
         if seams:
@@ -184,13 +184,14 @@ def _write(
 ) -> None:
     from znnpy.cli.blocks_bar import BlocksBar
     from znnpy.data.outputs import array_name
-    from znnpy.infer.distributed import cluster, run_distributed
     from znnpy.infer.write import run_job
 
     with BlocksBar("predicting") as bar:
         if dask is None:
             run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
         else:
+            from znnpy.infer.distributed import cluster, run_distributed
+
             with cluster(dask) as client:
                 run_distributed(client, job, section, path, dataset, overwrite, bar.show)
     typer.echo(f"{array_name(path, dataset)}  {job.spec.shape} (c, z, y, x)")

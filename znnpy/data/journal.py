@@ -98,6 +98,13 @@ def read_head(path: Path) -> dict[str, Any] | None:
         return None
 
 
+def read_done(path: Path) -> tuple[int, bool]:
+    """How many regions a journal says are done, and whether all that were wanted, without locking it."""
+    content = path.read_bytes()
+    found = dict(_records(content[content.find(b"\n") + 1 :]))
+    return len(found.keys() - {_COMPLETE}), _COMPLETE in found
+
+
 def refuse_other(path: Path, then: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:
     """VolumeError that names what differs between the head of a journal and what is wanted now."""
     wanted = json.loads(json.dumps(dict(now)))

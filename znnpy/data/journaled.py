@@ -19,7 +19,7 @@ import numpy as np
 
 from znnpy.data.contiguous import sync_folder
 from znnpy.data.hdf5_safety import dataset_names, open_file
-from znnpy.data.journal import Journal, Region, read_head, refuse_other
+from znnpy.data.journal import Journal, Region, read_done, read_head, refuse_other
 from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.zarr_folder import is_zarr
@@ -255,6 +255,28 @@ def refuse_output(path: Path, overwrite: bool = True) -> None:
         raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")
+
+
+def standing(path: Path, dataset: str, spec: OutputSpec, overwrite: bool) -> str:
+    """In words for people: what stands at an output's place, and what writing it would do with that."""
+    journal = journal_of(path)
+    head = read_head(journal)
+    replaced = f"{path} exists and would be replaced" if path.exists() else ""
+    if path.exists() and not overwrite and not (head and read_done(journal)[1]):
+        return f"{path} exists: would be refused; name another file, or add --overwrite"
+    if head is None:
+        return replaced or f"{path} does not exist yet"
+    done, all_done = read_done(journal)
+    try:
+        refuse_other(partial_of(path), head, spec.head(dataset), REMEDY)
+    except VolumeError as error:
+        if overwrite:
+            return f"{partial_of(path)} is of another job and would be begun anew"
+        return f"would be refused: {error}"
+    if all_done:
+        return f"{path} was written by an earlier process: would only be moved to its place"
+    count = f"{done} of {len(spec.blocks())} blocks are written"
+    return f"{partial_of(path)} was begun: would go on, {count}"
 
 
 def refuse_other_data(path: Path, dataset: str) -> None:

@@ -82,12 +82,6 @@ def cluster(where: str) -> Iterator[Any]:
         yield client
 
 
-def local_processes(where: str | None) -> int:
-    """How many processes on this machine share its cores and memory."""
-    kind, _, count = (where or "").partition(":")
-    return max(1, int(count)) if kind == "local" and count.isdigit() else 1
-
-
 def run_distributed(
     client: Any,
     job: Job,

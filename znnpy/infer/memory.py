@@ -52,6 +52,12 @@ def default_limit() -> int:
     return int(psutil.Process().memory_info().rss) + max(free // 2, free - RESERVE)
 
 
+def local_processes(where: str | None) -> int:
+    """How many processes on this machine share its cores and memory."""
+    kind, _, count = (where or "").partition(":")
+    return max(1, int(count)) if kind == "local" and count.isdigit() else 1
+
+
 def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
     nodes, network = candidate.geometry.nodes, candidate.network
     given = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.inputs)

@@ -59,9 +59,10 @@ class Candidate:
 
     @cached_property
     def least_bytes(self) -> int:
-        """Memory that the images alone take, known without building."""
+        """Memory that the images of one edge take at least, known without building."""
         nodes = self.geometry.nodes
-        return sum(4 * n.images * voxels(nodes[n.name].shape) for n in self.network.nodes)
+        sizes = {n.name: 4 * n.images * voxels(nodes[n.name].shape) for n in self.network.nodes}
+        return max(sizes[edge.source] + sizes[edge.target] for edge in self.network.edges)
 
     def bytes(self, workers: int) -> int:
         """Memory of the engine for one run, found by building it without memory."""

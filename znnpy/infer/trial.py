@@ -1,0 +1,62 @@
+"""How fast a prediction will be on this machine as it is now: one small patch for the estimate's scale."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from znnpy.data.volume import Triple
+from znnpy.infer.build import patch_model
+from znnpy.infer.job import Job
+from znnpy.infer.layers import forward_seconds
+from znnpy.infer.predict import Floats, Predictor
+from znnpy.infer.search import Candidate
+
+MOST_SECONDS = 0.3  # of a trial, by estimate
+SMALLEST = 8  # voxels along an axis
+RUNS = 3
+
+
+def trial_seconds(job: Job) -> float:
+    """Seconds of one network run of a job by all its threads: its estimate, scaled by a trial."""
+    small = _smaller(job)
+    given = [
+        np.random.default_rng(0).standard_normal((1, node.images, *shape)).astype(np.float32)
+        for node in job.network.inputs
+        for shape in (small.geometry.input_shapes[node.name],)
+    ]
+    inputs = {node.name: x for node, x in zip(job.network.inputs, given, strict=True)}
+    config, record = job.weights.config, small.plan.to_record()
+    with patch_model(config, job.network, small.patch, record) as model:
+        model.set_parameters(job.weights.parameters)
+        best = min(_timed(model, inputs, job) for _ in range(RUNS))
+    return job.candidate.seconds * best / small.seconds
+
+
+def _timed(model: Predictor, inputs: dict[str, Floats], job: Job) -> float:
+    start = time.perf_counter()
+    found = model.forward(inputs if len(inputs) > 1 else next(iter(inputs.values())))
+    for values in found.values() if isinstance(found, dict) else [found]:
+        job.finish.encoded(job.finish.activated(values[0]))
+    return time.perf_counter() - start
+
+
+def _smaller(job: Job) -> Candidate:
+    """The job's plan for a patch that takes less than MOST_SECONDS."""
+    plan, patch = job.candidate.plan, job.patch
+    while True:
+        made = Candidate(job.network, patch, job.candidate.conv, plan.to_record())
+        longest = patch.index(max(patch))
+        if (
+            forward_seconds(job.network, made.geometry, plan) <= MOST_SECONDS
+            or patch[longest] <= SMALLEST
+        ):
+            return made
+        patch = _cut(patch, longest)
+
+
+def _cut(patch: Triple, axis: int) -> Triple:
+    sizes = list(patch)
+    sizes[axis] = max(SMALLEST, sizes[axis] * 3 // 4)
+    return sizes[0], sizes[1], sizes[2]
