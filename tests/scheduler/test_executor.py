@@ -319,7 +319,10 @@ def test_denormals_are_flushed_in_tasks_and_kept_outside(
     assert (outside > 0).all()
 
 
+# A shell's background job ignores Ctrl-C from its start, and so would the child of a test in it.
 UNCLOSED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from scheduled_kernels import count
 from znnpy.graph import GraphBuilder
