@@ -23,6 +23,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from znnpy.data import ome
 from znnpy.data.hdf5_safety import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
+from znnpy.data.zarr_bounds import bound
 from znnpy.data.zarr_folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr_safety import Declared, check_size, declared
 from znnpy.errors import VolumeError
@@ -219,9 +220,8 @@ def _opened(folder: ZarrFolder, node: Node, found: Declared, name: str) -> Any:
     # Compressed data are hardly larger than plain ones; what is much larger was made to harm.
     limit = 2 * found.file_bytes + (1 << 16)
     try:
-        return zarr.open_array(
-            _FolderStore(folder, limit), path=node.path, mode="r", zarr_format=node.form
-        )
+        store = _FolderStore(folder, limit)
+        return bound(zarr.open_array(store, path=node.path, mode="r", zarr_format=node.form))
     except VolumeError:
         raise
     except Exception as error:  # zarr raises nearly anything on malformed metadata
