@@ -136,3 +136,16 @@ def test_streams(kind: str) -> None:
     with pytest.raises(VolumeError, match="ends within"):
         inflated(kind, BOMBS[kind][:-9], LARGE)
     assert inflated("gzip", BOMBS["gzip members"], LARGE) == ZEROS
+
+
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("length", [0, 9, 16, 17, -1])
+def test_blosc_that_is_cut_short(tmp_path: Path, form: int, length: int) -> None:
+    """The decoder itself reads what lies behind it in memory."""
+    file = with_codec(tmp_path / "a.zarr", "blosc", form, False)
+    file.write_bytes(file.read_bytes()[:length])
+    with (
+        pytest.raises(VolumeError, match=r"a\.zarr"),
+        open_volume(tmp_path / "a.zarr") as volume,
+    ):
+        volume.read_all()

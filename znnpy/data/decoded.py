@@ -38,7 +38,8 @@ def inflated(kind: str, data: bytes, limit: int) -> bytes:
 def refuse_larger(kind: str, data: bytes, limit: int) -> None:
     """VolumeError when `data` say, or must be feared, to decode to more than `limit` bytes.
 
-    `kind` is blosc, lz4 or zstd; others are not looked at.
+    `kind` is blosc, lz4 or zstd; others are not looked at. Blosc would read beyond data that are cut
+    short: they are refused too.
     """
     size = {"blosc": _blosc, "lz4": _lz4, "zstd": _zstd}.get(kind, lambda _: 0)(data)
     if size > limit:
@@ -54,7 +55,10 @@ def _too_large(size: str, limit: int) -> str:
 
 
 def _blosc(data: bytes) -> int:
-    return int(struct.unpack_from("<I", data, 4)[0]) if len(data) >= 16 else 0
+    size, _, stored = struct.unpack_from("<III", data, 4) if len(data) >= 16 else (0, 0, 16)
+    if stored > len(data):
+        raise VolumeError(f"a chunk ends after {len(data)} of its {stored} bytes")
+    return int(size)
 
 
 def _lz4(data: bytes) -> int:
