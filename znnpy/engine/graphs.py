@@ -124,6 +124,7 @@ class Graphs:
         tell = partial(report, COMPILING) if report else None
         compile_all(kernels, max(1, settings.threads), tell)
         self._executors: dict[str, Executor | SerialExecutor] = {}
+        self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
         self._released: dict[tuple[str, int], int] = {}
 
     def add_gradients(self, loss: str) -> str:
@@ -146,6 +147,7 @@ class Graphs:
                 self._executors[name] = Executor(
                     graph, settings.threads, seed=settings.steal_seed, record=settings.record
                 )
+            self._groups[name] = frozenset(graph.group.tolist())
             del self._declared[name]
         return self._executors[name]
 
@@ -188,7 +190,7 @@ class Graphs:
         if not count:
             return
         executor = self.executor(name)
-        if (executor.graph.group == group).any():  # a network without parameters ends with its loss
+        if group in self._groups[name]:  # a network without parameters ends with its loss
             executor.wait(group, count)
 
 

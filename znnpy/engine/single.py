@@ -34,6 +34,11 @@ class SingleEngine:
         self._submitted = 0
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
+        self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
+        self._input_rooms = [
+            {name: self._view(tensor) for name, tensor in staging.inputs.items()}
+            for staging in self._build.staging
+        ]
 
     def parameters(self) -> dict[str, Floats]:
         """Copies of filters and biases, dense."""
@@ -150,11 +155,10 @@ class SingleEngine:
         self._graphs.close()
 
     def _stage(self, copy: int, inputs: ByName, iteration: int) -> None:
-        staging = self._build.staging[copy]
         self._build.copy = copy
         for name, array in inputs.items():
-            self._view(staging.inputs[name])[...] = array
-        self._arena.view(staging.iteration, (1,), "i8")[0] = iteration
+            self._input_rooms[copy][name][...] = array
+        self._room(self._build.staging[copy].iteration, (1,), "i8")[0] = iteration
 
     def _stage_targets(
         self, copy: int, targets: ByName, weights: ByName, loss: str, *, borrow: bool
@@ -162,25 +166,32 @@ class SingleEngine:
         staging = self._build.staging[copy]
         for name, array in targets.items():
             weight = weights.get(name)
-            places = self._arena.view(staging.places[name], (2,), "i8")
+            places = self._room(staging.places[name], (2,), "i8")
             places[0] = self._place(array, staging.targets[name], borrow)
             places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
             self._borrowed[copy, name] = (array, weight) if borrow else ()
             total = _total_weight(array, weight, loss)
-            self._arena.view(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
+            self._room(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
         """Address of an array's values: its own, or that of a copy."""
         if borrow and array.flags.c_contiguous:
             return int(array.ctypes.data)
-        self._arena.view(room, array.shape)[...] = array
+        self._room(room, array.shape)[...] = array
         return room
+
+    def _room(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> Floats:
+        """A view of staged data: made once, as the time in Python between two steps is a core's."""
+        key = address, shape, dtype
+        if key not in self._rooms:
+            self._rooms[key] = self._arena.view(address, shape, dtype)
+        return self._rooms[key]
 
     def _stage_hyper(self, copy: int, learning_rate: float, iteration: int) -> None:
         staging, optimizer = self._build.staging[copy], self.settings.optimizer
         for address, decay in ((staging.hyper, True), (staging.hyper_biases, False)):
             values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
-            self._arena.view(address, (len(values),), "f8")[...] = values
+            self._room(address, (len(values),), "f8")[...] = values
 
     def _read_result(self, copy: int) -> StepResult:
         results = self._build.staging[copy].results.values()
