@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from znnpy.data import block_writer
 from znnpy.data.block_writer import BlockWriter
 from znnpy.data.outputs import Finished, OutputSpec
 from znnpy.data.source import open_volume
@@ -142,14 +144,34 @@ def test_header_that_changed_is_refused(tmp_path: Path) -> None:
         writer(path)
 
 
-@pytest.mark.parametrize("shape", [(3, 2, 7), (2, 6, 7), (1, 1, 1)])
-def test_blocks_of_whole_rows_and_planes(tmp_path: Path, shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("few", [0, 64])
+@pytest.mark.parametrize("shape", [(3, 2, 7), (2, 6, 7), (5, 6, 7), (2, 6, 3), (1, 1, 1)])
+def test_blocks_of_whole_rows_and_planes(
+    tmp_path: Path, shape: tuple[int, int, int], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_writer, "FEW", few)
     with writer(tmp_path / "out.h5", block=shape) as out:
         for (z, y, x), (z1, y1, x1) in out.spec.blocks():
             out.write((z, y, x), DATA[:, z:z1, y:y1, x:x1])
         out.finish()
     with open_volume(tmp_path / "out.h5") as volume:
         assert np.array_equal(volume.read_all(), DATA)
+
+
+def test_rows_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of file sizes within a block, met by the compiled loop: one error, the rest kept."""
+    monkeypatch.setattr(block_writer, "FEW", 0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with writer(tmp_path / "out.h5") as out:
+        out.write(CORNERS[0], block(CORNERS[0]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (out._place + 4 * 7 * 6, hard))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                out.write(CORNERS[1], block(CORNERS[1]))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with writer(tmp_path / "out.h5") as out:
+        assert [lower for lower, _ in out.done] == [CORNERS[0]]
 
 
 @pytest.mark.parametrize("corner", [(3, 0, 0), (-1, 0, 0), (0, 0, 4)])

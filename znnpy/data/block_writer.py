@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.file_rows import write_rows
 
 from znnpy.data.contiguous import Layout, allocate, write_at
 from znnpy.data.journal import Region
 from znnpy.data.journaled import JournaledOutput
 from znnpy.data.outputs import OutputSpec
-from znnpy.data.volume import Array, Triple
+from znnpy.data.volume import Array
 from znnpy.errors import VolumeError
+
+FEW = 64  # rows of a block that Python writes one by one
 
 
 class BlockWriter(JournaledOutput):
@@ -59,13 +63,18 @@ class BlockWriter(JournaledOutput):
             raise self._changed()
         self._place = place
         self._file = os.open(self._partial, os.O_RDWR)
+        write_rows.compile()
 
     def _scrap(self) -> None:
         self._partial.unlink(missing_ok=True)
 
     def _put(self, region: Region, data: Array) -> int:
-        for place, run in self._runs(region[0], data):
-            write_at(self._file, place, run)
+        places = self._places(region)
+        rows = data.reshape(len(places), -1)
+        size, many = rows[0].nbytes, len(places) > FEW
+        done = write_rows(self._file, data.ctypes.data, size, places) if many else 0
+        for place, row in zip(places[done:], rows[done:], strict=True):
+            write_at(self._file, int(place), row)  # goes on, or says what is wrong
         os.fdatasync(self._file)
         return crc32(data.data)
 
@@ -73,8 +82,9 @@ class BlockWriter(JournaledOutput):
         lower, upper = region
         sizes = [b - a for a, b in zip(lower, upper, strict=True)]
         block = np.empty((self.spec.shape[0], *sizes), self.spec.dtype)
-        for place, run in self._runs(lower, block):
-            run[...] = np.frombuffer(os.pread(self._file, run.nbytes, place), run.dtype)
+        places = self._places(region)
+        for place, row in zip(places, block.reshape(len(places), -1), strict=True):
+            row[...] = np.frombuffer(os.pread(self._file, row.nbytes, int(place)), row.dtype)
         return crc32(block.data)
 
     def _settle(self) -> None:
@@ -90,12 +100,12 @@ class BlockWriter(JournaledOutput):
             file.seek(place + self.spec.nbytes)
             return crc32(file.read(), crc32(before))
 
-    def _runs(self, lower: Triple, block: Array) -> Iterator[tuple[int, Array]]:
-        """Pieces of a C-contiguous block that lie in one piece in the file, as 1-D views."""
-        _, depth, height, width = self.spec.shape
-        item = self.spec.dtype.itemsize
-        axes = 3 if block.shape[3] < width else 2 if block.shape[2] < height else 1
-        for index in np.ndindex(block.shape[:axes]):
-            c, z, y = (*index, 0, 0)[:3]
-            row = ((c * depth + lower[0] + z) * height + lower[1] + y) * width + lower[2]
-            yield self._place + row * item, block[index].reshape(-1)
+    def _places(self, region: Region) -> NDArray[np.int64]:
+        """Where the pieces of a block begin that lie in one piece in the file, in the block's order."""
+        images, depth, height, width = self.spec.shape
+        (z0, y0, x0), (z1, y1, x1) = region
+        rows = np.arange(z0, z1)[:, None] * height + np.arange(y0, y1)
+        if x1 - x0 == width:
+            rows = rows[:1, :1] if y1 - y0 == height else rows[:, :1]
+        starts = np.arange(images)[:, None] * (depth * height) + rows.reshape(-1)
+        return self._place + (starts.reshape(-1) * width + x0) * self.spec.dtype.itemsize
