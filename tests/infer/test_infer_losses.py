@@ -23,6 +23,13 @@ def test_tally_over_parts_equals_the_reference(name):
 
 def test_probabilities():
     assert probabilities("binomial_cross_entropy", np.float32([0]))[0] == 0.5
+    values = np.random.default_rng(0).normal(0, 3, (2, 3, 4, 5)).astype(np.float32)
+    exact = 1 / (1 + np.exp(-values.astype(np.float64)))
+    assert probabilities("binomial_cross_entropy", values) == pytest.approx(exact, rel=1e-6)
+    assert np.array_equal(
+        probabilities("binomial_cross_entropy", values[..., ::2]),
+        probabilities("binomial_cross_entropy", values)[..., ::2],
+    )
     values = np.zeros((4, 1, 1, 1))
     assert probabilities("softmax", values).ravel().tolist() == [0.25] * 4
     assert probabilities("square", values) is values

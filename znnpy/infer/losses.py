@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_softmax, softmax
+from znnpy_kernels.pointwise import logistic_values
 
 LossName = Literal["square", "binomial_cross_entropy", "softmax"]
 Array = npt.NDArray[Any]
@@ -66,10 +67,17 @@ def step_weights(
 def probabilities(name: LossName, values: Array) -> Array:
     """What the values of an output node mean: logistic or softmax of logits; square: themselves."""
     if name == "binomial_cross_entropy":
-        return np.asarray(expit(values))
+        return _logistic(values) if values.dtype == np.float32 else np.asarray(expit(values))
     if name == "softmax":
         return np.asarray(softmax(values, axis=IMAGES))
     return values
+
+
+def _logistic(values: Array) -> Array:
+    given = np.ascontiguousarray(values)
+    found = np.empty_like(given)
+    logistic_values(given.ctypes.data, found.ctypes.data, given.size)
+    return found
 
 
 def _voxel_losses(name: LossName, values: Array, target: Array) -> Array:

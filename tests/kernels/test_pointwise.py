@@ -1,0 +1,18 @@
+"""Functions of rows of values against SciPy, at every length around a vector's."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.pointwise import logistic_values
+
+
+@pytest.mark.parametrize("length", [0, 1, LANES - 1, LANES, LANES + 1, 5 * LANES + 3])
+def test_logistic(length: int) -> None:
+    values = np.random.default_rng(length).normal(0, 20, length + 1).astype(np.float32)
+    found = values.copy()
+    logistic_values(values.ctypes.data, found.ctypes.data, length)
+    assert found[:length] == pytest.approx(expit(values[:length].astype(np.float64)), rel=1e-6)
+    assert found[length] == values[length]
+    logistic_values(values.ctypes.data, values.ctypes.data, length)
+    assert np.array_equal(values, found)
