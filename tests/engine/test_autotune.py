@@ -8,7 +8,7 @@ import pytest
 from znnpy.engine import autotune
 from znnpy.engine.report import MEASURING
 from znnpy.plan import PASSES, ConvShape, Method
-from znnpy.plan.choose import candidates
+from znnpy.plan.choose import candidates, estimated_seconds
 from znnpy.plan.cost import direct_seconds
 
 ONE = (1, 1, 1)
@@ -18,7 +18,7 @@ SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 @pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8"])
 @pytest.mark.parametrize("passes", [PASSES, ("forward", "weight"), ("forward",)])
 def test_every_wanted_pass_and_no_other_is_measured(method, passes):
-    costs = autotune._measure(replace(SMALL, passes=passes), [Method.named(method)])
+    costs = autotune.timed(replace(SMALL, passes=passes), [Method.named(method)])
     measured = {part.removeprefix(f"{method} ") for part in costs}
     assert measured & set(PASSES) == set(passes)
     assert min(costs.values()) > 0
@@ -37,9 +37,9 @@ def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
 
     monkeypatch.setattr(autotune, "_Trial", Trial)
     monkeypatch.setattr(autotune, "_bytes", lambda shape, method: 64)
-    costs = autotune._measure(large, [Method("direct")])
+    costs = autotune.timed(large, [Method("direct")])
     smaller = seen[0]
-    assert direct_seconds(smaller) < 2 * autotune.MOST_SECONDS
+    assert estimated_seconds(smaller, Method("direct")) < 2 * autotune.MOST_SECONDS
     assert (smaller.size, smaller.dilation) == (large.size, large.dilation)
     taken = [a - b for a, b in zip(large.target, smaller.target, strict=True)]
     assert [a - b for a, b in zip(large.source, smaller.source, strict=True)] == taken
@@ -48,7 +48,14 @@ def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
 
 
 def test_small_layers_are_measured_as_they_are():
-    assert autotune._smaller(SMALL) == SMALL
+    assert autotune._smaller(SMALL, Method("direct")) == SMALL
+
+
+def test_what_is_fast_is_measured_as_it_is_though_another_method_takes_long():
+    two = (2, 2, 2)
+    shape = ConvShape(10, 10, (7, 7, 7), two, ONE, (74, 74, 74), (62, 62, 62), 1)
+    assert autotune._smaller(shape, Method("spectral", (22, 22, 22))) == shape
+    assert autotune._smaller(shape, Method("direct")) != shape
 
 
 def test_methods_differ_by_more_than_the_order_of_a_tile():

@@ -23,15 +23,14 @@ from znnpy.engine.step import Step
 from znnpy.geometry import Geometry, fit
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
-from znnpy.plan.choose import close_calls, estimated
-from znnpy.plan.cost import direct_seconds
+from znnpy.plan.choose import close_calls, estimated, estimated_seconds
 from znnpy.plan.settle import Look, settle
 from znnpy.plan.types import wanted
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 from znnpy.scheduler.cores import available_cores
 
-MOST_SECONDS = 0.06  # of one pass, directly: larger layers are measured on smaller images
+MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on smaller images
 SMALLEST = 24  # voxels along an axis
 FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
 OF_NODE = "source bias gradient"  # no part of the layer
@@ -93,7 +92,7 @@ def measure_all(shapes: Sequence[ConvShape], report: Report | None = None) -> No
     kernels: set[Kernel] = set()
     for shape in unknown:
         for method in candidates(shape):
-            kernels |= _kernels(_smaller(shape), method)
+            kernels |= _kernels(_smaller(shape, method), method)
     tell = partial(report, COMPILING) if report else None
     compile_all(kernels, available_cores(), tell)
     for done, shape in enumerate(unknown):
@@ -107,7 +106,7 @@ def measure_all(shapes: Sequence[ConvShape], report: Report | None = None) -> No
 def measured(shape: ConvShape) -> Costs:
     """Seconds by part of one layer on one core, from wisdom or measured now and remembered."""
     found = recall(_key(shape))
-    return found or remember(_key(shape), _measure(shape, candidates(shape)))
+    return found or remember(_key(shape), timed(shape, candidates(shape)))
 
 
 def _key(shape: ConvShape) -> str:
@@ -119,13 +118,13 @@ def _kernels(shape: ConvShape, method: Method) -> set[Kernel]:
     return {task.kernel for task in _emit(Build.new(Arena(), layout, 0), edge, shape).tasks}
 
 
-def _measure(shape: ConvShape, methods: Sequence[Method]) -> Costs:
+def timed(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     """Time methods in turns, in the same memory; what was timed on smaller images is scaled."""
-    smaller = _smaller(shape)
-    memory = aligned_bytes(max(_bytes(smaller, method) for method in methods))
+    smaller = {method: _smaller(shape, method) for method in methods}
+    memory = aligned_bytes(max(_bytes(smaller[method], method) for method in methods))
     memory.fill(0)  # now, rather than in the first run
-    trials = {method: _Trial(smaller, method, memory) for method in methods}
-    scales = {method: _scales(shape, smaller, method) for method in methods}
+    trials = {method: _Trial(smaller[method], method, memory) for method in methods}
+    scales = {method: _scales(shape, smaller[method], method) for method in methods}
 
     def look(method: Method) -> Look:
         found = trials[method].look()
@@ -139,9 +138,12 @@ def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> Costs:
     return {name: seconds / part[name] for name, seconds in whole.items() if part[name]}
 
 
-def _smaller(shape: ConvShape) -> ConvShape:
-    """The shape with smaller images where measuring would take too long."""
-    while direct_seconds(shape) > MOST_SECONDS and max(shape.target) > SMALLEST:
+def _smaller(shape: ConvShape, method: Method) -> ConvShape:
+    """The shape with smaller images where measuring a method would take too long.
+
+    Other images may fill tiles otherwise, so what is fast is measured as it is.
+    """
+    while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.target) > SMALLEST:
         longest = shape.target.index(max(shape.target))
         less = [0, 0, 0]
         less[longest] = shape.target[longest] - max(SMALLEST, shape.target[longest] * 3 // 4)

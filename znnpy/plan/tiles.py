@@ -18,12 +18,13 @@ from znnpy.plan.types import TILE_SIZES, Costs, Method, wanted
 
 # Rates of one core of a recent server CPU, measured within layers, where most spectra come from
 # beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
-TILE_RATE = 40e9
-LARGEST_IN_L1 = 20  # planes of larger tiles leave the L1 cache between rows and columns
-FILTER_RATE, FEW_TAPS_RATE = 60e9, 100e9  # of filters: most of their points are zeros
-PRODUCT_RATE = 165e9
-SPECTRA_RATE = 60e9  # bytes/s of the spectra of tiles, between products
-MEMORY_RATE = 14e9  # bytes/s of spectra of filters that no cache holds
+TILE_RATE = 48e9
+IN_L1, NEAR_L1 = 20, 24  # planes of larger tiles leave the L1 cache between rows and columns
+FILTER_RATE, FEW_TAPS_RATE = 70e9, 130e9  # of filters: most of their points are zeros
+PRODUCT_RATE = 200e9
+SPECTRA_RATE = 35e9  # bytes/s of the spectra of tiles, between products
+MEMORY_RATE = 12e9  # bytes/s of spectra of filters that no cache holds, as products read them
+NEAR_RATE, FAR_RATE = 22e9, 9e9  # as transforms write and read them, up to KEPT_BYTES and beyond
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
 GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large, but for few images
@@ -66,7 +67,7 @@ def group_size(tile: Triple, tiles: int, blocks: int) -> int:
     are read, and those of gradients read and written; the more, the more memory. It is taken for
     granted that a layer has about as many outputs as inputs.
     """
-    bytes_ = 8 * LANES_COUNTED * frequencies(tile) * blocks
+    bytes_ = spectra_bytes(tile) * blocks
     images = blocks * LANES_COUNTED
     cached = bytes_ * images <= CACHED_BYTES
     fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * images))
@@ -76,13 +77,13 @@ def group_size(tile: Triple, tiles: int, blocks: int) -> int:
 
 def small_group(tile: Triple, tiles: int, blocks: int) -> int:
     """Tiles of a group whose products take no long reading of filters: what a cache holds."""
-    groups = -(-tiles // max(1, GROUP_BYTES // (8 * LANES_COUNTED * frequencies(tile) * blocks)))
+    groups = -(-tiles // max(1, GROUP_BYTES // (spectra_bytes(tile) * blocks)))
     return -(-tiles // groups)
 
 
 def kept_between_passes(tile: Triple, tiles: int, blocks: int) -> bool:
     """Whether spectra of that many tiles wait for the weight gradient; else they are made again."""
-    return 8 * LANES_COUNTED * frequencies(tile) * tiles * blocks <= KEPT_BYTES
+    return spectra_bytes(tile) * tiles * blocks <= KEPT_BYTES
 
 
 def frequencies(tile: Triple) -> int:
@@ -90,10 +91,21 @@ def frequencies(tile: Triple) -> int:
     return tile[0] * tile[1] * (tile[2] // 2 + 1)
 
 
-def tile_seconds(tile: Triple, rate: float = TILE_RATE) -> float:
-    """Transform of one tile of LANES_COUNTED images."""
-    slower = 1.2 if max(tile) > LARGEST_IN_L1 else 1.0
-    return slower * 2.5 * voxels(tile) * max(1.0, log2(voxels(tile))) * LANES_COUNTED / rate
+def spectra_bytes(tile: Triple) -> int:
+    """Of the spectra of a tile of LANES_COUNTED images."""
+    return 8 * LANES_COUNTED * frequencies(tile)
+
+
+def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = None) -> float:
+    """Transform of one tile of LANES_COUNTED images.
+
+    Where only the first `held` points along z, y, x are not zero, or wanted, fewer lines along x and y
+    are transformed.
+    """
+    z, y, _ = (few / size for few, size in zip(held or tile, tile, strict=True))
+    lines = log2(tile[0]) + z * log2(tile[1]) + z * y * log2(tile[2])
+    slower = 1.0 if max(tile) <= IN_L1 else 1.1 if max(tile) <= NEAR_L1 else 1.4
+    return slower * 2.5 * voxels(tile) * max(1.0, lines) * LANES_COUNTED / rate
 
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
@@ -101,26 +113,29 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     rows = -(-shape.inputs // LANES_COUNTED)
     columns = -(-shape.outputs // LANES_COUNTED)
     tiles = tiles_of(shape, tile)
-    transform = tile_seconds(tile)
-    filters = _filter_seconds(shape, tile) if shape.training else 0.0
+    outputs = columns * tiles * tile_seconds(tile, held=new_points(shape.size, tile))
+    pairs = shape.inputs * columns
+    filters = pairs * _filter_seconds(shape, tile) if shape.training else 0.0
     method = str(Method("spectral", tile))
     if _is_packed(shape):
         images = -(-tiles // (LANES_COUNTED // shape.inputs)) * tile_seconds(tile, LANES_RATE)
         products = _packed_products(tile, tiles, columns)
         shared = True
     else:
-        images = tiles * rows * transform
+        images = tiles * rows * tile_seconds(tile)
         products = _products(tile, tiles, shape.inputs, columns)
         shared = not shape.training or kept_between_passes(tile, tiles, rows)
     again = 0.0 if shared else images
+    # Filters that are not kept for the data gradient are transformed for each of the two passes.
+    twice = "gradient" in shape.passes and spectra_bytes(tile) * pairs > KEPT_BYTES
     return {
         f"{method} images": images - again,
-        f"{method} forward": columns * tiles * transform + products + again,
-        f"{method} filters": shape.inputs * columns * filters,
-        f"{method} gradients": columns * tiles * transform,
-        f"{method} gradient": tiles * rows * transform
+        f"{method} forward": outputs + products + again,
+        f"{method} filters": filters * (2 if twice else 1),
+        f"{method} gradients": outputs,
+        f"{method} gradient": tiles * rows * tile_seconds(tile)
         + _products(tile, tiles, shape.outputs, rows),
-        f"{method} weight": columns * shape.inputs * filters + products + again,
+        f"{method} weight": filters + products + again,
     }
 
 
@@ -137,11 +152,10 @@ def _packed_products(tile: Triple, tiles: int, columns: int) -> float:
 def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
     """Transform of the filters between one image and LANES_COUNTED others."""
     rate = FEW_TAPS_RATE if max(shape.size[:2]) <= FEW else FILTER_RATE
-    seconds = tile_seconds(tile, rate)
-    bytes_ = 8.0 * frequencies(tile) * LANES_COUNTED
-    if bytes_ * shape.inputs * -(-shape.outputs // LANES_COUNTED) > CACHED_BYTES:
-        seconds += bytes_ / MEMORY_RATE
-    return seconds
+    one = spectra_bytes(tile)
+    bytes_ = one * shape.inputs * -(-shape.outputs // LANES_COUNTED)
+    memory = 0.0 if bytes_ <= CACHED_BYTES else one / (NEAR_RATE if bytes_ <= KEPT_BYTES else FAR_RATE)
+    return tile_seconds(tile, rate) + memory
 
 
 def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
@@ -164,7 +178,7 @@ def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
         filters += max(filters, shape.outputs * rows)
     kept = shape.training and kept_between_passes(tile, tiles, rows)
     under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, tiles, rows)
-    return 8.0 * LANES_COUNTED * frequencies(tile) * (filters + rows * tiles * kept + under_way)
+    return spectra_bytes(tile) * (filters + rows * tiles * kept + under_way)
 
 
 def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:

@@ -30,7 +30,7 @@ def emit_spectra(
     """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
     tiling = spectra.tiling
     planar = tensor.lanes == 1
-    seconds = tile_seconds(tiling.tile)
+    seconds = tile_seconds(tiling.tile, held=window.count)
     words = {
         "source_block": tensor.block_stride * (LANES if planar else 1),
         **lattice_strides("source", tensor, tiling),
@@ -86,7 +86,7 @@ def emit_images(
     Bias and function of `node` are applied to points of tiles that do not overlap.
     """
     tiling = spectra.tiling
-    seconds = tile_seconds(tiling.tile)
+    seconds = tile_seconds(tiling.tile, held=count)
     window = Window(ORIGIN, count)
     old = tuple(many - new for many, new in zip(count, tiling.step, strict=True))
     overlap = max(old) > 0
