@@ -23,7 +23,7 @@ from znnpy.plan.choose import estimated_seconds
 from znnpy.plan.tiles import best_tiles
 from znnpy.plan.types import TILE_SIZES
 
-LAYERS = [
+LAYERS = (
     "10,10,7,62,2",
     "10,10,7,36,4",
     "16,16,7,32,1",
@@ -36,7 +36,7 @@ LAYERS = [
     "32,32,3,48,1",
     "40,40,3,24,4",
     "80,80,3,32,1",
-]
+)
 
 
 def main() -> None:

@@ -154,7 +154,9 @@ def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
     rate = FEW_TAPS_RATE if max(shape.size[:2]) <= FEW else FILTER_RATE
     one = spectra_bytes(tile)
     bytes_ = one * shape.inputs * -(-shape.outputs // LANES_COUNTED)
-    memory = 0.0 if bytes_ <= CACHED_BYTES else one / (NEAR_RATE if bytes_ <= KEPT_BYTES else FAR_RATE)
+    memory = (
+        0.0 if bytes_ <= CACHED_BYTES else one / (NEAR_RATE if bytes_ <= KEPT_BYTES else FAR_RATE)
+    )
     return tile_seconds(tile, rate) + memory
 
 
