@@ -1,5 +1,7 @@
 """The errors users see: what was wrong, where, and what would be right."""
 
+import re
+
 
 class ZnnpyError(Exception):
     """Base of every error that znnpy raises on purpose; its text is meant for the user."""
@@ -31,3 +33,13 @@ class PlanError(ZnnpyError):
 
 class TrainingError(ZnnpyError):
     """Training had to stop: loss or weights are no longer finite."""
+
+
+def reason(error: BaseException) -> str:
+    """What the system says of a failure, else the error's own words, on one line.
+
+    HDF5 hides the system's words in many of its own.
+    """
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    quoted = re.search(r"error message = '([^']+)'", words)
+    return quoted[1] if quoted else " ".join(words.split())

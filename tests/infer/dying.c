@@ -1,7 +1,9 @@
-/* Preloaded: the process is killed before its n-th call that changes files; when the call writes, with
-   half of the bytes written. Calls of all threads and libraries count together. */
+/* Preloaded: from its n-th call that changes files on, the disk fails; or the process is killed before
+   that call, when it writes with half of the bytes written. Calls of all threads and libraries count
+   together. A full disk fails calls that need room, a broken one (EIO) all of them, and reads. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,13 +13,26 @@
 #include <unistd.h>
 
 static long calls, limit = -1;
+static int failure; /* errno, or 0 to be killed */
 
-void arm(long number) { calls = 0; limit = number; }
+void arm(long number, int code) { calls = 0; failure = code; limit = number; }
 long called(void) { return calls; }
 
-static int due(void) { return limit >= 0 && __atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST) == limit; }
+static int due(int takes_room)
+{
+    if (limit < 0) return 0;
+    long number = __atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST);
+    return failure ? number >= limit && (takes_room || failure != ENOSPC) : number == limit;
+}
 
-static void die(void) { kill(getpid(), SIGKILL); for (;;) pause(); }
+static int broken(void) { return failure == EIO && limit >= 0 && calls > limit; }
+
+static int end(void)
+{
+    if (!failure) for (kill(getpid(), SIGKILL);;) pause();
+    errno = failure;
+    return -1;
+}
 
 static int on_disk(int file)
 {
@@ -26,35 +41,44 @@ static int on_disk(int file)
 }
 
 #define REAL(name) static __typeof__(name) *real; if (!real) real = dlsym(RTLD_NEXT, #name)
-#define PATH(name, parameters, values) \
-    int name parameters { REAL(name); if (due()) die(); return real values; }
+#define PATH(name, room, parameters, values) \
+    int name parameters { REAL(name); return due(room) ? end() : real values; }
 #define FILE_CALL(name, parameters, values) \
-    int name parameters { REAL(name); if (on_disk(file) && due()) die(); return real values; }
+    int name parameters { REAL(name); return on_disk(file) && due(0) ? end() : real values; }
+#define ALLOCATE(name, type) \
+    int name(int file, type place, type size) { \
+        REAL(name); return on_disk(file) && due(1) ? (end(), failure) : real(file, place, size); }
 #define WRITE(name, more_parameters, ...) \
     ssize_t name(int file, const void *data, size_t size more_parameters) { \
         REAL(name); \
-        if (on_disk(file) && due()) { real(file, data, size / 2 __VA_ARGS__); die(); } \
-        return real(file, data, size __VA_ARGS__); }
+        if (!on_disk(file) || !due(1)) return real(file, data, size __VA_ARGS__); \
+        if (!failure) real(file, data, size / 2 __VA_ARGS__); \
+        return end(); }
+#define READ(name, more_parameters, ...) \
+    ssize_t name(int file, void *data, size_t size more_parameters) { \
+        REAL(name); return broken() && on_disk(file) ? end() : real(file, data, size __VA_ARGS__); }
 #define COMMA ,
 #define OPEN(name) \
     int name(const char *path, int flags, ...) { \
         REAL(name); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); va_end(rest); \
-        if ((flags & (O_CREAT | O_TRUNC)) && due()) die(); \
-        return real(path, flags, mode); }
+        return (flags & (O_CREAT | O_TRUNC)) && due(1) ? end() : real(path, flags, mode); }
 
 OPEN(open)
 OPEN(open64)
 WRITE(write, )
 WRITE(pwrite, COMMA off_t place, COMMA place)
 WRITE(pwrite64, COMMA off64_t place, COMMA place)
+READ(read, )
+READ(pread, COMMA off_t place, COMMA place)
+READ(pread64, COMMA off64_t place, COMMA place)
 FILE_CALL(fsync, (int file), (file))
 FILE_CALL(fdatasync, (int file), (file))
 FILE_CALL(ftruncate, (int file, off_t size), (file, size))
 FILE_CALL(ftruncate64, (int file, off64_t size), (file, size))
-FILE_CALL(posix_fallocate, (int file, off_t place, off_t size), (file, place, size))
-FILE_CALL(posix_fallocate64, (int file, off64_t place, off64_t size), (file, place, size))
-PATH(rename, (const char *from, const char *to), (from, to))
-PATH(unlink, (const char *path), (path))
+ALLOCATE(posix_fallocate, off_t)
+ALLOCATE(posix_fallocate64, off64_t)
+PATH(rename, 0, (const char *from, const char *to), (from, to))
+PATH(unlink, 0, (const char *path), (path))
 FILE_CALL(unlinkat, (int file, const char *path, int flags), (file, path, flags))
-PATH(rmdir, (const char *path), (path))
-PATH(mkdir, (const char *path, mode_t mode), (path, mode))
+PATH(rmdir, 0, (const char *path), (path))
+PATH(mkdir, 1, (const char *path, mode_t mode), (path, mode))

@@ -1,12 +1,14 @@
-"""Kills a prediction at each of its calls to the disk; run with `dying.c` preloaded.
+"""Kills a prediction at each of its calls to the disk, or fails it; run with `dying.c` preloaded.
 
 Arguments: an empty folder, the output's suffix, and "alone" or "chained": whether each run that is
-killed begins anew, or goes on where the one before was killed. Prints blocks, calls, killed runs.
+killed begins anew, or goes on where the one before was killed; or "full" or "broken": the disk is so
+from that call on. Prints blocks, calls, and runs that were killed or failed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from killing import (
     WRITE,
     blocks,
     content,
+    failed_and_continued,
     forked,
     killed_and_continued,
     predict,
@@ -32,18 +35,41 @@ BLOCK = (1, 4, 5)
 CHANGES: dict[str, Any] = {"patch": BLOCK, "block": BLOCK}
 NEVER = 1 << 40
 RECORD = 56  # bytes of a journal's record
+FEWER = {"patch": (11, 4, 5), "block": (11, 4, 5)}
+FAILURES = {"full": errno.ENOSPC, "broken": errno.EIO}
+WORDS = {
+    "full": ("No space left on device", "no room on the disk"),
+    "broken": ("Input/output error",),
+}
 
 
 def main(folder: Path, suffix: str, mode: str) -> None:
     block_writer.FEW = 0  # rows are written by compiled code
     tiny, name = small(folder, threads=1, extent=EXTENT), f"out{suffix}"
+    if mode in FAILURES:
+        CHANGES.update(FEWER)
     predict(tiny, name, **CHANGES)  # kernels are compiled and loaded
     whole = content(folder / name)
     remove(folder / name)
     calls = counted_calls(tiny, name)
     remove(folder / name)
-    killed = (alone if mode == "alone" else chained)(tiny, name, whole, calls)
-    print(blocks(tiny, name, **CHANGES), calls, killed)
+    if mode in FAILURES:
+        ended = failed(tiny, name, whole, calls, mode)
+    else:
+        ended = (alone if mode == "alone" else chained)(tiny, name, whole, calls)
+    print(blocks(tiny, name, **CHANGES), calls, ended)
+
+
+def failed(tiny: Small, name: str, whole: dict[str, bytes], calls: int, mode: str) -> int:
+    """Fail at one call and all later ones, run to the end and compare, for each call; failed runs."""
+    found = 0
+    for number in range(calls):
+        arm = partial(preloaded().arm, number, FAILURES[mode])
+        error = failed_and_continued(tiny, name, arm, whole, **CHANGES)
+        assert not error or any(word in error for word in WORDS[mode]), (number, error)
+        assert "\n" not in error, (number, error)
+        found += bool(error)
+    return found
 
 
 def counted_calls(tiny: Small, name: str) -> int:
@@ -51,7 +77,7 @@ def counted_calls(tiny: Small, name: str) -> int:
     shim = preloaded()
 
     def work(pipe: int) -> None:
-        predict(tiny, name, None, partial(shim.arm, NEVER), **CHANGES)
+        predict(tiny, name, None, partial(shim.arm, NEVER, 0), **CHANGES)
         WRITE(pipe, str(shim.called()).encode())
 
     code, said = forked(work)
@@ -62,7 +88,7 @@ def counted_calls(tiny: Small, name: str) -> int:
 def alone(tiny: Small, name: str, whole: dict[str, bytes], calls: int) -> int:
     """Kill at one call, run to the end and compare, for each call; killed runs."""
     for number in range(calls):
-        arm = partial(preloaded().arm, number)
+        arm = partial(preloaded().arm, number, 0)
         assert not killed_and_continued(tiny, name, arm, whole, **CHANGES), number
     return calls
 
@@ -77,7 +103,7 @@ def chained(tiny: Small, name: str, whole: dict[str, bytes], calls: int) -> int:
     killed = said = number = 0
     done = -1  # nothing is begun
     while True:
-        arm = partial(preloaded().arm, number)
+        arm = partial(preloaded().arm, number, 0)
         code, words = forked(lambda pipe, arm=arm: predict(tiny, name, pipe, arm, **CHANGES))
         said += words.count(b".")
         assert said <= total
@@ -104,7 +130,7 @@ def acknowledged(path: Path, before: int) -> int:
 def preloaded() -> Any:
     """The functions of `dying.c`."""
     shim = ctypes.CDLL(None)
-    shim.arm.argtypes = [ctypes.c_long]
+    shim.arm.argtypes = [ctypes.c_long, ctypes.c_int]
     return shim
 
 

@@ -1,11 +1,13 @@
-"""Predictions in child processes that end at a call of theirs to the disk, and are run again."""
+"""Predictions in child processes that end or fail at a call to the disk, and are run again."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from jobs import Small
 
 from znnpy.data.outputs import journal_of
 from znnpy.data.scene import Scene
+from znnpy.errors import ZnnpyError
 from znnpy.infer.log import log_of
 from znnpy.infer.write import run_job
 
@@ -76,21 +79,51 @@ def predict(
 def killed_and_continued(
     tiny: Small, name: str, arm: Callable[[], object], whole: dict[str, bytes], **changes: Any
 ) -> bool:
-    """Run armed, run again, compare; whether the first run came to its end.
+    """Run armed, run again, compare; whether the first run came to its end."""
+    code, said = forked(lambda pipe: predict(tiny, name, pipe, arm, **changes))
+    assert code in (0, KILLED)
+    continued(tiny, name, said.count(b"."), whole, **changes)
+    return code == 0
+
+
+def failed_and_continued(
+    tiny: Small, name: str, arm: Callable[[], object], whole: dict[str, bytes], **changes: Any
+) -> str:
+    """Run armed to fail, run again, compare; the error of the first run, "" if it came to its end.
+
+    The process ends as all do, through what its libraries do last.
+    """
+
+    def work(pipe: int) -> None:
+        try:
+            predict(tiny, name, pipe, arm, **changes)
+        except ZnnpyError as error:
+            WRITE(pipe, b"!" + str(error).encode())
+        except BaseException:
+            WRITE(pipe, b"!" + traceback.format_exc().encode())
+            raise
+        ctypes.CDLL(None).exit(0)
+
+    code, said = forked(work)
+    done, _, error = said.partition(b"!")
+    assert code == 0, f"ended with {code}: {error.decode()}"
+    continued(tiny, name, len(done), whole, **changes)
+    return error.decode()
+
+
+def continued(tiny: Small, name: str, done: int, whole: dict[str, bytes], **changes: Any) -> None:
+    """Run again after a run that told of so many finished blocks, compare.
 
     No block that was finished is computed again, and nothing is left but the output and its log.
     """
     path = tiny.folder / name
-    code, said = forked(lambda pipe: predict(tiny, name, pipe, arm, **changes))
-    assert code in (0, KILLED)
     if not path.exists() or journal_of(path).exists():
         again, computed = forked(lambda pipe: predict(tiny, name, pipe, **changes))
         assert again == 0
-        assert said.count(b".") + computed.count(b".") <= blocks(tiny, name, **changes)
+        assert done + computed.count(b".") <= blocks(tiny, name, **changes)
     assert content(path) == whole
     assert sorted(tiny.folder.glob(f"*{name}*")) == [path, log_of(path)]
     remove(path)
-    return code == 0
 
 
 def blocks(tiny: Small, name: str, **changes: Any) -> int:

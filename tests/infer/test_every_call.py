@@ -1,4 +1,4 @@
-"""A prediction that is killed at every call to the disk, by a library that is preloaded."""
+"""A prediction that is killed or fails at every call to the disk, by a library that is preloaded."""
 
 from __future__ import annotations
 
@@ -33,11 +33,8 @@ def folder() -> Iterator[str]:
         yield name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("suffix", "mode"), [(".h5", "alone"), (".h5", "chained"), (".zarr", "chained")]
-)
-def test_killed_at_every_call(library: str, folder: str, suffix: str, mode: str) -> None:
+def run(library: str, folder: str, suffix: str, mode: str) -> tuple[int, int, int]:
+    """Blocks, calls to the disk, runs that did not come to their end."""
     words = [sys.executable, str(HERE / "every_call.py"), folder, suffix, mode]
     found = subprocess.run(
         words,
@@ -47,7 +44,28 @@ def test_killed_at_every_call(library: str, folder: str, suffix: str, mode: str)
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    blocks, calls, killed = map(int, found.stdout.split())
+    blocks, calls, ended = map(int, found.stdout.split())
+    return blocks, calls, ended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suffix", "mode"), [(".h5", "alone"), (".h5", "chained"), (".zarr", "chained")]
+)
+def test_killed_at_every_call(library: str, folder: str, suffix: str, mode: str) -> None:
+    blocks, calls, killed = run(library, folder, suffix, mode)
     assert blocks > 64
     assert calls > 6 * blocks
     assert killed >= calls
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@pytest.mark.parametrize("mode", ["full", "broken"])
+def test_disk_that_fails_from_each_call_on(
+    library: str, folder: str, suffix: str, mode: str
+) -> None:
+    blocks, calls, failed = run(library, folder, suffix, mode)
+    assert calls > 6 * blocks > 30
+    # What is left to do at the end, renaming and removing, needs no room.
+    assert failed > 0.8 * calls

@@ -20,7 +20,7 @@ import numpy as np
 
 from znnpy.data.memory import readable
 from znnpy.data.volume import Array
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason
 
 Attributes = Mapping[str, Any]
 HEADER = 16 << 10  # bytes that a file may need beside its data
@@ -90,7 +90,7 @@ def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
         beside.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
     finally:
         beside.unlink(missing_ok=True)
 
@@ -99,8 +99,11 @@ def allocate(path: Path, layouts: Mapping[str, Layout]) -> dict[str, int]:
     """Make a new HDF5 file with room for all datasets, synced; where the data of each begins."""
     # HDF5 crashes at exit when it cannot write its header, so that there must be room before it begins.
     _reserve(path, HEADER + sum(layout.nbytes for layout in layouts.values()))
-    with h5py.File(path, "w") as file:
-        places = {name: _create(file, name, layout) for name, layout in layouts.items()}
+    try:
+        with h5py.File(path, "w") as file:
+            places = {name: _create(file, name, layout) for name, layout in layouts.items()}
+    except RuntimeError as error:  # of a disk that fails when the file is closed
+        raise OSError(errno.EIO, reason(error)) from error
     ends = (places[name] + layout.nbytes for name, layout in layouts.items())
     _reserve(path, max(path.stat().st_size, *ends))
     return places

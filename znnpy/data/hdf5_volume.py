@@ -12,7 +12,7 @@ import numpy as np
 
 from znnpy.data.hdf5_safety import Trust, check_dataset, find_dataset, open_file
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason
 
 
 class Hdf5Volume(Volume):
@@ -43,7 +43,7 @@ class Hdf5Volume(Volume):
             raise
         except Exception as error:  # HDF5 raises nearly anything on damaged files
             self._file.close()
-            raise VolumeError(f"{path}: the HDF5 file is damaged ({error})") from error
+            raise VolumeError(f"{path}: the HDF5 file is damaged ({reason(error)})") from error
         self._data: h5py.Dataset = data
 
     @property
@@ -63,7 +63,7 @@ class Hdf5Volume(Volume):
         except Exception as error:
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, the file is "
-                f"damaged ({error})"
+                f"damaged ({reason(error)})"
             ) from error
         return array if array.ndim == 4 else array[None]
 

@@ -26,7 +26,7 @@ from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.zarr_bounds import bound
 from znnpy.data.zarr_folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr_safety import Declared, check_size, declared
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason
 
 
 class ZarrVolume(Volume):
@@ -73,7 +73,7 @@ class ZarrVolume(Volume):
         except Exception as error:  # codecs raise nearly anything on damaged chunks
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, a chunk is "
-                f"damaged ({error})"
+                f"damaged ({reason(error)})"
             ) from error
         return array if array.ndim == 4 else array[None]
 
@@ -225,7 +225,7 @@ def _opened(folder: ZarrFolder, node: Node, found: Declared, name: str) -> Any:
     except VolumeError:
         raise
     except Exception as error:  # zarr raises nearly anything on malformed metadata
-        raise VolumeError(f"{name}: the Zarr metadata are malformed ({error})") from error
+        raise VolumeError(f"{name}: the Zarr metadata are malformed ({reason(error)})") from error
 
 
 class _FolderStore(Store):  # type: ignore[misc]

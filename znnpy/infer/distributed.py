@@ -9,6 +9,7 @@ to another, and may be written twice, with the same bytes.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -73,9 +74,14 @@ def cluster(where: str) -> Iterator[Any]:
         with client:
             yield client
         return
+    quiet = logging.CRITICAL  # what fails in a worker is raised here
     with (
         LocalCluster(
-            n_workers=int(count), threads_per_worker=2, dashboard_address=None, memory_limit=0
+            n_workers=int(count),
+            threads_per_worker=2,
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=quiet,
         ) as local,
         Client(local) as client,
     ):

@@ -7,19 +7,25 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from znnpy.data.journal import write_all
 from znnpy.infer.blocks import Region
 
 
 class BlockLog:
-    """Appends to `path`; each line has `time` (seconds since 1970) and `event`."""
+    """Appends to `path`; each line has `time` (seconds since 1970) and `event`.
+
+    A line that a kill or a full disk cut short is dropped.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", buffering=1)
+        self._file = path.open("ab+", buffering=0)
+        self._file.seek(0)
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def note(self, event: str, **values: Any) -> None:
         """One line."""
         record = {"time": round(time.time(), 3), "event": event, **values}
-        self._file.write(json.dumps(record) + "\n")
+        write_all(self._file.fileno(), json.dumps(record).encode() + b"\n")
 
     def block(self, region: Region, seconds: float, voxels_per_s: float) -> None:
         """A block is on the disk; `seconds` since the one before, the rate so far."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from znnpy.data.outputs import BlockOutput, Finished, open_output
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason
 from znnpy.infer.blocks import Grid, Region
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
@@ -82,7 +82,7 @@ def writing(
             output.finish()
             log.note("finish")
     except OSError as error:
-        raise VolumeError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
 
 
 @contextmanager

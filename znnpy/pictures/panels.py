@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.errors import VolumeError, reason
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -47,12 +49,14 @@ class Voxels:
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
-    """Write panels of one shape as a PNG: beside first, then renamed."""
+    """Write panels of one shape as a PNG: beside first, then renamed; VolumeError if the disk fails."""
     figure = _figure(panels, caption, voxels or Voxels())
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         figure.savefig(beside, format="png")
         beside.replace(path)
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
     finally:
         beside.unlink(missing_ok=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from znnpy.errors import RunError
+from znnpy.errors import RunError, reason
 
 PARTIAL = ".partial"
 
@@ -29,7 +29,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         partial.replace(path)
         sync_directory(path.parent)
     except OSError as error:
-        raise RunError(_explain(path, error)) from error
+        raise RunError(explain(path, error)) from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
@@ -49,10 +49,11 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _explain(path: Path, error: OSError) -> str:
+def explain(path: Path, error: OSError) -> str:
+    """Why a file cannot be written, and what is left of it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        reason = "the disk is full; free some space and go on with the same command"
+        why = "the disk is full; free some space and go on with the same command"
     else:
-        reason = error.strerror or str(error)
+        why = reason(error)
     kept = "; the file that was there before is unharmed" if path.exists() else ""
-    return f"cannot write {path}: {reason}{kept}"
+    return f"cannot write {path}: {why}{kept}"

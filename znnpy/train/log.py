@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Self
 
-from znnpy.train.atomic import write_text
+from znnpy.errors import RunError
+from znnpy.train.atomic import explain, write_text
 
 Record = dict[str, Any]
 
@@ -34,17 +37,30 @@ class RunLog:
         self.close()
 
     def write(self, record: Record) -> None:
-        """Append one record; ValueError when it holds NaN or Inf, which JSON cannot say."""
+        """Append one record; ValueError when it holds NaN or Inf, which JSON cannot say.
+
+        RunError when the disk fails.
+        """
         self._file.write(json.dumps(record, allow_nan=False) + "\n")
-        self._file.flush()
+        with self._explained():
+            self._file.flush()
 
     def sync(self) -> None:
-        """Wait until all records are on the disk."""
-        os.fsync(self._file.fileno())
+        """Wait until all records are on the disk; RunError when the disk fails."""
+        with self._explained():
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._explained():
+            self._file.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(explain(self.path, error)) from error
 
 
 def read(path: Path) -> list[Record]:
