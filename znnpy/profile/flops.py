@@ -6,12 +6,15 @@ A real transform of n points counts 2.5 n log2 n, a complex multiply-add 8, a re
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from math import log2
 
 from znnpy.engine import Model
+from znnpy.engine.fft.filters import spectra_stay_cached
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
+from znnpy.plan.fftw import good_size
 from znnpy.plan.tiles import frequencies, tiles_of
 from znnpy.plan.types import PASSES, PassName
 
@@ -33,7 +36,7 @@ def convolution_flops(model: Model) -> dict[str, float]:
 
 def flops_by_name(model: Model) -> dict[str, float]:
     """Operations of all tasks of a name together, in one update, where they are known."""
-    found: dict[str, float] = defaultdict(float)
+    found: dict[str, float] = defaultdict(float, whole_image_flops(model))
     shared: set[object] = set()
     for edge in model.network.edges:
         if edge.kind != "conv":
@@ -49,6 +52,69 @@ def flops_by_name(model: Model) -> dict[str, float]:
                 for name, flops in parts.items():
                     found[name] += flops
     return dict(found)
+
+
+def whole_image_flops(model: Model) -> dict[str, float]:
+    """The same for layers that run by FFT of whole images, which share spectra and sums at nodes."""
+    found: dict[str, float] = defaultdict(float)
+    images: dict[tuple[str, Triple], int] = {}
+    for edge in model.network.edges:
+        passes = [
+            step
+            for step in PASSES
+            if edge.kind == "conv" and model.plan.layers[edge.name].method(step).algorithm == "fft"
+        ]
+        if passes:
+            shape = _shape(model, edge)
+            grid = _grid(model, edge)
+            images |= _image_transforms(edge, shape, grid, passes)
+            for name, flops in _whole_products(edge, shape, grid, passes).items():
+                found[name] += flops
+    for (name, grid), count in images.items():
+        found[name] += count * _transform(grid)
+    return dict(found)
+
+
+def _grid(model: Model, edge: Edge) -> Triple:
+    z, y, x = (good_size(size) for size in model.geometry.nodes[edge.source].shape)
+    return z, y, x
+
+
+def _image_transforms(
+    edge: Edge, shape: ConvShape, grid: Triple, passes: Collection[PassName]
+) -> dict[tuple[str, Triple], int]:
+    """Transforms by name and grid: what edges with a node in common share counts once."""
+    sources, targets = shape.batch * shape.inputs, shape.batch * shape.outputs
+    counts: dict[str, int] = {}
+    if "forward" in passes:
+        counts[f"{edge.target} inverse"] = targets
+    if "gradient" in passes:
+        counts[f"{edge.source} gradient inverse"] = sources
+    if "forward" in passes or "weight" in passes:
+        counts[f"{edge.source} spectra"] = sources
+    if "gradient" in passes or "weight" in passes:
+        counts[f"{edge.target} gradient spectra"] = targets
+    return {(name, grid): count for name, count in counts.items()}
+
+
+def _whole_products(
+    edge: Edge, shape: ConvShape, grid: Triple, passes: Collection[PassName]
+) -> dict[str, float]:
+    """Products, with the filters' transforms where these are made on the way."""
+    words = {"forward": "products", "gradient": "backward products", "weight": "weight gradient"}
+    pairs = shape.inputs * shape.outputs
+    product = 8.0 * frequencies(grid) * shape.batch * pairs
+    filters = pairs * _transform(grid)
+    kept = spectra_stay_cached(pairs, grid)
+    flops = {
+        f"{edge.name} {words[step]}": product + (filters if step == "weight" or not kept else 0.0)
+        for step in passes
+    }
+    return flops | ({f"{edge.name} filter spectra": filters} if kept else {})
+
+
+def _transform(size: Triple) -> float:
+    return 2.5 * voxels(size) * log2(max(2, voxels(size)))
 
 
 def _shape(model: Model, edge: Edge) -> ConvShape:
@@ -71,7 +137,7 @@ def _transforms(
     edge: Edge, shape: ConvShape, step: PassName, tile: Triple, shared: set[object]
 ) -> dict[str, float]:
     """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
-    one = 2.5 * voxels(tile) * log2(max(2, voxels(tile)))
+    one = _transform(tile)
     tiles = tiles_of(shape, tile)
     pairs = shape.inputs * shape.outputs
     counts: dict[str, int]

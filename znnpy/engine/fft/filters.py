@@ -28,7 +28,12 @@ def filters_stay_cached(build: Build, edge: Edge) -> bool:
     they are multiplied costs less (`scripts/bench_fft.py`).
     """
     outputs, inputs = build.parameters[edge.name].shape[:2]
-    return outputs * inputs * spectrum_floats(grid_of(build, edge)) <= CACHED_FLOATS
+    return spectra_stay_cached(outputs * inputs, grid_of(build, edge))
+
+
+def spectra_stay_cached(filters: int, grid: Triple) -> bool:
+    """Whether the spectra of so many filters are few enough to be kept."""
+    return filters * spectrum_floats(grid) <= CACHED_FLOATS
 
 
 def filter_spectra_of(step: Step, build: Build, edge: Edge, *, emit: bool) -> Spectra:
