@@ -25,9 +25,10 @@ from znnpy.scheduler import Executor, SerialExecutor
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
 
-# Seconds of work for each worker before the memory of a buffer is used again, so that tasks seldom wait
-# for it: simulated on 16 and 64 workers, updates are as fast as with memory of its own for every buffer.
-SLACK_SECONDS = 2e-3
+# Seconds of work for each of so many workers before the memory of a buffer is used again, so that tasks
+# seldom wait for it: simulated on 16 and 64 workers, updates are as fast as with memory of its own for
+# every buffer. Fewer workers have less under way and get less: memory that is used again is in the caches.
+SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
     """Places with as much slack as there is room for; one worker never waits and needs none."""
     sizes = {name: buffer.bytes for name, buffer in arena.shared.items()}
-    most = layout.workers * SLACK_SECONDS if layout.training and layout.workers > 1 else 0.0
+    workers = layout.workers if layout.training and layout.workers > 1 else 0
+    most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS
     for slack in (most, most / 2, most / 4, most / 8):
         sharing = share(sizes, step, slack)
         if room is None or sharing.bytes <= room or not slack:

@@ -22,7 +22,7 @@ COARSE_SECONDS = 2e-3
 """A task longer than this, waited for by idle workers, is blamed on the cut, not on the graph."""
 
 LONGEST_NS = 100_000
-"""Workers search for 50 us at a time and need less between tasks: what is longer, they had no core."""
+"""A worker needs less between two tasks, and to find one that is ready: in what is more it had no core."""
 
 LOSSES = (
     "dispatch",
@@ -100,7 +100,7 @@ def _of_worker(
     outside = max(0.0, window - found.busy - found.searching - found.parked)
     none_ready = starved.between(low, high)
     spent = (slept - low) * 1e-9 - starved.between(low, slept)
-    away = spent.clip(max=np.maximum(slept - low - LONGEST_NS, 0) * 1e-9)
+    away = np.maximum(spent - LONGEST_NS * 1e-9, 0.0)
     between = min(outside, _long_gaps(events, searches))
     found.causes["without a core"] = float(away.sum()) + between
     found.causes["dispatch"] = outside - between

@@ -14,7 +14,7 @@ from znnpy_kernels import worker as native
 
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.control_block import ControlBlock
-from znnpy.scheduler.cores import keep_to, own_cores
+from znnpy.scheduler.cores import available_cores, keep_to, own_cores
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
@@ -22,17 +22,20 @@ from znnpy.scheduler.serial import check_group, check_phase, token_too_early
 SLICE_NS = 50_000_000
 """Longest stay of `wait` in compiled code, so that Ctrl-C is seen."""
 
-SPIN_NS = 50_000
-"""How long an idle worker looks for work before it parks: about what a wake-up costs."""
+SPIN_NS = 1_000_000
+"""How long an idle worker looks for work before it parks: most waits within a step are shorter."""
+
+CROWDED_SPIN_NS = 50_000
+"""The same where workers share cores: about what a wake-up costs."""
 
 
 class Executor:
     """Runs a task graph on `workers` threads, which start here and are parked when idle.
 
     seed: chooses the victims of the thieves; results never depend on it. record: events kept per
-    worker. `release` may be called from any thread; `wait` too (two threads that wait for one group
-    may be told up to 50 ms late). Threads do not survive `os.fork`: in the child the executor can only
-    be closed.
+    worker. spin_ns: how long an idle worker looks for work (default: SPIN_NS). `release` may be called
+    from any thread; `wait` too (two threads that wait for one group may be told up to 50 ms late).
+    Threads do not survive `os.fork`: in the child the executor can only be closed.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Executor:
         workers: int = 2,
         seed: int = 0,
         record: int = 0,
-        spin_ns: int = SPIN_NS,
+        spin_ns: int | None = None,
     ) -> None:
         if workers < 1:
             raise SchedulerError(f"an executor needs at least 1 worker, not {workers}")
         self.graph = graph
         self.workers = workers
+        if spin_ns is None:
+            spin_ns = SPIN_NS if workers <= available_cores() else CROWDED_SPIN_NS
         self._options = {"seed": seed, "record": record, "spin_ns": spin_ns}
         self._release_lock = threading.Lock()
         for function in (native.work, native.release, native.wait, native.stop, native.prepare):

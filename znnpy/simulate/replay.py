@@ -31,7 +31,7 @@ class Machine:
     steal: float = 4e-7
     wake: float = 1e-5
     """From the push to the search of a worker that was parked."""
-    spin: float = 5e-5
+    spin: float = 1e-3
     """How long an idle worker looks for work before it parks."""
     submit: float = 0.0
     """Between the end of a step and the release of the next one of its copy."""
