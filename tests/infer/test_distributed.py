@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from jobs import small
+from killing import content, predict, remove
 
 from znnpy.config.models import VolumeSection
 from znnpy.data.outputs import journal_of, open_output
@@ -48,12 +49,14 @@ def test_words_that_are_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_one_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_two_workers_one_killed(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("distributed")
-    tiny = small(tmp_path, threads=1)
-    tiny.run("one.h5", block=BLOCK)
+    tiny, path, killed = small(tmp_path, threads=1), tmp_path / f"out{suffix}", []
+    predict(tiny, path.name, block=BLOCK)
+    whole = content(path)
+    remove(path)
     section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
-    path, killed = tmp_path / "out.h5", []
     with tiny.scene().reference as volume, cluster("local:2") as client:
         workers = client.run(os.getpid)
         assert len(workers) == 2
@@ -63,8 +66,8 @@ def test_two_workers_one_killed(tmp_path: Path) -> None:
                 killed.append(next(iter(workers.values())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        job = tiny.job(Scene({"input": volume}, {}), block=BLOCK)
+        job = tiny.job(Scene({"input": volume}, {}), path.name, block=BLOCK)
         run_distributed(client, job, section, path, "p", show=show)
     assert killed
-    assert path.read_bytes() == (tmp_path / "one.h5").read_bytes()
+    assert content(path) == whole
     assert not journal_of(path).exists()
