@@ -66,12 +66,13 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
 
 # Addresses and steps in bytes. `source` and `target` are of element 0 of the first line; of a real
 # line `count` elements from `first` on are in range. `spare` holds two vectors of zeros, room for two
-# that nobody reads, then at ONES, BIAS and FLOOR one vector each.
+# that nobody reads, then at ONES, BIAS and FLOOR one vector each. `parts`: from the real part of an
+# element to its imaginary part, in what complex lines forward write, and backward read.
 PARAMETERS = (
     "source", "source_step", "source_line", "source_group",
     "target", "target_step", "target_line", "target_group",
     "ahead", "ahead_step", "ahead_line", "ahead_group",
-    "lines", "groups", "first", "count", "spare", "option",
+    "lines", "groups", "first", "count", "spare", "option", "parts",
 )  # fmt: skip
 ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
 SPARE_BYTES = 8 * VECTOR_BYTES
@@ -101,14 +102,16 @@ _VECTORS = {
 
 def _starts(b: ir.IRBuilder, kind: Kind, given: dict[str, Value]) -> dict[str, Value]:
     """Where vectors of the first element begin; real and imaginary exchanged, it is an inverse."""
-    first, last = word(0), word(VECTOR_BYTES)
-    if kind is Kind.FORWARD:
-        turned = b.icmp_signed("!=", given["option"], word(0))
-        first, last = b.select(turned, last, first), b.select(turned, first, last)
-    elif kind is Kind.BACKWARD:
-        first, last = last, first
     found: dict[str, Value] = {}
     for end, vectors in zip(("source", "target"), _VECTORS[kind], strict=True):
+        first, last = word(0), word(VECTOR_BYTES)
+        if _asks(kind) and end == ("target" if kind is Kind.FORWARD else "source"):
+            last = given["parts"]
+        if kind is Kind.FORWARD:
+            turned = b.icmp_signed("!=", given["option"], word(0))
+            first, last = b.select(turned, last, first), b.select(turned, first, last)
+        elif kind is Kind.BACKWARD:
+            first, last = last, first
         parts = (first, last) if vectors == 2 else (word(0),)
         found |= {f"{end}{part}": b.add(given[end], at) for part, at in enumerate(parts)}
     return found | ({"ahead": given["ahead"]} if _asks(kind) else {})
@@ -163,8 +166,7 @@ class _Line:
         """For the cache line that stands to `ahead` as vector `index` to this line."""
         b, element = self.b, word(index // 2)
         address = b.add(self.given["ahead"], b.mul(self.given["ahead_step"], element))
-        address = b.add(address, word(index % 2 * VECTOR_BYTES))
-        prefetch(b, address)
+        prefetch(b, b.add(address, self.given["parts"]) if index % 2 else address)
 
     def value(self, number: int) -> Value:
         """The value of a node, emitted at its first use."""

@@ -21,6 +21,7 @@ from znnpy_kernels.simd import (
     ZERO_VECTOR,
     Value,
     counted_loop,
+    first_lanes,
     float_pointer,
     load_broadcast,
     load_vector,
@@ -63,15 +64,6 @@ def _masked(builder: ir.IRBuilder, kind: str, result: Any, *values: Value) -> Va
     return builder.call(function, values)
 
 
-def _first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
-    words = ir.VectorType(count.type, LANES)
-    empty = ir.Constant(words, ir.Undefined)
-    first = builder.insert_element(empty, count, ir.Constant(_I32, 0))
-    zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
-    counts = builder.shuffle_vector(first, empty, zeros)
-    return builder.icmp_signed("<", ir.Constant(words, list(range(LANES))), counts)
-
-
 class _Elements:
     """Loads and stores 2 neighbouring vectors, or with `count` only its first floats: masked."""
 
@@ -81,7 +73,7 @@ class _Elements:
         self.masks: list[Value] = []
         if count is not None:
             left = [builder.sub(count, word(v * LANES)) for v in range(vectors)]
-            self.masks = [_first_lanes(builder, few) for few in left]
+            self.masks = [first_lanes(builder, few) for few in left]
 
     def _places(self, line: Value) -> list[Value]:
         return [moved(self.builder, line, v * LANES) for v in range(self.vectors)]

@@ -30,6 +30,7 @@ from znnpy_kernels.abi import kernel
 from znnpy_kernels.fft_codelets import (
     FEW,
     SPARE_BYTES,
+    VECTOR_BYTES,
     backward_lines,
     few_backward_lines,
     few_forward_lines,
@@ -91,7 +92,9 @@ def filter_tiles(args: Any, worker: int) -> None:
             else:
                 forward_planes(source, strides, origin, taps, size, here, sign, scratch, source)
         target, tile = args[14] + 4 * start * args[16], 4 * args[16]
-        columns = to_spectra(work, size, tiles, target, tile, 4 * args[15], sign, scratch)
+        columns = to_spectra(
+            work, size, tiles, target, tile, 4 * args[15], VECTOR_BYTES, sign, scratch
+        )
         if few:
             few_forward_lines(size[axis], columns, 1.0)
         else:
@@ -111,7 +114,7 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
     for start in range(0, args[3], most):
         tiles = min(most, args[3] - start)
         source, tile = args[0] + 4 * start * args[2], 4 * args[2]
-        columns = from_spectra(source, tile, 4 * args[1], size, tiles, work, scratch)
+        columns = from_spectra(source, tile, 4 * args[1], VECTOR_BYTES, size, tiles, work, scratch)
         if few:
             few_backward_lines(size[axis], columns, 1.0)
         else:

@@ -65,6 +65,16 @@ def shuffled(builder: ir.IRBuilder, low: Value, high: Value, lanes: Sequence[int
     return builder.shuffle_vector(low, high, mask)
 
 
+def first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
+    """A mask of the first `count` lanes."""
+    words = ir.VectorType(count.type, LANES)
+    empty = ir.Constant(words, ir.Undefined)
+    first = builder.insert_element(empty, count, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    counts = builder.shuffle_vector(first, empty, zeros)
+    return builder.icmp_signed("<", ir.Constant(words, list(range(LANES))), counts)
+
+
 def load_first(builder: ir.IRBuilder, pointer: Value, count: int) -> Value:
     """The first `count` floats at a pointer, zeros in the other lanes; nothing else is read."""
     if count == LANES:
@@ -80,6 +90,12 @@ def store_first(builder: ir.IRBuilder, value: Value, pointer: Value, count: int)
         return
     place = builder.bitcast(pointer, VECTOR.as_pointer())
     _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, _first(count)])
+
+
+def store_masked(builder: ir.IRBuilder, value: Value, pointer: Value, mask: Value) -> None:
+    """The lanes of a mask to a pointer; nothing else is written."""
+    place = builder.bitcast(pointer, VECTOR.as_pointer())
+    _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, mask])
 
 
 _ALIGN = ir.Constant(ir.IntType(32), 4)

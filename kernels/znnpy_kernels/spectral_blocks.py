@@ -25,12 +25,14 @@ from znnpy_kernels.simd import (
     ZERO_VECTOR,
     Value,
     counted_loop,
+    first_lanes,
     float_pointer,
     load_broadcast,
     load_vector,
     moved,
     multiply_add,
     prefetch,
+    store_masked,
     store_vector,
     when,
     word,
@@ -52,9 +54,9 @@ class _Block:
     ) -> None:
         self.builder, self.vectors, self.conjugate = builder, vectors, conjugate
         scalars, vector, target, sums, self.paces, self.ahead = words
-        self.scalars, self.row, self.turn, self.jump = scalars
-        self.vector, self.vector_turn, self.vector_step = vector
-        self.target, self.target_row, self.target_step = target
+        self.scalars, self.row, self.turn, self.jump, self.scalar_parts = scalars
+        self.vector, self.vector_turn, self.vector_step, self.vector_parts = vector
+        self.target, self.target_row, self.target_step, self.target_parts, self.lanes = target
         self.terms, self.accumulate = sums
 
     def emit(self, rows: int) -> list[Value]:
@@ -64,7 +66,7 @@ class _Block:
             moved(b, self._target(row, vector), part)
             for row in range(rows)
             for vector in range(self.vectors)
-            for part in (0, LANES)
+            for part in (0, self.target_parts)
         ]
         sums = when(
             b,
@@ -73,8 +75,14 @@ class _Block:
             lambda: [load_vector(b, target) for target in targets],
         )
         ahead, sums = self._sums(sums)
-        for value, target in zip(sums, targets, strict=True):
-            store_vector(b, value, target)
+        inside = first_lanes(b, self.lanes)
+        for index, (value, target) in enumerate(zip(sums, targets, strict=True)):
+            if index // 2 % self.vectors + 1 < self.vectors:
+                store_vector(b, value, target)
+            elif self.conjugate:
+                store_vector(b, b.select(inside, value, ZERO_VECTOR), target)
+            else:
+                store_masked(b, value, target, inside)
         return ahead
 
     def _target(self, row: int, vector: int) -> Value:
@@ -133,13 +141,15 @@ class _Block:
         starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
         pairs = []
         for start in starts:
-            imaginary = load_vector(b, moved(b, start, LANES))
+            imaginary = load_vector(b, moved(b, start, self.vector_parts))
             real, minus = load_vector(b, start), b.fneg(imaginary)
             pairs.append((real, minus, imaginary) if self.conjugate else (real, imaginary, minus))
         new: list[Value] = []
+        others = moved(b, scalars, self.scalar_parts)
         for row in range(len(sums) // (2 * self.vectors)):
-            at = moved(b, scalars, b.mul(self.row, word(row)))
-            real, imaginary = load_broadcast(b, at), load_broadcast(b, moved(b, at, LANES))
+            along = b.mul(self.row, word(row))
+            real = load_broadcast(b, moved(b, scalars, along))
+            imaginary = load_broadcast(b, moved(b, others, along))
             for pair in pairs:
                 new += self._product(real, imaginary, pair, sums[len(new) : len(new) + 2])
         return [moved(b, scalars, self.turn), moved(b, vector, self.vector_turn), *new]
@@ -173,9 +183,11 @@ def register_block(
     """One register block of `rows` <= ROWS[vectors - 1] rows; where its streams have arrived.
 
     `vectors` and `conjugate`, of the vectors and not of the scalars, are literals.
-    scalars: address, steps from row to row and from term to term, further step after LANES terms;
-    vector: address, steps from term to term and from the first to the second; target: address,
-    steps from row to row and from vector to vector; sums: terms, 1 to add to the target;
+    scalars: address, steps from row to row and from term to term, further step after LANES terms,
+    and to imaginary parts; vector: address, steps from term to term, from the first to the second, and
+    to imaginary parts; target: address, steps from row to row, from vector to vector and to imaginary
+    parts, and lanes of the last vector: those beyond are not written, or become 0 in conjugate blocks;
+    sums: terms, 1 to add to the target;
     paces: bytes a chunk and from request to request, of each stream; ahead: their addresses.
     """
 

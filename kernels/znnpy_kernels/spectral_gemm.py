@@ -15,6 +15,9 @@ Argument words: addresses in bytes, strides in floats, all else counts.
     w, w_frequency, w_input, w_block    spectra of filters, by image and block; written by gradients
     y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
     frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output images
+    x_parts, y_parts                    from the real part of a number to its imaginary part
+    lanes                               output images of the last vector: products do not write the lanes
+                                        beyond, gradients write zeros
     accumulate                          gradients alone: 1 adds to what stands there, 0 overwrites
 
 `backward_products` reads `w` with the strides of the forward pass, whose outputs are its `inputs`:
@@ -23,6 +26,9 @@ w_input leads from image to image of y, w_block from vector to vector of the ter
     images                              of y, from its first block on: real count; lanes beyond get 0
     scratch, scratch_worker             64-byte aligned; worker w owns `backward_floats(inputs)` floats
                                         from w * scratch_worker on
+
+Tiles of x and y may lie closer than whole vectors, with all real parts of a frequency before all
+imaginary ones: see `packed_tiles`.
 
 Output vectors are the outer loop, so that one frequency's filters of two vectors stay in the L1
 cache while tiles stream past. Meanwhile the next frequency is asked for; where its numbers do not lie
@@ -57,6 +63,9 @@ FIELDS = (
     "tiles",
     "inputs",
     "blocks",
+    "x_parts",
+    "y_parts",
+    "lanes",
 )
 GRADIENT_FIELDS = (*FIELDS, "accumulate")
 BACKWARD_FIELDS = (*FIELDS, "images", "scratch", "scratch_worker")
@@ -70,6 +79,12 @@ def backward_floats(inputs: int) -> int:
 @inlined
 def _cover(whole: int, part: int) -> int:
     return (whole + part - 1) // part
+
+
+@inlined
+def _floats(tiles: int, tile: int, parts: int) -> Any:
+    """Of one frequency of tiles: they lie one by one, or all real parts before all imaginary ones."""
+    return max(tiles * tile, 2 * parts)
 
 
 @inlined
@@ -87,18 +102,25 @@ def _pace(floats: int, chunks: int) -> Any:
 
 
 @inlined
+def _lanes(args: Any, end: int) -> Any:
+    """Lanes that hold images in the last of the vectors before `end`."""
+    return args[18] if end == args[15] else LANES
+
+
+@inlined
 def _tiles(
-    vectors: int, args: Any, x: int, w: Any, y: int, cut: Any, paces: Any, ahead: Any
+    vectors: int, args: Any, x: int, w: Any, y: int, lanes: int, cut: Any, paces: Any, ahead: Any
 ) -> Any:
     """Products of one frequency with `vectors` output vectors, for all tiles.
 
-    `w`: address, steps from term to term and from vector to vector.
+    `lanes` of the last vector are written; `w`: address, steps from term to term, from vector to
+    vector, and to imaginary parts.
     """
     tile = 0
     for part in range(cut[0]):
         rows = cut[1] + (1 if part < cut[2] else 0)
-        scalars = x + 4 * tile * args[2], args[2], 1, args[3] - LANES
-        target = y + 4 * tile * args[10], args[10], args[11]
+        scalars = x + 4 * tile * args[2], args[2], 1, args[3] - LANES, args[16]
+        target = y + 4 * tile * args[10], args[10], args[11], args[17], lanes
         ahead = register_block(vectors, 0, scalars, w, target, (args[14], 0), paces, ahead, rows)
         tile += rows
     return ahead
@@ -106,11 +128,11 @@ def _tiles(
 
 @inlined
 def _images(
-    vectors: int, args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+    vectors: int, args: Any, x: int, w: int, y: int, lanes: int, cuts: Any, paces: Any, ahead: Any
 ) -> Any:
     """Sums over tiles, of one frequency with `vectors` vectors, for all images.
 
-    `cuts` of the images of a whole block and of the last one.
+    `lanes` of the last vector are kept; `cuts` of the images of a whole block and of the last one.
     """
     image, blocks = 0, _cover(args[14], LANES)
     for block in range(blocks):
@@ -118,10 +140,10 @@ def _images(
         scalars = x + 4 * block * args[3]
         for part in range(parts):
             rows = fewest + (1 if part < more else 0)
-            target = w + 4 * image * args[6], args[6], args[7]
+            target = w + 4 * image * args[6], args[6], args[7], LANES, lanes
             ahead = register_block(
-                vectors, 1, (scalars, 1, args[2], 0), (y, args[10], args[11]), target,
-                (args[13], args[16]), paces, ahead, rows,
+                vectors, 1, (scalars, 1, args[2], 0, args[16]),
+                (y, args[10], args[11], args[17]), target, (args[13], args[19]), paces, ahead, rows,
             )  # fmt: skip
             scalars, image = scalars + 4 * rows, image + rows
     return ahead
@@ -140,20 +162,22 @@ def spectral_products(args: Any, worker: int) -> None:
     """Spectra of images times those of filters, summed over images."""
     two, one, chunks = _product_cuts(args)
     paces = (
-        *_pace(args[13] * args[2], chunks),
+        *_pace(_floats(args[13], args[2], args[16]), chunks),
         *_pace(args[14] * args[6], chunks),
-        *_pace(args[13] * args[10], chunks),
+        *_pace(_floats(args[13], args[10], args[17]), chunks),
     )
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         ahead = x + 4 * args[1], w + 4 * args[5], y + 4 * args[9]
         for pair in range(args[15] // 2):
-            filters = w + 8 * pair * args[7], args[6], args[7]
-            ahead = _tiles(2, args, x, filters, y + 8 * pair * args[11], two, paces, ahead)
+            filters = w + 8 * pair * args[7], args[6], args[7], LANES
+            outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
+            ahead = _tiles(2, args, x, filters, outputs, lanes, two, paces, ahead)
         if args[15] % 2:
             last = args[15] - 1
-            filters = w + 4 * last * args[7], args[6], args[7]
-            _tiles(1, args, x, filters, y + 4 * last * args[11], one, paces, ahead)
+            filters = w + 4 * last * args[7], args[6], args[7], LANES
+            outputs = y + 4 * last * args[11]
+            _tiles(1, args, x, filters, outputs, args[18], one, paces, ahead)
 
 
 @inlined
@@ -166,7 +190,7 @@ def _exchanged(vectors: int, args: Any, w: int, first: int, scratch: int) -> Any
     rest = scratch_tile()
     for vector in range(vectors):
         image = first + vector * LANES
-        held = min(LANES, args[16] - image)
+        held = min(LANES, args[19] - image)
         for block in range(_cover(args[14], LANES)):
             source = w + image * row + 4 * block * args[7]
             target = scratch + block * LANES * step + 4 * PAIR * vector
@@ -178,29 +202,31 @@ def _exchanged(vectors: int, args: Any, w: int, first: int, scratch: int) -> Any
                 transpose_tile(rest, 4 * LANES, target, step)
                 load_tile(source + 4 * LANES, row, held, LANES, rest)
                 transpose_negated(rest, 4 * LANES, target + 4 * LANES, step)
-    return scratch, vectors * PAIR, PAIR
+    return scratch, vectors * PAIR, PAIR, LANES
 
 
 @kernel(*BACKWARD_FIELDS)
 def backward_products(args: Any, worker: int) -> None:
     """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
-    scratch = args[17] + 4 * worker * args[18]
+    scratch = args[20] + 4 * worker * args[21]
     two, one, chunks = _product_cuts(args)
     paces = (
-        *_pace(args[13] * args[2], chunks),
-        *_pace(args[16] * args[6], chunks),
-        *_pace(args[13] * args[10], chunks),
+        *_pace(_floats(args[13], args[2], args[16]), chunks),
+        *_pace(args[19] * args[6], chunks),
+        *_pace(_floats(args[13], args[10], args[17]), chunks),
     )
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         ahead = x + 4 * args[1], w + 4 * args[5], y + 4 * args[9]
         for pair in range(args[15] // 2):
             filters = _exchanged(2, args, w, 2 * pair * LANES, scratch)
-            ahead = _tiles(2, args, x, filters, y + 8 * pair * args[11], two, paces, ahead)
+            outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
+            ahead = _tiles(2, args, x, filters, outputs, lanes, two, paces, ahead)
         if args[15] % 2:
             last = args[15] - 1
             filters = _exchanged(1, args, w, last * LANES, scratch)
-            _tiles(1, args, x, filters, y + 4 * last * args[11], one, paces, ahead)
+            outputs = y + 4 * last * args[11]
+            _tiles(1, args, x, filters, outputs, args[18], one, paces, ahead)
 
 
 @inlined
@@ -218,17 +244,18 @@ def spectral_gradients(args: Any, worker: int) -> None:
     blocks = args[15] // 2 * two_parts + args[15] % 2 * one_parts
     chunks = blocks * _cover(args[13], CHUNK)
     paces = (
-        *_pace(args[13] * args[2], chunks),
-        *_pace(args[13] * args[10], chunks),
+        *_pace(_floats(args[13], args[2], args[16]), chunks),
+        *_pace(_floats(args[13], args[10], args[17]), chunks),
         *_pace(args[14] * args[6], chunks),
     )
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         ahead = x + 4 * args[1], y + 4 * args[9], w + 4 * args[5]
         for pair in range(args[15] // 2):
-            filters = w + 8 * pair * args[7]
-            ahead = _images(2, args, x, filters, y + 8 * pair * args[11], two, paces, ahead)
+            filters, outputs = w + 8 * pair * args[7], y + 8 * pair * args[11]
+            lanes = _lanes(args, 2 * pair + 2)
+            ahead = _images(2, args, x, filters, outputs, lanes, two, paces, ahead)
         if args[15] % 2:
             last = args[15] - 1
-            filters = w + 4 * last * args[7]
-            _images(1, args, x, filters, y + 4 * last * args[11], one, paces, ahead)
+            filters, outputs = w + 4 * last * args[7], y + 4 * last * args[11]
+            _images(1, args, x, filters, outputs, args[18], one, paces, ahead)

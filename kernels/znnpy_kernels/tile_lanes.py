@@ -116,5 +116,5 @@ def tile_lanes(args: Any, worker: int) -> None:
         _gathered(args, size, table, tile, room)
         forward_planes(room, steps, origin, size, size, work, 1.0, scratch, room)
         target = args[20] + 4 * block * args[21]
-        columns = to_spectra(work, size, 1, target, 0, 2 * VECTOR_BYTES, 1.0, scratch)
+        columns = to_spectra(work, size, 1, target, 0, 2 * VECTOR_BYTES, VECTOR_BYTES, 1.0, scratch)
         forward_lines(size[last_axis(size)[0]], columns, 1.0)

@@ -166,7 +166,9 @@ def tile_spectra(args: Any, worker: int) -> None:
             here = work + (member - start) * tile_bytes(size)
             forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
         target = args[27] + _spectrum(start, grid, strides)
-        columns = to_spectra(work, size, tiles, target, step, 4 * args[28], 1.0, scratch)
+        columns = to_spectra(
+            work, size, tiles, target, step, 4 * args[28], VECTOR_BYTES, 1.0, scratch
+        )
         forward_lines(size[last_axis(size)[0]], columns, 1.0)
         start += tiles
 
@@ -186,7 +188,7 @@ def tile_images(args: Any, worker: int) -> None:
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
         source = args[0] + _spectrum(start, grid, strides)
-        columns = from_spectra(source, step, 4 * args[1], size, tiles, work, scratch)
+        columns = from_spectra(source, step, 4 * args[1], VECTOR_BYTES, size, tiles, work, scratch)
         backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for member in range(start, start + tiles):
             origin, skipped, count = _tile(member, grid, place)

@@ -172,7 +172,7 @@ def forward_rows(
             source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
             here + first[1] * row, COMPLEX_BYTES, row, 0,
             0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, 0,
+            count[1], 1, first[2], count[2], spare, 0, 0,
         ),
         sign,
     )  # fmt: skip
@@ -189,8 +189,29 @@ def _plane(
         here, row, COMPLEX_BYTES, 0,
         here, row, COMPLEX_BYTES, 0,
         ahead, ahead_row, COMPLEX_BYTES, 0,
-        row // COMPLEX_BYTES, 1, 0, 0, spare, 0 if sign > 0.0 else 1,
+        row // COMPLEX_BYTES, 1, 0, 0, spare, 0 if sign > 0.0 else 1, VECTOR_BYTES,
     )  # fmt: skip
+
+
+@inlined
+def forward_plane(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
+    spare: int, z: int, ahead: int,
+) -> None:  # fmt: skip
+    """Forward along x and, in tiles of several planes, along y, of the plane at `source`.
+
+    Meanwhile rows at `ahead` are asked for.
+    """
+    apart = 0, steps[1], steps[2]
+    forward_rows(source, apart, first, count, size, work, sign, spare, z, size[1])
+    if size[0] > 1:
+        forward_lines(size[1], _plane(size, work, z, ahead, steps[1], sign, spare), 1.0)
+
+
+@inlined
+def fill_planes(work: int, first: int, end: int, size: Any) -> None:
+    """Zeros in the planes of scratch before `first` and from `end` on."""
+    _fill(work, first, end, size[0], plane_bytes(size), plane_bytes(size))
 
 
 @inlined
@@ -204,13 +225,11 @@ def forward_planes(
     after the last.
     """
     for z in range(first[0], first[0] + count[0]):
-        forward_rows(source, steps, first, count, size, work, sign, spare, z, size[1])
-        if size[0] > 1:
-            ahead = source + (z + 1) * steps[0] if z + 1 < first[0] + count[0] else following
-            ahead += first[1] * steps[1] + first[2] * steps[2]
-            forward_lines(size[1], _plane(size, work, z, ahead, steps[1], sign, spare), 1.0)
-    end = first[0] + count[0]
-    _fill(work, first[0], end, size[0], plane_bytes(size), plane_bytes(size))
+        ahead = source + (z + 1) * steps[0] if z + 1 < first[0] + count[0] else following
+        ahead += first[1] * steps[1] + first[2] * steps[2]
+        here = source + z * steps[0]
+        forward_plane(here, steps, first, count, size, work, sign, spare, z, ahead)
+    fill_planes(work, first[0], first[0] + count[0], size)
 
 
 @inlined
@@ -239,10 +258,17 @@ def inverse_rows(
             here + first[1] * row, COMPLEX_BYTES, row, 0,
             target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
             0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, added,
+            count[1], 1, first[2], count[2], spare, added, 0,
         ),
         scale,
     )  # fmt: skip
+
+
+@inlined
+def inverse_columns(work: int, size: Any, z: int, ahead: int, ahead_row: int, spare: int) -> None:
+    """Back along y in one plane of tiles that have several; meanwhile rows at `ahead` are asked for."""
+    if size[0] > 1:
+        backward_lines(size[1], _plane(size, work, z, ahead, ahead_row, 1.0, spare), 1.0)
 
 
 @inlined
@@ -255,9 +281,8 @@ def inverse_planes(
     Points below `old` along any axis are added to the target, the others stored.
     """
     for z in range(first[0], first[0] + count[0]):
-        if size[0] > 1:
-            ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
-            backward_lines(size[1], _plane(size, work, z, ahead, steps[1], 1.0, spare), 1.0)
+        ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
+        inverse_columns(work, size, z, ahead, steps[1], spare)
         rows = count[1] if z < old[0] else max(0, min(old[1] - first[1], count[1]))
         if rows > 0:
             part = count[0], rows, count[2]
@@ -287,10 +312,13 @@ def to_spectra(
     target: int,
     tile: int,
     frequency: int,
+    parts: int,
     sign: float,
     spare: int,
 ) -> Any:
     """Words of `forward_lines` along the last axis, from scratch to `tiles` spectra, `tile` bytes apart.
+
+    `parts`: bytes from the real part of a number in the spectra to its imaginary part.
 
     What is written for one frequency lies together, so each column is done for all tiles in turn.
     """
@@ -299,21 +327,21 @@ def to_spectra(
         work, step, tile_bytes(size), COMPLEX_BYTES,
         target, columns * frequency, tile, frequency,
         target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
-        tiles, columns, 0, 0, spare, 0 if sign > 0.0 else 1,
+        tiles, columns, 0, 0, spare, 0 if sign > 0.0 else 1, parts,
     )  # fmt: skip
 
 
 @inlined
 def from_spectra(
-    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int
+    source: int, tile: int, frequency: int, parts: int, size: Any, tiles: int, work: int, spare: int
 ) -> Any:
-    """Words of `backward_lines` along the last axis, to tiles in scratch."""
+    """Words of `backward_lines` along the last axis, to tiles in scratch; `parts` as above."""
     _, columns, step = last_axis(size)
     return (
         source, columns * frequency, tile, frequency,
         work, step, tile_bytes(size), COMPLEX_BYTES,
         source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
-        tiles, columns, 0, 0, spare, 1,
+        tiles, columns, 0, 0, spare, 1, parts,
     )  # fmt: skip
 
 

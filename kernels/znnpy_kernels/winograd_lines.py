@@ -40,8 +40,6 @@ POINTS = TAPS + NEW - 1
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
 VECTOR_BYTES = 4 * LANES
 PLANE = POINTS * POINTS
-# Rows made of the same sums: a pair of them fits the registers.
-POINT_PAIRS, NEW_PAIRS = ((1, 2), (3, 4), (0, 5)), ((0, 2), (1, 3))
 
 
 def filter_matrix() -> Any:
@@ -96,6 +94,12 @@ def _constant(value: float) -> Value:
     return ir.Constant(VECTOR, [float(np.float32(value))] * LANES)
 
 
+def _plane(b: ir.IRBuilder, rows: list[list[Value]], line: Callable[..., Any]) -> list[Value]:
+    """Both axes of a plane [y][x], y first; all values in a row."""
+    columns = [line(b, list(column)) for column in zip(*rows, strict=True)]
+    return [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
+
+
 def _at(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
     bytes_ = word(number * step) if isinstance(step, int) else b.mul(step, word(number))
     return float_pointer(b, b.add(start, bytes_))
@@ -128,15 +132,12 @@ def source_plane(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (source, step_y, step_x, target) = builder, args
-        rows = [b.add(source, b.mul(step_y, word(y))) for y in range(POINTS)]
-        for pair in POINT_PAIRS:
-            columns = []
-            for x in range(POINTS):
-                column = [load_vector(b, _at(b, row, x, step_x)) for row in rows]
-                columns.append([source_line(b, column)[y] for y in pair])
-            for y, line in zip(pair, zip(*columns, strict=True), strict=True):
-                for x, value in enumerate(source_line(b, list(line))):
-                    store_vector(b, value, _at(b, target, POINTS * y + x, VECTOR_BYTES))
+        rows = []
+        for y in range(POINTS):
+            row = b.add(source, b.mul(step_y, word(y)))
+            rows.append([load_vector(b, _at(b, row, x, step_x)) for x in range(POINTS)])
+        for number, value in enumerate(_plane(b, rows, source_line)):
+            store_vector(b, value, _at(b, target, number, VECTOR_BYTES))
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), codegen
@@ -170,30 +171,6 @@ def target_depth(typingctx: Any, source: Any, step: Any, target: Any) -> tuple[S
     return types.void(*[types.int64] * 3), codegen
 
 
-def _target_rows(b: ir.IRBuilder, source: Value, pair: tuple[int, int]) -> list[list[Value]]:
-    """Two rows of a plane of points at `source`, transformed along y."""
-    columns = []
-    for x in range(POINTS):
-        column = [
-            load_vector(b, _at(b, source, POINTS * y + x, VECTOR_BYTES)) for y in range(POINTS)
-        ]
-        columns.append([target_line(b, column)[y] for y in pair])
-    return [list(line) for line in zip(*columns, strict=True)]
-
-
-def _finished(
-    b: ir.IRBuilder, field: Callable[[str], Value], sums: list[Value], bias: Value
-) -> list[Value]:
-    """Sums with the epilogue, all with the vector of biases at one address."""
-    return finished(
-        b,
-        field,
-        sums,
-        lambda: [load_vector(b, float_pointer(b, bias))] * len(sums),
-        lambda: sums,
-    )
-
-
 def target_plane_of(fields: tuple[str, ...]) -> Any:
     """The intrinsic `(arguments, bias, source, target, step_y, step_x)` of a kernel with these words.
 
@@ -212,20 +189,32 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
     ) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (arguments, bias, source, target, step_y, step_x) = builder, args
+            values = [
+                [
+                    load_vector(b, _at(b, source, POINTS * y + x, VECTOR_BYTES))
+                    for x in range(POINTS)
+                ]
+                for y in range(POINTS)
+            ]
+            outputs = _plane(b, values, target_line)
+            places = []
+            for y in range(NEW):
+                row = b.add(target, b.mul(step_y, word(y)))
+                places += [_at(b, row, x, step_x) for x in range(NEW)]
 
             def field(name: str) -> Value:
                 index = fields.index(name)
                 return b.load(b.gep(arguments, [word(index)]))
 
-            for pair in NEW_PAIRS:
-                outputs, places = [], []
-                for y, line in zip(pair, _target_rows(b, source, pair), strict=True):
-                    outputs += target_line(b, line)
-                    row = b.add(target, b.mul(step_y, word(y)))
-                    places += [_at(b, row, x, step_x) for x in range(NEW)]
-                done = _finished(b, field, outputs, bias)
-                for value, place in zip(done, places, strict=True):
-                    store_vector(b, value, place)
+            done = finished(
+                b,
+                field,
+                outputs,
+                lambda: [load_vector(b, float_pointer(b, bias))] * len(outputs),
+                lambda: outputs,
+            )
+            for value, place in zip(done, places, strict=True):
+                store_vector(b, value, place)
             return context.get_dummy_value()
 
         return types.void(arguments, *[types.int64] * 5), codegen

@@ -102,6 +102,17 @@ def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead,
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("channels", [(1, 10, 20), (20, 3, 24)])
+def test_packed_tiles_do_not_depend_on_threads(channels):
+    network = layers(channels, (3, 3, 3), (2, 1, 2))
+    plan = dict.fromkeys(("forward", "gradient", "weight"), "spectral")
+    plan |= dict.fromkeys(("forward_tile", "gradient_tile", "weight_tile"), (8, 8, 6))
+    plan = {edge.name: plan for edge in network.edges}
+    found = [errors(network, (7, 13, 9), plan, batch=2, threads=threads) for threads in (0, 3)]
+    assert max(found[0].values()) < 2e-5, found
+    assert found[0] == found[1]
+
+
 def test_rounding_is_at_most_four_times_that_of_direct():
     network = layers((8, 32, 32), (3, 3, 3))
     spectral = errors(network, (12, 12, 12), "spectral")

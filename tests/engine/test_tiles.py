@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from znnpy_kernels.lanes import LANES
 
 from znnpy.engine.arena import Arena
 from znnpy.engine.tensors import new_tensor
@@ -37,7 +38,7 @@ def voxels_of(tiling, share):
 @pytest.mark.parametrize("tiling", CASES)
 @pytest.mark.parametrize("most", [1, 4, 1000])
 def test_groups_cover_every_voxel_once(tiling, most):
-    spectra = TileSpectra(tiling, 1, most)
+    spectra = TileSpectra(tiling, LANES, most)
     times = np.zeros((tiling.batch, *tiling.extents), int)
     for group in range(spectra.groups):
         shares = spectra.shares(group)
@@ -52,7 +53,7 @@ def test_groups_cover_every_voxel_once(tiling, most):
 @pytest.mark.parametrize("cut", [0, 1])
 def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
     tensor = new_tensor(Arena(), ("images",), tiling.batch, 3, tiling.extents, cut=cut)
-    spectra = TileSpectra(tiling, 1, 5)
+    spectra = TileSpectra(tiling, LANES, 5)
     window = Window((0, 0, 0), tiling.step)
     for group in range(spectra.groups):
         for share in spectra.shares(group):
@@ -65,12 +66,12 @@ def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
 def test_planes_outside_the_image_are_not_read():
     tiling = Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (12, 6, 6), 1)
     gradient = new_tensor(Arena(), ("images",), 1, 1, (3, 6, 6), cut=0)
-    last = TileSpectra(tiling, 1, 1).shares(1)[0]
+    last = TileSpectra(tiling, LANES, 1).shares(1)[0]
     assert planes_of(gradient, tiling, last, Window((-2, 0, 0), tiling.tile)) is None
 
 
 def test_groups_are_even_and_share_large_filters():
-    assert group_size((8, 8, 8), 5, 3) == 5
-    assert group_size((16, 16, 16), 26, 1) == 9  # 12 would leave 2 for the last
-    assert group_size((16, 16, 16), 26, 3) == 13  # 19 would leave 7
-    assert group_size((16, 16, 16), 64, 5) == 32
+    assert group_size((8, 8, 8), 5, 48) == 5
+    assert group_size((16, 16, 16), 26, 16) == 9  # 12 would leave 2 for the last
+    assert group_size((16, 16, 16), 26, 48) == 13  # 19 would leave 7
+    assert group_size((16, 16, 16), 64, 80) == 32

@@ -50,6 +50,7 @@ def words(x: Vectors, w: Vectors, y: Vectors, inputs: int, **other: Any) -> dict
     given = {
         **x.words("x", "tile"), **w.words("w", "input"), **y.words("y", "tile"),
         "frequencies": x.shape[0], "tiles": x.shape[1], "inputs": inputs, "blocks": y.shape[2],
+        "x_parts": LANES, "y_parts": LANES, "lanes": LANES,
     }  # fmt: skip
     return given | other
 
@@ -124,3 +125,47 @@ def test_any_cut_gives_the_same_bits() -> None:
         part |= {**cut.words("y", "tile", low), "frequencies": high - low}
         spectral_products.run(**(words(x, w, cut, 11) | part))
     np.testing.assert_array_equal(cut.memory, whole.memory)
+
+
+class Rows:
+    """[first][part][second * images]: all real parts before all imaginary ones, and a gap behind each."""
+
+    def __init__(self, first: int, second: int, images: int, seed: int | None = None) -> None:
+        self.memory = np.full((first, 2, second * images + LANES), GUARD, np.float32)
+        self.images, self.shape = images, (first, second, images)
+        if seed is not None:
+            shape = (first, 2, second * images)
+            self.memory[..., :-LANES] = np.random.default_rng(seed).standard_normal(shape)
+
+    def complex(self) -> np.ndarray:
+        inner = self.memory[..., :-LANES].astype(np.float64)
+        return (inner[:, 0] + 1j * inner[:, 1]).reshape(self.shape)
+
+    def words(self, name: str) -> dict[str, int]:
+        parts = self.memory.shape[2]
+        return {
+            name: self.memory.ctypes.data, f"{name}_frequency": 2 * parts, f"{name}_tile": self.images,
+            f"{name}_block": LANES, f"{name}_parts": parts,
+        }  # fmt: skip
+
+
+PACKED = [(1, 10, 3), (7, LANES + 4, 10), (13, 5, LANES + 1), (25, 2 * LANES + 3, 2 * LANES + 2)]
+
+
+@pytest.mark.parametrize(("tiles", "inputs", "outputs"), PACKED)
+def test_packed_tiles(tiles: int, inputs: int, outputs: int) -> None:
+    blocks = -(-outputs // LANES)
+    x, y = Rows(3, tiles, inputs, seed=1), Rows(3, tiles, outputs)
+    w = Vectors(3, inputs, blocks, seed=2)
+    given = {
+        "frequencies": 3, "tiles": tiles, "inputs": inputs, "blocks": blocks,
+        "lanes": (outputs - 1) % LANES + 1, **x.words("x"), **w.words("w", "input"), **y.words("y"),
+    }  # fmt: skip
+    spectral_products.run(**given)
+    wanted = np.einsum("fti,fio->fto", x.complex(), w.complex()[..., :outputs])
+    np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
+    assert (y.memory[..., -LANES:] == GUARD).all()
+    spectral_gradients.run(**given, accumulate=0)
+    wanted = np.einsum("fti,fto->fio", x.complex(), y.complex().conj())
+    np.testing.assert_allclose(w.complex()[..., :outputs], wanted, rtol=2e-5, atol=1e-3)
+    assert not w.complex()[..., outputs:].any()

@@ -90,6 +90,20 @@ class Tiling:
         """Number of all tiles."""
         return self.grids[-1].first + self.grids[-1].tiles
 
+    def shares(self, low: int, high: int, group: int, start: int) -> list[Share]:
+        """Every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
+        return [
+            Share(
+                grid,
+                max(low, grid.first) - grid.first,
+                min(high, grid.first + grid.tiles) - grid.first,
+                group,
+                start,
+            )
+            for grid in self.grids
+            if grid.first < high and low < grid.first + grid.tiles
+        ]
+
     def lattice_shape(self, shape: Triple, lattice: Triple) -> Triple:
         """Points of a lattice in images of a shape."""
         z, y, x = (
@@ -111,16 +125,35 @@ class Place(NamedTuple):
 
 
 class TileSpectra:
-    """Spectra of all tiles of some blocks of images, in groups of `most` tiles; `places` by group."""
+    """Spectra of all tiles of some images, in groups of `most` tiles; `places` by group.
 
-    def __init__(self, tiling: Tiling, blocks: int, most: int) -> None:
-        self.tiling, self.blocks, self.most = tiling, blocks, most
-        self.tile_stride = blocks * PAIR
+    Each image has a lane of its own in every tile, or, `packed`, lanes go over a group's tiles and images.
+    """
+
+    def __init__(self, tiling: Tiling, images: int, most: int, *, packed: bool = False) -> None:
+        self.tiling, self.images, self.most, self.packed = tiling, images, most, packed
+        self.blocks = -(-images // LANES)
+        floats = most * images if packed else most * self.blocks * LANES
         # An odd number of pairs of lines, so that frequencies do not fall on one set of the caches.
-        self.frequency_stride = (most * blocks | 1) * PAIR
+        vectors = -(-floats // LANES) | 1
+        self.tile_stride = images if packed else self.blocks * PAIR
+        self.block_stride = LANES if packed else PAIR
+        self.parts = vectors * LANES if packed else LANES
+        self.frequency_stride = vectors * PAIR
         self.floats = self.frequency_stride * tiling.frequencies
         self.groups = -(-tiling.tiles // most)
         self.places: dict[int, Place] = {}
+
+    @property
+    def last_lanes(self) -> int:
+        """Lanes of a tile's last block that belong to it."""
+        return (self.images - 1) % LANES + 1 if self.packed else LANES
+
+    def vectors(self, group: int) -> int:
+        """Vectors of a group of packed tiles, or blocks of all its tiles."""
+        if self.packed:
+            return -(-self.count(group) * self.images // LANES)
+        return self.count(group) * self.blocks
 
     def count(self, group: int) -> int:
         """Tiles of a group: `most` but for the last."""
@@ -128,24 +161,13 @@ class TileSpectra:
 
     def at(self, group: int, tile: int = 0, block: int = 0, frequency: int = 0) -> int:
         """Address of a complex vector."""
-        floats = frequency * self.frequency_stride + tile * self.tile_stride + block * PAIR
-        return self.places[group].address + 4 * floats
+        floats = frequency * self.frequency_stride + tile * self.tile_stride
+        return self.places[group].address + 4 * (floats + block * self.block_stride)
 
     def shares(self, group: int) -> list[Share]:
         """Every grid's tiles of a group."""
         start = group * self.most
-        end = start + self.count(group)
-        return [
-            Share(
-                grid,
-                max(start, grid.first) - grid.first,
-                min(end, grid.first + grid.tiles) - grid.first,
-                group,
-                start,
-            )
-            for grid in self.tiling.grids
-            if grid.first < end and start < grid.first + grid.tiles
-        ]
+        return self.tiling.shares(start, start + self.count(group), group, start)
 
 
 @dataclass(frozen=True)

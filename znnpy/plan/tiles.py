@@ -30,7 +30,10 @@ FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, ca
 GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large, but for few images
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 LANES_RATE = 25e9  # of few images, with the gathering of their voxels
-PACKED_RATE = 20e9  # bytes/s of products with them
+FEW_RATE = 20e9  # bytes/s of products with them
+PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
+PACKING_SAVES = 1.3  # times the lanes, at least
+FEWEST_PACKED = 3  # tiles of a group, even where a cache does not hold them
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
@@ -60,30 +63,52 @@ def tiles_of(shape: ConvShape, tile: Triple) -> int:
     return shape.batch * tile_count(shape.target, shape.dilation, new_points(shape.size, tile))
 
 
-def group_size(tile: Triple, tiles: int, blocks: int) -> int:
-    """Tiles whose spectra, of so many blocks of images, are made and used together.
+def saves_lanes(images: int, lanes: int = LANES_COUNTED) -> bool:
+    """Whether so many images leave so many of their last vector's lanes idle that they are packed."""
+    return -(-images // lanes) * lanes >= PACKING_SAVES * images
+
+
+def spectrum_bytes(tile: Triple, images: int) -> int:
+    """Of a tile of so many images, packed where that saves lanes."""
+    return 8 * _lanes(images) * frequencies(tile)
+
+
+def _lanes(images: int) -> int:
+    """Lanes of a tile of so many images."""
+    return images if saves_lanes(images) else -(-images // LANES_COUNTED) * LANES_COUNTED
+
+
+def _transform_seconds(tile: Triple, images: int, held: Triple | None = None) -> float:
+    """Transform of one tile of so many images, lanes idle or gathered from several tiles."""
+    slower = PACKING if saves_lanes(images) else 1.0
+    return slower * _lanes(images) / LANES_COUNTED * tile_seconds(tile, held=held)
+
+
+def group_size(tile: Triple, tiles: int, images: int) -> int:
+    """Tiles whose spectra, of so many images, are made and used together.
 
     Of equal groups all have this many tiles but the last. The fewer tiles, the more often filters
     are read, and those of gradients read and written; the more, the more memory. It is taken for
     granted that a layer has about as many outputs as inputs.
     """
-    bytes_ = spectra_bytes(tile) * blocks
-    images = blocks * LANES_COUNTED
+    bytes_ = spectrum_bytes(tile, images)
+    images = -(-images // LANES_COUNTED) * LANES_COUNTED
     cached = bytes_ * images <= CACHED_BYTES
     fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * images))
     groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
     return -(-tiles // groups)
 
 
-def small_group(tile: Triple, tiles: int, blocks: int) -> int:
+def small_group(tile: Triple, tiles: int, images: int) -> int:
     """Tiles of a group whose products take no long reading of filters: what a cache holds."""
-    groups = -(-tiles // max(1, GROUP_BYTES // (spectra_bytes(tile) * blocks)))
+    fewest = FEWEST_PACKED if saves_lanes(images) else 1
+    groups = -(-tiles // max(fewest, GROUP_BYTES // spectrum_bytes(tile, images)))
     return -(-tiles // groups)
 
 
-def kept_between_passes(tile: Triple, tiles: int, blocks: int) -> bool:
+def kept_between_passes(tile: Triple, tiles: int, images: int) -> bool:
     """Whether spectra of that many tiles wait for the weight gradient; else they are made again."""
-    return spectra_bytes(tile) * tiles * blocks <= KEPT_BYTES
+    return tiles * spectrum_bytes(tile, images) <= KEPT_BYTES
 
 
 def frequencies(tile: Triple) -> int:
@@ -110,21 +135,21 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = No
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     """Estimated seconds on one core, by part: three passes, and what two of them share."""
-    rows = -(-shape.inputs // LANES_COUNTED)
     columns = -(-shape.outputs // LANES_COUNTED)
     tiles = tiles_of(shape, tile)
-    outputs = columns * tiles * tile_seconds(tile, held=new_points(shape.size, tile))
+    ahead = _transform_seconds(tile, shape.inputs)
+    outputs = tiles * _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     pairs = shape.inputs * columns
     filters = pairs * _filter_seconds(shape, tile) if shape.training else 0.0
     method = str(Method("spectral", tile))
-    if _is_packed(shape):
+    if _is_few(shape):
         images = -(-tiles // (LANES_COUNTED // shape.inputs)) * tile_seconds(tile, LANES_RATE)
-        products = _packed_products(tile, tiles, columns)
+        products = _few_products(tile, tiles, shape.outputs)
         shared = True
     else:
-        images = tiles * rows * tile_seconds(tile)
-        products = _products(tile, tiles, shape.inputs, columns)
-        shared = not shape.training or kept_between_passes(tile, tiles, rows)
+        images = tiles * ahead
+        products = _products(tile, tiles, shape.inputs, shape.outputs)
+        shared = not shape.training or kept_between_passes(tile, tiles, shape.inputs)
     again = 0.0 if shared else images
     # Filters that are not kept for the data gradient are transformed for each of the two passes.
     twice = "gradient" in shape.passes and spectra_bytes(tile) * pairs > KEPT_BYTES
@@ -133,20 +158,19 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
         f"{method} forward": outputs + products + again,
         f"{method} filters": filters * (2 if twice else 1),
         f"{method} gradients": outputs,
-        f"{method} gradient": tiles * rows * tile_seconds(tile)
-        + _products(tile, tiles, shape.outputs, rows),
+        f"{method} gradient": tiles * ahead + _products(tile, tiles, shape.outputs, shape.inputs),
         f"{method} weight": filters + products + again,
     }
 
 
-def _is_packed(shape: ConvShape) -> bool:
+def _is_few(shape: ConvShape) -> bool:
     """Whether lanes go over tiles: so few images, and no gradient back to them, lie planar."""
     return 2 * shape.inputs <= LANES_COUNTED and "gradient" not in shape.passes
 
 
-def _packed_products(tile: Triple, tiles: int, columns: int) -> float:
+def _few_products(tile: Triple, tiles: int, images: int) -> float:
     """Products of a pass with so few images are bound by the spectra of outputs."""
-    return 8.0 * frequencies(tile) * tiles * columns * LANES_COUNTED / PACKED_RATE
+    return tiles * spectrum_bytes(tile, images) / FEW_RATE
 
 
 def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
@@ -160,13 +184,13 @@ def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
     return tile_seconds(tile, rate) + memory
 
 
-def _products(tile: Triple, tiles: int, terms: int, columns: int) -> float:
+def _products(tile: Triple, tiles: int, terms: int, images: int) -> float:
     """Products of a pass; each group of tiles reads the spectra of all filters meanwhile."""
-    filters = frequencies(tile) * terms * columns * LANES_COUNTED
-    images = frequencies(tile) * (terms + columns * LANES_COUNTED)
-    seconds = 8.0 * tiles * (filters / PRODUCT_RATE + images / SPECTRA_RATE)
+    filters = frequencies(tile) * terms * -(-images // LANES_COUNTED) * LANES_COUNTED
+    spectra = frequencies(tile) * (terms + _lanes(images))
+    seconds = 8.0 * tiles * (filters / PRODUCT_RATE + spectra / SPECTRA_RATE)
     if 8 * filters > CACHED_BYTES:
-        groups = -(-tiles // group_size(tile, tiles, -(-terms // LANES_COUNTED)))
+        groups = -(-tiles // group_size(tile, tiles, terms))
         seconds = max(seconds, 8.0 * filters * groups / MEMORY_RATE)
     return seconds
 
@@ -178,8 +202,8 @@ def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
     filters = shape.inputs * columns
     if "gradient" in shape.passes:
         filters += max(filters, shape.outputs * rows)
-    kept = shape.training and kept_between_passes(tile, tiles, rows)
-    under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, tiles, rows)
+    kept = shape.training and kept_between_passes(tile, tiles, shape.inputs)
+    under_way = GROUPS_COUNTED * (rows + columns) * group_size(tile, tiles, shape.inputs)
     return spectra_bytes(tile) * (filters + rows * tiles * kept + under_way)
 
 

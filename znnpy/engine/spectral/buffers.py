@@ -7,11 +7,12 @@ from znnpy_kernels.lanes import LANES
 from znnpy.engine.build import Build
 from znnpy.engine.sharing import gate
 from znnpy.engine.step import Step
+from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import PAIR, Place, TileSpectra, Tiling
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
-from znnpy.plan.tiles import frequencies, group_size, kept_between_passes, new_points
+from znnpy.plan.tiles import frequencies, group_size, kept_between_passes, new_points, saves_lanes
 
 MOST_AHEAD = 6  # groups of tiles under way
 AHEAD_BYTES = 1 << 24  # of a ring's buffers: large groups have enough tasks to go round
@@ -60,15 +61,25 @@ def ring_slots(build: Build, spectra: TileSpectra) -> int:
 def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
     tiling = tiling_of(build, edge, step)
-    blocks = -(-build.value(edge.source).images // LANES)
-    spectra = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
+    source = build.value(edge.source)
+    spectra = spectra_of(tiling, source, group_size(tiling.tile, tiling.tiles, source.images))
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
-    if build.layout.training and same and kept_between_passes(tiling.tile, tiling.tiles, blocks):
+    if (
+        build.layout.training
+        and same
+        and kept_between_passes(tiling.tile, tiling.tiles, source.images)
+    ):
         for group in range(spectra.groups):
             key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, group)
             spectra.places[group] = Place(build.shared(key, spectra.floats), key)
     return spectra
+
+
+def spectra_of(tiling: Tiling, tensor: Tensor, most: int) -> TileSpectra:
+    """Spectra of a tensor's tiles in groups of `most`, packed where that saves lanes."""
+    packed = tensor.lanes == LANES and saves_lanes(tensor.images, LANES)
+    return TileSpectra(tiling, tensor.images, most, packed=packed)
 
 
 def tiling_of(build: Build, edge: Edge, step: PassName) -> Tiling:

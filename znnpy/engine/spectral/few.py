@@ -15,7 +15,7 @@ from znnpy_kernels.tile_lanes import lanes_floats, tile_lanes
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
 from znnpy.engine.spectral.buffers import Filters, tiling_of
-from znnpy.engine.spectral.transforms import lattice_strides, sizes
+from znnpy.engine.spectral.words import lattice_strides, sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tiles import (
     PAIR,
@@ -30,7 +30,7 @@ from znnpy.engine.tiles import (
 )
 from znnpy.network.types import Edge
 from znnpy.plan import PassName, parts
-from znnpy.plan.tiles import LANES_RATE, PACKED_RATE, tile_seconds
+from znnpy.plan.tiles import FEW_RATE, LANES_RATE, tile_seconds
 
 
 class _Run(NamedTuple):
@@ -43,7 +43,7 @@ class _Run(NamedTuple):
     tiles: int
 
 
-class PackedSpectra:
+class FewSpectra:
     """Spectra of all tiles of few images: [grid][block of lanes][frequency][re, im][lane]."""
 
     def __init__(self, tiling: Tiling, images: int) -> None:
@@ -91,16 +91,16 @@ class PackedSpectra:
         return found
 
 
-def is_packed(build: Build, edge: Edge) -> bool:
+def is_few(build: Build, edge: Edge) -> bool:
     """Whether the source's images lie planar and two tiles at least fit into the lanes."""
     source = build.value(edge.source)
     return source.lanes == 1 and 2 * source.images <= LANES
 
 
-def packed_source(step: Step, build: Build, edge: Edge, which: PassName) -> PackedSpectra:
+def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
     """Spectra of the source's tiles, made now unless the other pass has left them."""
     source, tiling = build.value(edge.source), tiling_of(build, edge, which)
-    x = PackedSpectra(tiling, source.images)
+    x = FewSpectra(tiling, source.images)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
     key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, same or which)
@@ -110,7 +110,7 @@ def packed_source(step: Step, build: Build, edge: Edge, which: PassName) -> Pack
     return x
 
 
-def _emit_lanes(step: Step, build: Build, edge: Edge, x: PackedSpectra) -> None:
+def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra) -> None:
     source, tiling = build.value(edge.source), x.tiling
     seconds = tile_seconds(tiling.tile, LANES_RATE)
     for grid in tiling.grids:
@@ -146,8 +146,8 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: PackedSpectra) -> None:
             )
 
 
-def emit_packed_products(
-    step: Step, edge: Edge, x: PackedSpectra, w: Filters, y: TileSpectra, group: int
+def emit_few_products(
+    step: Step, edge: Edge, x: FewSpectra, w: Filters, y: TileSpectra, group: int
 ) -> None:
     """Spectra of the sums over images, of one group of tiles."""
     count, number = x.tiling.frequencies, 0
@@ -166,8 +166,8 @@ def emit_packed_products(
             number += 1
 
 
-def emit_packed_weight_products(
-    step: Step, edge: Edge, x: PackedSpectra, w: Filters, dy: TileSpectra, group: int
+def emit_few_weight_products(
+    step: Step, edge: Edge, x: FewSpectra, w: Filters, dy: TileSpectra, group: int
 ) -> None:
     """Add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
@@ -187,7 +187,7 @@ def emit_packed_weight_products(
 
 
 def _words(
-    x: PackedSpectra, run: _Run, w: Filters, y: TileSpectra, group: int, low: int, high: int
+    x: FewSpectra, run: _Run, w: Filters, y: TileSpectra, group: int, low: int, high: int
 ) -> dict[str, int]:
     return {
         "x": x.at(run.grid, run.block, run.lane, low),
@@ -201,14 +201,17 @@ def _words(
         "y": y.at(group, run.tile, frequency=low),
         "y_frequency": y.frequency_stride,
         "y_tile": y.tile_stride,
-        "y_block": PAIR,
+        "y_block": y.block_stride,
         "frequencies": high - low,
         "tiles": run.tiles,
         "inputs": x.images,
         "blocks": y.blocks,
+        "x_parts": LANES,
+        "y_parts": y.parts,
+        "lanes": y.last_lanes,
     }
 
 
 def _seconds(run: _Run, w: Filters, frequencies: int) -> float:
     """Bound by the spectra of outputs."""
-    return 4.0 * PAIR * w.blocks * frequencies * (run.tiles + 1) / PACKED_RATE
+    return 4.0 * PAIR * w.blocks * frequencies * (run.tiles + 1) / FEW_RATE

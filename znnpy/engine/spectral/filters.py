@@ -11,7 +11,7 @@ from znnpy_kernels.tile_spectra import scratch_floats
 from znnpy.engine.build import Build
 from znnpy.engine.parameters import Piece
 from znnpy.engine.spectral.buffers import Filters, join, tile_of
-from znnpy.engine.spectral.transforms import sizes
+from znnpy.engine.spectral.words import sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tiles import Place
 from znnpy.geometry import voxels

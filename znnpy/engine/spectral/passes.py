@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from znnpy_kernels.lanes import LANES
 from znnpy_kernels.rows import zero_rows
 
 from znnpy.engine.build import Build
 from znnpy.engine.fusion import applied_forward
-from znnpy.engine.spectral.buffers import ring_slot, source_spectra, tiling_of
+from znnpy.engine.spectral.buffers import ring_slot, source_spectra, spectra_of, tiling_of
 from znnpy.engine.spectral.few import (
-    PackedSpectra,
-    emit_packed_products,
-    emit_packed_weight_products,
-    is_packed,
-    packed_source,
+    FewSpectra,
+    emit_few_products,
+    emit_few_weight_products,
+    few_source,
+    is_few,
 )
 from znnpy.engine.spectral.filters import emit_gradients, filters_for, gradients_of, shares_filters
 from znnpy.engine.spectral.products import (
@@ -21,7 +20,8 @@ from znnpy.engine.spectral.products import (
     emit_products,
     emit_weight_products,
 )
-from znnpy.engine.spectral.transforms import ORIGIN, emit_images, emit_spectra
+from znnpy.engine.spectral.transforms import emit_images, emit_spectra
+from znnpy.engine.spectral.words import ORIGIN
 from znnpy.engine.step import Step, counts, plane_parts, rows_of
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import TileSpectra, Window
@@ -35,7 +35,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     """Correlation of the source's tiles with the filters, into the edge's contribution."""
     target = build.images.contributions[edge.name]
     x = _source(step, build, edge, "forward")
-    y = TileSpectra(x.tiling, target.blocks, _most(x, target.blocks))
+    y = spectra_of(x.tiling, target, _most(x, target.images))
     w = filters_for(step, build, edge, backward=False)
     for group in range(y.groups):
         if isinstance(x, TileSpectra):
@@ -44,7 +44,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         if isinstance(x, TileSpectra):
             emit_products(step, edge, x, w, y, group, "products")
         else:
-            emit_packed_products(step, edge, x, w, y, group)
+            emit_few_products(step, edge, x, w, y, group)
         name, node = f"{edge.name} inverse", applied_forward(build.layout, edge)
         emit_images(step, build, y, target, x.tiling.step, group, name, node)
 
@@ -54,8 +54,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
     The data gradient goes with it where both take the same tiles of the gradient.
     """
-    x, blocks = _source(step, build, edge, "weight"), -(-gradient.images // LANES)
-    dy = TileSpectra(x.tiling, blocks, _most(x, blocks))
+    x = _source(step, build, edge, "weight")
+    dy = spectra_of(x.tiling, gradient, _most(x, gradient.images))
     w = gradients_of(build, edge)
     back = _Back(step, build, edge, dy) if _together(build, edge) else None
     for group in range(dy.groups):
@@ -65,7 +65,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         if isinstance(x, TileSpectra):
             emit_weight_products(step, edge, x, w, dy, group)
         else:
-            emit_packed_weight_products(step, edge, x, w, dy, group)
+            emit_few_weight_products(step, edge, x, w, dy, group)
         if back:
             back.emit(group)
     emit_gradients(step, build, edge, w)
@@ -75,8 +75,8 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
     if _together(build, edge):
         return  # the weight gradient has made it
-    tiling, blocks = tiling_of(build, edge, "gradient"), -(-gradient.images // LANES)
-    dy = TileSpectra(tiling, blocks, group_size(tiling.tile, tiling.tiles, blocks))
+    tiling = tiling_of(build, edge, "gradient")
+    dy = spectra_of(tiling, gradient, group_size(tiling.tile, tiling.tiles, gradient.images))
     back = _Back(step, build, edge, dy)
     for group in range(dy.groups):
         _emit_gradient(step, build, edge, gradient, dy, group, "gradient")
@@ -99,7 +99,7 @@ class _Back:
     def __init__(self, step: Step, build: Build, edge: Edge, dy: TileSpectra) -> None:
         self.step, self.build, self.edge, self.dy = step, build, edge, dy
         self.target = build.images.backward[edge.name]
-        self.dx = TileSpectra(dy.tiling, self.target.blocks, dy.most)
+        self.dx = spectra_of(dy.tiling, self.target, dy.most)
         self.filters = filters_for(step, build, edge, backward=True)
         if any(d > n for d, n in zip(dy.tiling.dilation, dy.tiling.extents, strict=True)):
             _emit_zeros(step, self.target, f"{edge.name} backward zeros")
@@ -145,18 +145,18 @@ def _emit_gradient(
     emit_spectra(step, build, dy, gradient, window, group, f"{edge.name} {which} tiles")
 
 
-def _source(step: Step, build: Build, edge: Edge, which: PassName) -> TileSpectra | PackedSpectra:
+def _source(step: Step, build: Build, edge: Edge, which: PassName) -> TileSpectra | FewSpectra:
     """Spectra of the source's tiles: those of few images all at once, others group by group."""
-    if is_packed(build, edge):
-        return packed_source(step, build, edge, which)
+    if is_few(build, edge):
+        return few_source(step, build, edge, which)
     return source_spectra(build, edge, which)
 
 
-def _most(x: TileSpectra | PackedSpectra, blocks: int) -> int:
+def _most(x: TileSpectra | FewSpectra, images: int) -> int:
     """Tiles of a group."""
     if isinstance(x, TileSpectra):
         return x.most
-    return small_group(x.tiling.tile, x.tiling.tiles, blocks)
+    return small_group(x.tiling.tile, x.tiling.tiles, images)
 
 
 def _emit_source(

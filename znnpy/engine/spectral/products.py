@@ -85,7 +85,7 @@ def _product_words(
         "x": x.at(group, frequency=low),
         "x_frequency": x.frequency_stride,
         "x_tile": x.tile_stride,
-        "x_block": PAIR,
+        "x_block": x.block_stride,
         "w": w.at(frequency=low),
         "w_frequency": w.frequency_stride,
         "w_input": w.input_stride,
@@ -93,11 +93,14 @@ def _product_words(
         "y": y.at(group, frequency=low),
         "y_frequency": y.frequency_stride,
         "y_tile": y.tile_stride,
-        "y_block": PAIR,
+        "y_block": y.block_stride,
         "frequencies": high - low,
         "tiles": x.count(group),
         "inputs": w.inputs,
         "blocks": y.blocks,
+        "x_parts": x.parts,
+        "y_parts": y.parts,
+        "lanes": y.last_lanes,
     }
 
 

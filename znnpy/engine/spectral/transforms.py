@@ -7,6 +7,8 @@ from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
 
 from znnpy.engine.build import Build
 from znnpy.engine.spectral.buffers import join
+from znnpy.engine.spectral.packed import emit_packed_images, emit_packed_spectra
+from znnpy.engine.spectral.words import ORIGIN, lattice_strides, sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import PAIR, Share, TileSpectra, Tiling, Window, planes_of
@@ -14,8 +16,6 @@ from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
 from znnpy.plan import parts
 from znnpy.plan.tiles import tile_seconds
-
-ORIGIN = (0, 0, 0)
 
 
 def emit_spectra(
@@ -28,6 +28,9 @@ def emit_spectra(
     name: str,
 ) -> None:
     """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+    if spectra.packed:
+        emit_packed_spectra(step, build, spectra, tensor, window, group, name)
+        return
     tiling = spectra.tiling
     planar = tensor.lanes == 1
     seconds = tile_seconds(tiling.tile, held=window.count)
@@ -85,6 +88,9 @@ def emit_images(
 
     Bias and function of `node` are applied to points of tiles that do not overlap.
     """
+    if spectra.packed:
+        emit_packed_images(step, build, spectra, tensor, count, group, name, node)
+        return
     tiling = spectra.tiling
     seconds = tile_seconds(tiling.tile, held=count)
     window = Window(ORIGIN, count)
@@ -161,17 +167,3 @@ def _tile_words(tiling: Tiling, share: Share) -> dict[str, int]:
         **sizes("step", tiling.step),
         **sizes("size", tiling.tile),
     }
-
-
-def lattice_strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
-    """Strides of a lattice."""
-    z, y, x = tiling.dilation
-    return {
-        f"{prefix}_z": tensor.z_stride * z,
-        f"{prefix}_y": tensor.y_stride * y,
-        f"{prefix}_x": tensor.lanes * x,
-    }
-
-
-def sizes(prefix: str, triple: Triple) -> dict[str, int]:
-    return {f"{prefix}_{axis}": size for axis, size in zip("zyx", triple, strict=True)}

@@ -1,0 +1,143 @@
+"""Transforms of tiles whose spectra are packed: lanes over a group's tiles and images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from znnpy_kernels.lanes import LANES
+from znnpy_kernels.packed_tiles import packed_floats, packed_images, packed_spectra
+
+from znnpy.engine.build import Build
+from znnpy.engine.spectral.buffers import join
+from znnpy.engine.spectral.words import ORIGIN, sizes
+from znnpy.engine.step import Step
+from znnpy.engine.tensors import Tensor
+from znnpy.engine.tiles import Share, TileSpectra, Window, planes_of
+from znnpy.geometry import voxels
+from znnpy.network.types import Node, Triple
+from znnpy.plan import parts
+from znnpy.plan.tiles import PACKING, tile_seconds
+
+
+def emit_packed_spectra(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    window: Window,
+    group: int,
+    name: str,
+) -> None:
+    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+    words = _words(build, spectra, tensor, group, window.count)
+    for number, (low, high) in enumerate(_cuts(spectra, group)):
+        step.add(
+            packed_spectra,
+            {**words, "vector0": low, "vector1": high},
+            name=name,
+            kind="transform",
+            cost=_seconds(spectra, high - low),
+            reads=[
+                tensor.region(share.grid.batch, block, *planes)
+                for share, blocks in _touched(spectra, group, low, high)
+                if (planes := planes_of(tensor, spectra.tiling, share, window))
+                for block in blocks
+            ],
+            writes=[spectra.places[group].region(lane=number)],
+        )
+    join(step, spectra.places[group])
+
+
+def emit_packed_images(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    count: Triple,
+    group: int,
+    name: str,
+    node: Node | None = None,
+) -> None:
+    """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
+
+    Bias and function of `node` are applied to points of tiles that do not overlap.
+    """
+    tiling, window = spectra.tiling, Window(ORIGIN, count)
+    words = {
+        **_words(build, spectra, tensor, group, count),
+        "scale": 1.0 / voxels(tiling.tile),
+        "bias": build.bias_address(node.name, 0) if node else 0,
+        "relu": int(node is not None and node.function == "relu"),
+    }
+    join(step, spectra.places[group])
+    for low, high in _cuts(spectra, group):
+        step.add(
+            packed_images,
+            {**words, "vector0": low, "vector1": high},
+            name=name,
+            kind="transform",
+            cost=_seconds(spectra, high - low),
+            reads=[
+                spectra.places[group].region(),
+                *(build.bias_reads(node.name) if node else ()),
+            ],
+            writes=[
+                # Tiles that overlap are added one after the other; other tasks write other lanes.
+                tensor.region(share.grid.batch, block, *planes)._replace(
+                    lane=share.grid.first
+                    if count != tiling.step
+                    else group * spectra.vectors(0) + low
+                )
+                for share, blocks in _touched(spectra, group, low, high)
+                if (planes := planes_of(tensor, tiling, share, window))
+                for block in blocks
+            ],
+        )
+
+
+def _cuts(spectra: TileSpectra, group: int) -> list[tuple[int, int]]:
+    """Vectors of each transform task."""
+    count = spectra.vectors(group)
+    return parts(count, _seconds(spectra, count))
+
+
+def _seconds(spectra: TileSpectra, vectors: int) -> float:
+    return PACKING * vectors * tile_seconds(spectra.tiling.tile)
+
+
+def _touched(
+    spectra: TileSpectra, group: int, low: int, high: int
+) -> Iterator[tuple[Share, range]]:
+    """Tiles that some vectors hold, wholly or in part, and the blocks of images that they may hold."""
+    start, images = group * spectra.most, spectra.images
+    first, last = low * LANES // images, -(-high * LANES // images)
+    end = start + min(spectra.count(group), last)
+    for share in spectra.tiling.shares(start + first, end, group, start):
+        yield share, range(spectra.blocks)
+
+
+def _words(
+    build: Build, spectra: TileSpectra, tensor: Tensor, group: int, count: Triple
+) -> dict[str, int]:
+    tiling = spectra.tiling
+    return {
+        "images": spectra.images,
+        **sizes("extent", tiling.extents),
+        **sizes("dilation", tiling.dilation),
+        **sizes("step", tiling.step),
+        **sizes("count", count),
+        **sizes("shape", tensor.shape),
+        **sizes("size", tiling.tile),
+        "first": group * spectra.most,
+        "tiles": spectra.count(group),
+        "image": tensor.at(0, 0, *ORIGIN),
+        "image_batch": tensor.batch_stride,
+        "image_block": tensor.block_stride,
+        "image_z": tensor.z_stride,
+        "image_y": tensor.y_stride,
+        "image_x": tensor.lanes,
+        "spectra": spectra.at(group),
+        "spectra_frequency": spectra.frequency_stride,
+        "spectra_parts": spectra.parts,
+        **build.worker_scratch(packed_floats(tiling.tile)),
+    }
