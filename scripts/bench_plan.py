@@ -2,24 +2,30 @@
 
     python scripts/bench_plan.py --first 0 --count 8
     python scripts/bench_plan.py --net 3x10 5x10 2d-11x20 --threads 2
+    python scripts/bench_plan.py --net ten --forget
 
 A ratio is auto's time by that of the fastest of the others: above 1.1 is too much. What estimates put
 at more than `--hopeless` times the fastest is left out (-), and what has the very plan that auto chose is
 not timed again (=). Layers are the three passes with bias and square loss, on one core by default.
+With `--forget` layers are measured anew, not taken from wisdom; planning includes loading their kernels.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+import time
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
-from peers.cases import Case, layer, network_case
+from peers.cases import Case, layer, network_case, ten_layers
 from peers.ours import Znnpy
 from peers.timing import alternate
 
+from znnpy.engine.autotune import planned
 from znnpy.geometry import fit
-from znnpy.plan import ConvShape, Method, Plan
+from znnpy.plan import ConvShape, Method, Plan, wisdom
 from znnpy.plan.choose import choose, estimated_seconds
 
 METHODS = ("direct", "fft", "spectral")
@@ -28,9 +34,12 @@ METHODS = ("direct", "fft", "spectral")
 def main() -> None:
     """Measure what the command line asks for, one line each."""
     options = _options()
-    cases = [network_case(name) for name in options.net] or list(sweep())
+    cases = [_net(name) for name in options.net] or list(sweep())
+    if options.forget:
+        folder = tempfile.mkdtemp()
+        wisdom.path = lambda: Path(folder) / "wisdom.json"
     last = None if options.count is None else options.first + options.count
-    print(" | ".join(("case", "auto ms", *METHODS, "ratio", "plan")), flush=True)
+    print(" | ".join(("case", "planning s", "auto ms", *METHODS, "ratio", "plan")), flush=True)
     for case in cases[options.first : last]:
         print(" | ".join(measure(case, options)), flush=True)
 
@@ -55,6 +64,9 @@ def sweep() -> Iterator[Case]:
 
 def measure(case: Case, options: argparse.Namespace) -> list[str]:
     """Cells of one line of the table."""
+    start = time.perf_counter()
+    planned(case.network, fit(case.network, case.output_shape), case.batch, "auto", None)
+    planning = time.perf_counter() - start
     auto = Znnpy(case, options.threads, "auto")
     plans = {method: _plan(case, method) for method in METHODS}
     chosen = Plan.from_record(auto.model.plan_record, case.network)
@@ -73,7 +85,11 @@ def measure(case: Case, options: argparse.Namespace) -> list[str]:
     shown |= {name: f"{seconds * 1e3:.2f}" for name, seconds in least.items()}
     times = [shown[name] for name in ("auto", *METHODS)]
     plan = "; ".join(" ".join(methods) for methods in _methods(chosen))
-    return [case.name, *times, f"{least['auto'] / best:.2f}", plan]
+    return [case.name, f"{planning:.1f}", *times, f"{least['auto'] / best:.2f}", plan]
+
+
+def _net(name: str) -> Case:
+    return ten_layers() if name == "ten" else network_case(name)
 
 
 def _plan(case: Case, conv: str) -> Plan:
@@ -107,10 +123,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--net", nargs="+", default=[], metavar="FILTERxWIDTH")
+    parser.add_argument("--net", nargs="+", default=[], metavar="FILTERxWIDTH|ten")
     parser.add_argument("--first", type=int, default=0, help="number of the first case, from 0")
     parser.add_argument("--count", type=int, help="how many cases (default: all)")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--forget", action="store_true", help="measure layers anew")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--hopeless", type=float, default=4.0)
     return parser.parse_args()

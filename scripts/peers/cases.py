@@ -89,6 +89,14 @@ def inference_case(name: str, output_shape: Triple = INFERENCE_OUTPUT) -> Case:
     return Case(f"{name}, dense{shape}", network, output_shape, "square", training=False)
 
 
+def ten_layers() -> Case:
+    """An update of ten layers of as many shapes: 12 to 32 images, filters of 3^3 and 5^3."""
+    widths = (12, 12, 12, 16, 16, 16, 24, 24, 24, 32, 32, 3)
+    kinds = zip("CCPCCPCCCCCC", (3, 3, 2, 3, 5, 2, 3, 3, 5, 3, 3, 3), widths, strict=True)
+    network = _chain([(kind, (size,) * 3, width) for kind, size, width in kinds])
+    return Case("ten layers", network, (16, 16, 16), "square")
+
+
 def _pattern(filters: Triple, window: Triple, width: int) -> Network:
     """conv, relu, max-filter, conv, relu, max-filter, conv, relu, conv to three images."""
     letters = "CPCPCC"
