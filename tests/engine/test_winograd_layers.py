@@ -65,6 +65,23 @@ def test_equals_the_reference(output, sparsity, batch, threads):
     assert np.abs(found - expected).max() < 2e-5
 
 
+@pytest.mark.parametrize("images", [12, 64])
+def test_rounding_of_a_layer_is_at_most_four_times_that_of_direct(images):
+    nodes = [Node(name, kind, images) for name, kind in (("input", "input"), ("a", "sum"))]
+    edges = Edge("lift", "crop", "input", "a"), Edge("c", "conv", "a", "out", size=K3)
+    net, output = Network((*nodes, Node("out", "sum", images)), edges), (12, 12, 12)
+    geometry, rng = fit(net, output), np.random.default_rng(0)
+    filters = {"c": rng.standard_normal((images, images, *K3)).astype(np.float32)}
+    x = rng.standard_normal((1, images, *geometry.input_shapes["input"])).astype(np.float32)
+    expected = reference.forward(net, geometry, filters, {"input": x})["out"]
+    errors = []
+    for by in ((), ("c",)):
+        with Model(net, output, plan=plan(net, by), threads=0, training=False) as model:
+            model.set_parameters(filters)
+            errors.append(np.sqrt(np.mean((model.forward(x) - expected) ** 2)))
+    assert errors[1] <= 4 * errors[0]
+
+
 def test_bits_do_not_depend_on_threads():
     net, output = network(images=(12, 33, 3), sparsity=(2, 2, 2)), (21, 22, 23)
     _, parameters, x = operands(net, output, 1)
