@@ -101,7 +101,8 @@ def with_everything(folder: Path) -> Path:
 
 def test_files_and_summary(profiled: Path) -> None:
     names = {path.name for path in profiled.iterdir()}
-    assert names >= {"report.html", "trace.json.gz", "summary.json", "graph.dot"}
+    assert names >= {"report.html", "summary.json", "graph.dot"}
+    assert names >= {"trace.json.gz", "trace-1.json.gz", "trace-2.json.gz"}
     summary = json.loads((profiled / "summary.json").read_text())
     assert [run["threads"] for run in summary["runs"]] == [1, 2]
     assert [policy["name"] for policy in summary["policies"]] == list(POLICIES)

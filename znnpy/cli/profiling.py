@@ -59,7 +59,8 @@ def profile(
 ) -> None:
     """Record updates on random data: where the time goes, whether more cores help.
 
-    Writes report.html, trace.json.gz (for Perfetto), summary.json and graph.dot.
+    Writes report.html, trace-P.json.gz for each number P of threads (for Perfetto; trace.json.gz is
+    that of the most), summary.json and graph.dot.
     """
     import json
 

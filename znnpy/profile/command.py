@@ -114,7 +114,8 @@ class PredictionSubject(Subject):
 def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
     """Profile a config's updates on random data of its sizes; the volumes need not be there.
 
-    Writes report.html, trace.json.gz, summary.json and graph.dot into `out`; returns the summary.
+    Writes report.html, trace-P.json.gz for each number of threads P, trace.json.gz (that of the most),
+    summary.json and graph.dot into `out`; returns the summary.
     """
     return profile_subject(Subject(config, build_network(config.network)), out, wishes)
 
