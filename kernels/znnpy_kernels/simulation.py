@@ -19,7 +19,7 @@ DOING, RANDOM = range(2)
 """Columns of `hands`: the task that a worker runs (or NONE, WAKING), its xorshift number."""
 REMAINING, SHARE, IDLE_SINCE = range(3)
 """Columns of `clock`: seconds left of what a worker does, their memory-bound share, idle since."""
-DISPATCH, SUCCESSOR, STEAL, WAKE, SPIN, SUBMIT, BANDWIDTH = range(7)
+DISPATCH, SUCCESSOR, STEAL, WAKE, SPIN, SUBMIT, BANDWIDTH, CALLER = range(8)
 """Words of `rates`: seconds, and how many cores' worth of memory traffic the machine carries."""
 NOW, OVERHEAD, STEALS, WAKE_UPS, RAN, MISSING = range(6)
 """Words of `totals`; MISSING is the first of one word a copy, runs still to come of its step."""
@@ -250,28 +250,48 @@ def release(world: World, phase: int) -> None:
 
 
 @inlined
-def crowding(world: World) -> Any:
-    """How much longer memory takes than alone: wanted traffic by what the machine carries."""
+def take_core(world: World) -> None:
+    """The caller, who prepares a step, has a worker's core meanwhile: an idle one's if there is one."""
+    unlucky = random_number(world, 0) % len(world.hands)
+    for worker in range(len(world.hands)):
+        if world.hands[worker, DOING] == NONE:
+            unlucky = worker
+    if world.hands[unlucky, DOING] == NONE:
+        world.hands[unlucky, DOING] = WAKING
+        world.clock[unlucky, REMAINING], world.clock[unlucky, SHARE] = 0.0, 0.0
+    world.clock[unlucky, REMAINING] += world.rates[CALLER]
+
+
+@inlined
+def wanted_traffic(world: World) -> Any:
+    """Cores' worth of memory traffic that all running tasks together want."""
     wanted = 0.0
     for worker in range(len(world.hands)):
         if world.hands[worker, DOING] >= 0:
             wanted += world.clock[worker, SHARE]
-    return max(1.0, wanted / world.rates[BANDWIDTH])
+    return wanted
+
+
+@inlined
+def slower(world: World, worker: int, wanted: float) -> Any:
+    """How many times as long as alone a worker's task takes beside what the others want."""
+    share = world.clock[worker, SHARE]
+    return 1 + share * max(0.0, wanted - share) / world.rates[BANDWIDTH]
 
 
 @inlined
 def advance(world: World, until: float) -> Any:
     """Let time pass to the next end of a task, or to `until`; returns the worker, or NONE."""
     hands, clock, now = world.hands, world.clock, world.totals[NOW]
-    more = crowding(world) - 1
+    wanted = wanted_traffic(world)
     first, soonest = NONE, until - now
     for worker in range(len(hands)):
         if hands[worker, DOING] != NONE:
-            left = clock[worker, REMAINING] * (1 + clock[worker, SHARE] * more)
+            left = clock[worker, REMAINING] * slower(world, worker, wanted)
             if left < soonest or (left == soonest and first == NONE):
                 first, soonest = worker, left
     for worker in range(len(hands)):
-        passed = soonest / (1 + clock[worker, SHARE] * more)
+        passed = soonest / slower(world, worker, wanted)
         clock[worker, REMAINING] = max(0.0, clock[worker, REMAINING] - passed)
     world.totals[NOW] = until if first == NONE else now + soonest
     return first
@@ -341,6 +361,8 @@ def simulate(
             totals[MISSING + copy] = members[copy]
             released += 1
             due = totals[NOW] + rates[SUBMIT]
+            if rates[CALLER] > 0:
+                take_core(world)
             release(world, copy)
             look_all(world, 0)
             continue

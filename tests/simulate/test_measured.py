@@ -17,7 +17,7 @@ from znnpy.simulate import (
     simulate,
     simulate_profile,
 )
-from znnpy.simulate.measured import measured_machine, memory_shares, run_costs
+from znnpy.simulate.measured import measured_machine, memory_shares, run_costs, slow_down
 
 
 def recorded(graph, workers, machine, steps, scale=1.0):
@@ -75,17 +75,29 @@ def test_a_steal_is_the_time_from_ready_and_free_to_the_start():
 
 def test_memory_shares_follow_from_the_slow_down():
     graph = replace(build([1.0] * 3, []), kinds=("copy", "sum", "direct"))
-    alone, two = np.ones(3), np.array([1.5, 1.25, 1.0])
-    shares, bandwidth = memory_shares(graph, alone, two)
-    np.testing.assert_allclose(shares, [1.0, 0.5, 0.0])
-    assert bandwidth == pytest.approx(2 / 1.5)
-    # Two workers that copy: the simulated slow-down is the measured one.
-    copies = replace(build([1.0] * 2, []), kinds=("copy", "copy"))
-    replay = Replay.of(copies, shares=np.ones(2))
+    alone = np.ones(3)
+    times = slow_down(graph, alone, np.array([1.5, 1.25, 0.9]))
+    np.testing.assert_allclose(times, [1.5, 1.25, 0.9])
+    np.testing.assert_allclose(memory_shares(alone, times)[0], [1.0, 0.5, 0.0])
+    assert memory_shares(alone, np.ones(3))[1] == np.inf
+
+
+def test_the_simulated_slow_down_of_two_workers_is_the_measured_one():
+    kinds = np.random.default_rng(0).choice(["copy", "sum"], 400)
+    graph = replace(build([1.0] * 400, []), kinds=tuple(kinds.tolist()))
+    alone, two = np.ones(400), np.where(kinds == "copy", 1.5, 1.1)
+    shares, bandwidth = memory_shares(alone, slow_down(graph, alone, two))
     machine = replace(IDEAL, bandwidth=bandwidth)
-    assert simulate(replay, 2, machine, 1).seconds == pytest.approx(1.5)
-    assert memory_shares(graph, alone, alone)[1] == np.inf
-    assert memory_shares(graph, alone, two, bandwidth=1.0)[0].tolist() == [0.5, 0.25, 0.0]
+    found = simulate(Replay.of(graph, shares=shares), 2, machine, 1).seconds
+    assert found == pytest.approx(two.sum() / 2, rel=0.05)
+
+
+def test_the_caller_takes_a_core_where_workers_have_all_of_them():
+    graph = random_graph(8, 80, copies=2)
+    measured = {1: replace(recorded(graph, 1, IDEAL, 8), caller=graph.cost.sum() / 8, cores=2)}
+    seconds = simulate_profile(measured, workers=(1, 2))["simulation"]["seconds"]
+    assert seconds[0] == pytest.approx(graph.cost.sum() / 2, rel=0.01)
+    assert seconds[1] == pytest.approx(graph.cost.sum() * 5 / 16, rel=0.1)
 
 
 def test_a_simulated_profile_predicts_itself():

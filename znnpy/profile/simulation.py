@@ -8,6 +8,7 @@ from typing import Any
 from znnpy.engine import Model
 from znnpy.graph import TaskGraph
 from znnpy.profile.updates import Profile
+from znnpy.scheduler.cores import available_cores
 from znnpy.simulate import Measured, compare_policies, simulate_profile
 
 MANY = 64
@@ -37,6 +38,8 @@ def _measured(made: Made) -> dict[int, Measured]:
             [worker.events for worker in profile.workers],
             profile.updates,
             profile.seconds_per_update,
+            profile.caller_seconds,
+            available_cores(),
         )
         for threads, (profile, _) in made.items()
     }

@@ -36,6 +36,8 @@ class Profile:
     memory: list[tuple[int, int]]
     """(time, bytes of the process in memory)"""
     planned_bytes: int
+    caller_seconds: float = 0.0
+    """Of an update, that the thread which hands updates over computed."""
 
     @property
     def seconds_per_update(self) -> float:
@@ -106,14 +108,14 @@ def _profile(model: Model, updates: int, warm_up: int, submit: Callable[[], obje
         submit()
     model.drain()
     before = model.recording()
-    start = time.monotonic_ns()
+    computed, start = time.thread_time(), time.monotonic_ns()
     releases, memory = [], [(start, process.memory_info().rss)]
     for _ in range(updates):
         submit()
         releases.append(time.monotonic_ns())
         memory.append((releases[-1], process.memory_info().rss))
     model.drain()
-    end = time.monotonic_ns()
+    end, computed = time.monotonic_ns(), time.thread_time() - computed
     workers = [_since(*pair) for pair in zip(model.recording(), before, strict=True)]
     return Profile(
         model.task_graph,
@@ -125,6 +127,7 @@ def _profile(model: Model, updates: int, warm_up: int, submit: Callable[[], obje
         releases,
         memory,
         model.memory,
+        computed / updates,
     )
 
 

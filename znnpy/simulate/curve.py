@@ -27,46 +27,47 @@ def simulate_profile(
     `wide`: the same tasks with the edges that they have with more threads than were measured, as less
     waits for buffers then. Raises ValueError when nothing was measured.
     """
-    costs, shares, machine = calibrated(measured)
+    known = calibrated(measured)
     steps, most = measured[min(measured)].updates, max(measured)
 
     def replay(count: int) -> Replay:
         enough = min((p for p in measured if p >= count), default=most)
         graph = wide if wide is not None and count > most else measured[enough].graph
-        return Replay.of(graph, costs, shares)
+        return known.replay(graph, count)
 
-    simulation = curve(replay, machine, workers, steps, seed)
+    simulation = curve(replay, known.on, workers, steps, seed)
     simulation["measured"] = {str(p): run.seconds for p, run in measured.items()}
     simulation["error"] = {
-        str(p): simulate(replay(p), p, machine, steps, seed).seconds_per_step / run.seconds - 1
+        str(p): simulate(replay(p), p, known.on(p), steps, seed).seconds_per_step / run.seconds - 1
         for p, run in measured.items()
     }
-    return {"simulation": simulation, "grain": grain(replay(most), machine, most)}
+    return {"simulation": simulation, "grain": grain(replay(most), known.machine, most)}
 
 
 def curve(
     replay: Callable[[int], Replay],
-    machine: Machine,
+    on: Callable[[int], Machine],
     workers: Sequence[int],
     steps: int = 10,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Seconds of an update on each number of workers, between Brent's bounds.
 
-    `replay` gives the tasks as they are cut and ordered for a number of workers. `brent_lower` is
+    `replay` gives the tasks as they are cut and ordered for a number of workers, `on` the machine
+    that these find. `brent_lower` is
     T1 / P, `brent_upper` T1 / P + Tinf with dispatch and a steal for each task (ZNN, arXiv 1510.06706,
     section V). They know nothing of memory, so crowded memory can lift the curve above them;
     `unlimited` leaves it out.
     """
-    free = without_memory(machine)
     rows: dict[str, list[float]] = {name: [] for name in COLUMNS}
     for count in workers:
-        own = replay(count)
+        own, machine = replay(count), on(count)
+        free = without_memory(machine)
         loaded = own.loaded(machine)
         crowded = np.isfinite(machine.bandwidth) and bool(own.shares.any())
         seconds = simulate(own, count, machine, steps, seed).seconds_per_step
         alone = simulate(own, count, free, steps, seed).seconds_per_step if crowded else seconds
-        upper = loaded.work(steps) / steps / count + loaded.span()
+        upper = loaded.work(steps) / steps / count + loaded.span() + machine.caller
         values = seconds, alone, own.work(steps) / steps / count, upper
         for name, value in zip(COLUMNS, values, strict=True):
             rows[name].append(value)
@@ -81,6 +82,7 @@ def curve(
             "successor": machine.successor,
             "steal": machine.steal,
             "wake": machine.wake,
+            "caller": machine.caller,
             "bandwidth": machine.bandwidth if np.isfinite(machine.bandwidth) else None,
         },
     }
@@ -99,14 +101,16 @@ def compare_policies(
     threads as `measured` has most; only these policies are compared then. Raises ValueError when
     nothing was measured.
     """
-    costs, shares, machine = calibrated(measured)
+    known = calibrated(measured)
     steps, most = measured[min(measured)].updates, max(measured)
     near, far = GraphBuilder.of(measured[most].graph), GraphBuilder.of(wide or measured[most].graph)
     rows = []
     for name in seconds or POLICIES:
-        replays = [Replay.of(builder.build(name), costs, shares) for builder in (near, far)]
+        graphs = [builder.build(name) for builder in (near, far)]
         simulated = {
-            str(p): simulate(replays[p > most], p, machine, steps, seed).seconds_per_step
+            str(p): simulate(
+                known.replay(graphs[p > most], p), p, known.on(p), steps, seed
+            ).seconds_per_step
             for p in workers
         }
         rows.append(

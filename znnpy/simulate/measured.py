@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.graph import TaskGraph
-from znnpy.simulate.replay import Floats, Ints, Machine, working
+from znnpy.simulate.replay import Floats, Ints, Machine, Replay, working
 
 OUTLIER = 3.0
 """A run that took this many times its task's median was interrupted by something else."""
@@ -25,13 +25,16 @@ class Measured:
     graph: what ran; the graphs of other numbers of threads have the same tasks
     that work, and may have other edges and gates.
     events: one array of `scheduler.EVENT` a worker, in the order of execution. seconds: wall time of
-    one update.
+    one update. caller: seconds of it that the thread which hands updates over computed. cores: that
+    all threads had together.
     """
 
     graph: TaskGraph
     events: Sequence[NDArray[Any]]
     updates: int
     seconds: float
+    caller: float = 0.0
+    cores: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,31 +87,63 @@ def measured_machine(measured: Measured) -> Machine:
     return machine
 
 
-def memory_shares(
-    graph: TaskGraph, alone: Floats, two: Floats, bandwidth: float | None = None
-) -> tuple[Floats, float]:
-    """(share of each task that memory bounds, cores' worth of traffic that the machine carries).
+def slow_down(graph: TaskGraph, alone: Floats, two: Floats) -> Floats:
+    """How many times as long each task takes beside another worker, by kind of task.
 
     Tasks that only wait are left out. `alone`, `two`: seconds of each task with one and with two
-    workers. The kind of task that slows down most is taken to wait for memory all the time, the
-    others in proportion; `bandwidth` (cores) may be given from elsewhere, and then a slow-down of
-    2 / bandwidth is a share of 1.
+    workers. Kinds with too little time to tell take as long.
     """
     kinds = np.array(graph.kinds)[working(graph)]
-    slower = {
-        str(kind): float(two[kinds == kind].sum() / alone[kinds == kind].sum()) - 1
-        for kind in np.unique(kinds)
-        if alone[kinds == kind].sum() > 0.01 * alone.sum()
-    }
-    most = max(slower.values(), default=0.0) if bandwidth is None else 2 / bandwidth - 1
+    times = np.ones(len(kinds))
+    for kind in np.unique(kinds):
+        own = kinds == kind
+        if alone[own].sum() > 0.01 * alone.sum():
+            times[own] = two[own].sum() / alone[own].sum()
+    return times
+
+
+def memory_shares(alone: Floats, times: Floats) -> tuple[Floats, float]:
+    """(share of each task that memory bounds, cores' worth of traffic that the machine carries).
+
+    `alone`: seconds of each task on one worker; `times`: as from `slow_down`. What slows down most is
+    taken to wait for memory all the time, the rest in proportion.
+    """
+    slower = np.maximum(times - 1, 0.0)
+    most = float(slower.max(initial=0.0))
     if most <= 0:
-        return np.zeros(len(kinds)), np.inf
-    shares = [min(1.0, max(0.0, slower.get(kind, 0.0) / most)) for kind in kinds]
-    return np.array(shares), 2 / (1 + most)
+        return np.zeros(len(times)), np.inf
+    shares = slower / most
+    return shares, float(np.average(shares, weights=alone)) / most
 
 
-def calibrated(measured: Mapping[int, Measured]) -> tuple[Floats, Floats, Machine]:
-    """(costs, shares, machine) from the fewest threads measured, memory from one against two.
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What the fewest threads measured tell: costs (rounds, tasks), shares of them, the machine.
+
+    How much slower, or faster, tasks are beside others comes from two workers against one. `caller`:
+    seconds of a step that the thread which hands it over computes; it has a core for itself on fewer
+    workers than `cores`.
+    """
+
+    costs: Floats
+    faster: Floats
+    shares: Floats
+    machine: Machine
+    caller: float
+    cores: int
+
+    def replay(self, graph: TaskGraph, workers: int) -> Replay:
+        """A graph with these costs; several workers have several caches, which some tasks are glad of."""
+        costs = self.costs if workers == 1 else self.costs * self.faster
+        return Replay.of(graph, costs, self.shares)
+
+    def on(self, workers: int) -> Machine:
+        """The machine as so many workers find it."""
+        return replace(self.machine, caller=self.caller if workers >= self.cores else 0.0)
+
+
+def calibrated(measured: Mapping[int, Measured]) -> Calibration:
+    """Costs, dispatch and the caller's time from the fewest threads, memory from one against two.
 
     Raises ValueError when nothing was measured.
     """
@@ -117,12 +152,14 @@ def calibrated(measured: Mapping[int, Measured]) -> tuple[Floats, Floats, Machin
     first, last = measured[min(measured)], measured[max(measured)]
     costs, machine = run_costs(first), measured_machine(first)
     machine = replace(machine, steal=measured_machine(last).steal)
-    shares = np.zeros(costs.shape[1])
+    shares, times = np.zeros(costs.shape[1]), np.ones(costs.shape[1])
     if 1 in measured and 2 in measured:
-        two = np.median(run_costs(measured[2]), axis=0)
-        shares, bandwidth = memory_shares(first.graph, np.median(costs, axis=0), two)
+        alone, two = np.median(costs, axis=0), np.median(run_costs(measured[2]), axis=0)
+        times = slow_down(first.graph, alone, two)
+        shares, bandwidth = memory_shares(alone, times)
         machine = replace(machine, bandwidth=bandwidth)
-    return costs, shares, machine
+    faster = np.minimum(times, 1.0)
+    return Calibration(costs, faster, shares, machine, first.caller, first.cores)
 
 
 def _runs(measured: Measured) -> _Runs:

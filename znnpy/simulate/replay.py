@@ -36,7 +36,10 @@ class Machine:
     submit: float = 0.0
     """Between the end of a step and the release of the next one of its copy."""
     bandwidth: float = np.inf
-    """How many cores at once can use memory as fast as one alone does."""
+    """How many cores' worth of traffic memory carries at most: each that others want adds its part
+    to what memory-bound work takes (contention as in Gunther's universal scalability law)."""
+    caller: float = 0.0
+    """Of each step, while the thread that hands steps over has the core of one of the workers."""
 
     def rates(self) -> Floats:
         """The words that the compiled loop reads."""
@@ -49,6 +52,7 @@ class Machine:
                 self.spin,
                 self.submit,
                 self.bandwidth,
+                self.caller,
             ]
         )
 
