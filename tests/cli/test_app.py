@@ -1,10 +1,12 @@
 import json
+import re
 
 import pytest
 from ruamel.yaml import YAML
 
 import znnpy
 from znnpy.cli import main
+from znnpy.cli.predicting import SEAMS, spelled_out
 from znnpy.config import load_config
 from znnpy.errors import ZnnpyError
 
@@ -109,3 +111,18 @@ def test_wrong_usage_is_status_2(capsys, words):
     code, out, errors = run(capsys, *words)
     assert (code, out) == (2, "")
     assert "Usage" in errors
+
+
+@pytest.mark.parametrize("command", ["predict", "segment", "view", "evaluate", "train"])
+def test_help_says_what_to_type(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "140")
+    _, out, _ = run(capsys, command, "--help")
+    lines = [line for line in out.splitlines() if "--help" not in line]
+    types = re.compile(r"<(str|int|float|bool|path)( range)?>|list\[")
+    assert not [line for line in lines if types.search(line)]
+
+
+def test_seams_alone_have_a_number():
+    assert spelled_out(["predict", "--verify-seams"])[1:] == ["--verify-seams", str(SEAMS)]
+    assert spelled_out(["--verify-seams", "--threads", "2"])[1:] == [str(SEAMS), "--threads", "2"]
+    assert spelled_out(["--verify-seams", "3", "a"]) == ["--verify-seams", "3", "a"]

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. Errors are one message on stderr."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in line
-    words = [word for word in line if word != "--debug"]
+    words = predicting.spelled_out([word for word in line if word != "--debug"])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what matters becomes an error
     try:
-        app(words, prog_name="znnpy")
+        _commands()(words, prog_name="znnpy")
     except (ZnnpyError, OSError, MemoryError) as error:
         if debug:
             raise
@@ -71,6 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _complain(f"{error}; run the same command again to go on")
         sys.stdout.flush()
         os._exit(128 + number)  # worker threads and compilers may still be busy
+
+
+def _commands() -> Any:
+    """The commands; their help names no types of arguments and flags, which say nothing."""
+    made: Any = typer.main.get_command(app)
+    for command in (made, *made.commands.values()):
+        for param in command.params:
+            if param.param_type_name == "argument" or getattr(param, "is_flag", False):
+                param.display_type_rich = lambda ctx: None
+    return made
 
 
 def _text(error: BaseException) -> str:

@@ -28,16 +28,21 @@ def evaluate(
     threshold: Annotated[
         float | None,
         typer.Option(
+            metavar="P",
             min=0,
             max=1,
             help="Probability that separates objects (default: from the train volume).",
         ),
     ] = None,
     min_size: Annotated[
-        int, typer.Option("--min-size", min=0, help="Drop objects of fewer voxels.")
+        int,
+        typer.Option("--min-size", metavar="VOXELS", min=0, help="Drop objects of fewer voxels."),
     ] = 0,
     grow: Annotated[
-        float, typer.Option("--grow", min=0, help="Grow objects by up to so many voxels.")
+        float,
+        typer.Option(
+            "--grow", metavar="VOXELS", min=0, help="Grow objects by up to so many voxels."
+        ),
     ] = 0.0,
     as_json: AsJson = False,
     set_: Overrides = None,

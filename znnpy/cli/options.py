@@ -15,10 +15,14 @@ Overrides = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Worker threads (default: all cores).")
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, help="Worker threads (default: all cores)."),
 ]
 MaxMemory = Annotated[
-    str | None, typer.Option("--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB.")
+    str | None,
+    typer.Option(
+        "--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB (default: what is free)."
+    ),
 ]
 
 

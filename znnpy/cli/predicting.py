@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from znnpy.train.start import SavedRun
 
 DATASET = "prediction"
+SEAMS = 20  # places that --verify-seams alone stands for
 _SIZE = "Z,Y,X"
 
 
@@ -37,11 +39,14 @@ def predict(
         ),
     ],
     node: Annotated[
-        str | None, typer.Option(help="Output node to write, when there are several.")
+        str | None,
+        typer.Option(metavar="NAME", help="Output node to write, when there are several."),
     ] = None,
     roi: Annotated[
         str | None,
-        typer.Option(metavar="Z:Z,Y:Y,X:X", help="Voxels of the input to predict (default: all)."),
+        typer.Option(
+            metavar="Z0:Z1,Y0:Y1,X0:X1", help="Voxels of the input to predict (default: all)."
+        ),
     ] = None,
     mask: Annotated[
         str | None,
@@ -55,7 +60,7 @@ def predict(
         typer.Option(metavar=_SIZE, help="Output voxels of one network run (default: the best)."),
     ] = None,
     borders: Annotated[
-        str | None,
+        Literal["valid", "mirror"] | None,
         typer.Option(
             "--borders",
             "--border",
@@ -66,10 +71,12 @@ def predict(
         bool, typer.Option("--logits", help="Write the output node's values, not probabilities.")
     ] = False,
     dtype: Annotated[
-        str, typer.Option(help="float32, or uint8: 0..255 for 0..1, rounded.")
+        Literal["float32", "uint8"],
+        typer.Option(help="Type of the values; uint8: 0..255 for 0..1, rounded."),
     ] = "float32",
     augment: Annotated[
-        str | None, typer.Option(help="flips: mean over all mirror images of the input.")
+        Literal["flips"] | None,
+        typer.Option(help="flips: mean over all mirror images of the input."),
     ] = None,
     grid: Annotated[
         bool,
@@ -85,11 +92,18 @@ def predict(
     ] = False,
     dask: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="By the workers of a dask scheduler, or of local:N."),
+        typer.Option(
+            metavar="ADDRESS|local:N",
+            help="By the workers of a dask scheduler, or by N processes of this machine.",
+        ),
     ] = None,
     verify_seams: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="Afterwards, compute N places on borders once more."),
+        typer.Option(
+            min=0,
+            metavar="[N]",
+            help=f"Afterwards, compute N places on borders of blocks once more, {SEAMS} if not given.",
+        ),
     ] = 0,
     set_: Overrides = None,
     threads: Threads = None,
@@ -108,8 +122,6 @@ def predict(
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
 
-    _refuse_unknown("--dtype", dtype, ("float32", "uint8"))
-    _refuse_unknown("--augment", augment or "flips", ("flips",))
     if logits and dtype == "uint8":
         raise typer.BadParameter("--logits cannot be written as uint8")
     processes = local_processes(dask)
@@ -141,6 +153,16 @@ def predict(
             verify_seams,
             dask,
         )
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """A command line in which every --verify-seams has its number."""
+    made = []
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        made.append(word)
+        if word == "--verify-seams" and not after.lstrip("-").isdigit():
+            made.append(str(SEAMS))
+    return made
 
 
 def _predict(
@@ -280,8 +302,3 @@ def _roi(text: str | None) -> Region | None:
 
 def _is_range(ends: list[str]) -> bool:
     return len(ends) == 2 and all(e.strip().isdigit() for e in ends) and int(ends[0]) < int(ends[1])
-
-
-def _refuse_unknown(option: str, word: str, known: tuple[str, ...]) -> None:
-    if word not in known:
-        raise typer.BadParameter(f"{option} must be {' or '.join(known)}, not {word!r}")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from znnpy.cli.options import memory_bytes
+from znnpy.cli.options import MaxMemory, memory_bytes
 
 PredictionFile = Annotated[
     str,
@@ -39,6 +39,7 @@ def segment(
     threshold: Annotated[
         float | None,
         typer.Option(
+            metavar="P",
             min=0,
             max=1,
             help="Probability that separates objects: boundaries below it, foreground and "
@@ -49,6 +50,7 @@ def segment(
         int,
         typer.Option(
             "--min-size",
+            metavar="VOXELS",
             min=0,
             help="Drop objects of fewer voxels; watershed: grow no smaller seeds.",
         ),
@@ -56,16 +58,15 @@ def segment(
     channel: Annotated[
         list[int] | None,
         typer.Option(
-            min=0, help="Channel to use, from 0; affinities: several times (default: all)."
+            metavar="C",
+            min=0,
+            help="Channel to use, from 0; affinities: several times (default: all).",
         ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
-    max_memory: Annotated[
-        str | None,
-        typer.Option("--max-memory", metavar="SIZE", help="Most memory (default: what is free)."),
-    ] = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Cut a prediction into objects: uint64 labels, 0 where none, with the prediction's place.
 

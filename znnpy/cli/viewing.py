@@ -30,7 +30,8 @@ def view(
         ),
     ] = None,
     slices: Annotated[
-        int, typer.Option(min=1, max=1000, help="How many slices, evenly spaced.")
+        int,
+        typer.Option(metavar="N", min=1, max=1000, help="How many slices, evenly spaced."),
     ] = 3,
     axis: Annotated[
         Literal["z", "y", "x"], typer.Option(help="Axis that the slices are cut across.")

@@ -156,8 +156,8 @@ def dataset_names(file: h5py.File) -> list[str]:
 def _missing(file: h5py.File, path: Path, dataset: str) -> str:
     names = dataset_names(file)
     close = difflib.get_close_matches(dataset.strip("/"), names, 1, 0.5)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"{path} has no dataset {dataset}; {hint}It holds: {', '.join(names[:20]) or 'none'}"
+    hint = f"did you mean {close[0]}? It holds" if close else "it holds"
+    return f"{path} has no dataset {dataset}; {hint}: {', '.join(names[:20]) or 'none'}"
 
 
 def _ambiguous(found: list[tuple[str, int]], candidates: list[str], names: Sequence[str]) -> str:

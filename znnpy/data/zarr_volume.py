@@ -208,8 +208,8 @@ def _missing(folder: ZarrFolder, path: str) -> str:
         return f"{folder.path} is no Zarr folder: it holds no zarr.json, .zarray or .zgroup"
     names = [node.path for node in folder.nodes()]
     close = difflib.get_close_matches(path, names, 1, 0.5)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"{folder.path} has no array {path}; {hint}It holds: {', '.join(names[:20]) or 'none'}"
+    hint = f"did you mean {close[0]}? It holds" if close else "it holds"
+    return f"{folder.path} has no array {path}; {hint}: {', '.join(names[:20]) or 'none'}"
 
 
 def _joined(group: str, name: str) -> str:

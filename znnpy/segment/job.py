@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from znnpy.data.contiguous import write_volume
@@ -22,11 +23,11 @@ from znnpy.segment.prediction import Float32, Kind, Meaning, meaning, probabilit
 Method = Literal["components", "watershed", "mutex"]
 METHODS: tuple[Method, ...] = ("components", "watershed", "mutex")
 DATASET = "volumes/labels/neuron_ids"
-# Peak bytes a voxel beside the probabilities, and more for each channel of them, as measured.
+# Peak bytes a voxel beside the probabilities, and more for each channel of them, as measured on noise.
 BYTES: Mapping[Method, tuple[float, float]] = {
-    "components": (60, 0),
+    "components": (30, 0),
     "watershed": (90, 0),
-    "mutex": (30, 40),
+    "mutex": (0, 100),
 }
 
 
@@ -59,7 +60,8 @@ class Segmented:
 def segment(volume: Volume, request: Request, memory: int | None = None) -> Segmented:
     """Objects of a prediction, in memory; the volume stays open and the caller's.
 
-    Refused with VolumeError when the estimate is above `memory` bytes (what is available if None).
+    Refused with VolumeError when the estimate, with what the process has already, is above `memory`
+    bytes, or without it above what is available if None.
     """
     found = meaning(volume, request.kind, request.channels)
     if request.method == "mutex" and found.kind != "affinity":
@@ -150,9 +152,13 @@ def _renumbered(
 
 def _refuse_memory(volume: Volume, method: Method, channels: int, memory: int | None) -> None:
     needed = estimate(volume, method, channels)
+    if memory is not None:
+        needed += int(psutil.Process().memory_info().rss)
     free = available_memory() if memory is None else memory
     if needed > free:
+        kind = "available" if memory is None else "allowed"
         raise VolumeError(
             f"{volume.name}: segmenting {volume.extent} voxels (z, y, x) by {method} takes about "
-            f"{readable(needed)} of memory, but only {readable(free)} are available"
+            f"{readable(needed)} of memory, but only {readable(free)} are {kind}; cut it into parts "
+            "(znnpy predict --roi)"
         )
