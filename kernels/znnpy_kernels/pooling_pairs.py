@@ -33,6 +33,7 @@ from znnpy_kernels.vectors import (
     store_octets,
 )
 
+STRIP_BYTES = 1 << 17  # rows of a plane, after which the next plane's follow: they meet in the cache
 NOBODY = 255  # the number of no tap
 NOWHERE = 64  # added to the numbers of taps in rows that do not exist
 FAR_FIELDS = ("far_z", "far_y", "far_x")
@@ -147,14 +148,16 @@ def _careful_row(source: int, target: int, index: int, width: int, far: Any, flo
 def _forward(args: Any, wz: int, index: int, index_z: int, index_y: int, floor: Any) -> None:
     far = 4 * args[9] * args[1], 4 * args[10] * args[2], args[11]
     line = scratch_line()
-    for z in range(args[6]):
-        for y in range(args[7]):
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            winners = index + z * index_z + y * index_y
-            bad = _row(source, target, winners, args[8], wz, far, floor, line, below(0))
-            if any_lane(bad):
-                _careful_row(source, target, winners, args[8], far, floor)
+    strip = max(1, STRIP_BYTES // (BYTES * args[8]))
+    for first in range(0, args[7], strip):
+        for z in range(args[6]):
+            for y in range(first, min(first + strip, args[7])):
+                source = args[0] + 4 * (z * args[1] + y * args[2])
+                target = args[3] + 4 * (z * args[4] + y * args[5])
+                winners = index + z * index_z + y * index_y
+                bad = _row(source, target, winners, args[8], wz, far, floor, line, below(0))
+                if any_lane(bad):
+                    _careful_row(source, target, winners, args[8], far, floor)
 
 
 PART_FIELDS = ("source", "source_z", "source_y", "target", "target_z", "target_y",

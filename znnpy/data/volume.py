@@ -194,9 +194,11 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple) -> Array:
         raise VolumeError(f"{volume.name}: the region {lower} to {upper} (z, y, x) is empty")
     start = (int(indices[0].min()), int(indices[1].min()), int(indices[2].min()))
     stop = (int(indices[0].max()) + 1, int(indices[1].max()) + 1, int(indices[2].max()) + 1)
-    inside = volume.read(start, stop)
-    z, y, x = (index - first for index, first in zip(indices, start, strict=True))
-    return inside[:, z[:, None, None], y[:, None], x]
+    found = volume.read(start, stop)
+    for axis, (index, first) in enumerate(zip(indices, start, strict=True), start=1):
+        if len(index) != found.shape[axis] or (index != np.arange(first, first + len(index))).any():
+            found = found.take(index - first, axis)
+    return found
 
 
 def _mirror(lower: int, upper: int, size: int) -> NDArray[np.int64]:

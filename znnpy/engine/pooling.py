@@ -21,6 +21,7 @@ from znnpy.plan.parts import TARGET_SECONDS
 
 SECONDS_PER_COMPARE = 4e-11  # one lane of one tap, on one core
 SLAB_BYTES = 1 << 19  # of one task's images
+PLANES = 6  # of one task at least, where no cache holds two large planes
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -30,7 +31,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     keep_taps = edge.name in build.images.backward
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in _parts(target, edge):
+            for low, high in _parts(target, edge, 1 if keep_taps else PLANES):
                 wide = source_range(edge, dilation, target.cut, low, high)
                 values: dict[str, float] = {
                     **rows_of(source, "source", batch, block, wide[0]),
@@ -140,10 +141,14 @@ def _block_seconds(tensor: Tensor, edge: Edge) -> float:
     return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_COMPARE
 
 
-def _parts(tensor: Tensor, edge: Edge) -> list[tuple[int, int]]:
-    """Cuts of one block: small enough that what one task wrote is in the cache for the next."""
+def _parts(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
+    """Cuts of one block: small enough that what one task wrote is in the cache for the next.
+
+    At least `least` planes, which share what they read, are kept together.
+    """
     slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
-    return parts(tensor.extent, max(_block_seconds(tensor, edge), slabs * TARGET_SECONDS))
+    wanted = max(_block_seconds(tensor, edge), slabs * TARGET_SECONDS)
+    return parts(tensor.extent, min(wanted, tensor.extent / least * TARGET_SECONDS))
 
 
 def _window(edge: Edge, dilation: Triple) -> dict[str, float]:
