@@ -33,7 +33,9 @@ from znnpy_kernels.vectors import (
     store_octets,
 )
 
-STRIP_BYTES = 1 << 17  # rows of a plane, after which the next plane's follow: they meet in the cache
+STRIP_BYTES = (
+    1 << 17
+)  # rows of a plane, after which the next plane's follow: they meet in the cache
 NOBODY = 255  # the number of no tap
 NOWHERE = 64  # added to the numbers of taps in rows that do not exist
 FAR_FIELDS = ("far_z", "far_y", "far_x")
