@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from znnpy.data.flat import FlatArray
 from znnpy.data.hdf5_safety import COMPRESSION, SMALL
 from znnpy.data.memory import readable
 from znnpy.data.units import nanometres
@@ -23,7 +24,7 @@ _CHANNEL_AXES = "CS"
 
 
 class TiffVolume(Volume):
-    """The first image series of a TIFF file; memory-mapped if it is one block, else by page.
+    """The first image series of a TIFF file; read by rows if it is one block, else by page.
 
     Voxel size: OME metadata, or ImageJ's unit, spacing and resolution. Resolution tags alone say
     nothing of z, and mostly hold a default for printers, so they are not used.
@@ -33,7 +34,7 @@ class TiffVolume(Volume):
         self, path: Path, *, allow_external: bool = False, max_bytes: int | None = None
     ) -> None:
         self._lock = threading.Lock()
-        self._mapped: Array | None = None
+        self._flat: FlatArray | None = None
         try:
             self._tiff: Any = tifffile.TiffFile(path, _multifile=allow_external)
         except Exception as error:  # tifffile raises nearly anything on damaged files
@@ -60,23 +61,31 @@ class TiffVolume(Volume):
         super().__init__(str(path), self._shape4(), dtype, _voxel_size(self._tiff, path))
         _check_size(self, path, max_bytes)
         if series.dataoffset is not None:
-            self._mapped = self._arrange(tifffile.memmap(path, mode="r"))
+            stored = dtype.newbyteorder(self._tiff.byteorder)
+            self._flat = FlatArray(path, series.dataoffset, series.shape, stored)
 
     def _shape4(self) -> Shape4:
         lengths = [self._series.shape[i] if i is not None else 1 for i in self._order]
         return (lengths[0], lengths[1], lengths[2], lengths[3])
 
-    def _arrange(self, array: Array) -> Array:
-        """An array with the series' axes as a (C, Z, Y, X) view."""
+    def _flat_part(self, flat: FlatArray, wanted: tuple[tuple[int, int], ...]) -> Array:
+        """A part (C, Z, Y, X) of an array with the series' axes; those that it has besides are 1."""
+        bounds = [(0, 1)] * len(self._series.shape)
+        for axis, ends in zip(self._order, wanted, strict=True):
+            if axis is not None:
+                bounds[axis] = ends
         kept = [i for i in self._order if i is not None]
-        rest = [i for i in range(array.ndim) if i not in kept]
-        return array.transpose(*rest, *kept).reshape(self._shape4())
+        rest = [i for i in range(len(bounds)) if i not in kept]
+        part = flat.read(bounds).transpose(*rest, *kept)
+        return np.ascontiguousarray(part.reshape([b - a for a, b in wanted]))
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
+        if self._flat is not None:
+            return self._flat_part(
+                self._flat, ((0, self.channels), *zip(lower, upper, strict=True))
+            )
         z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
         with self._lock:
-            if self._mapped is not None:
-                return np.array(self._mapped[:, z, y, x])
             try:
                 planes = [
                     self._plane(c, k) for k in range(z.start, z.stop) for c in range(self.channels)
@@ -110,7 +119,8 @@ class TiffVolume(Volume):
 
     def close(self) -> None:
         """Close the file and give up the mapping."""
-        self._mapped = None
+        if self._flat is not None:
+            self._flat.close()
         self._tiff.close()
 
 
