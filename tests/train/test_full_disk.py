@@ -143,6 +143,34 @@ def test_files_that_may_not_grow(trained: Path, tmp_path: Path) -> None:
     assert 0 < starts[1]["left"] < starts[0]["left"]
 
 
+def traced(injection: str, words: list[str]) -> list[str]:
+    """A command some of whose calls to the system fail; skips where nothing can be traced."""
+    calls = injection.partition(":")[0]
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
+    if not shutil.which("strace") or subprocess.run([*strace, "true"]).returncode:
+        pytest.skip("strace is not there, or may not trace")
+    return [*strace, "-e", f"inject={injection}", *words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suffix", "injection"),
+    [
+        (".h5", "fdatasync:error=EIO:when=9+"),
+        (".zarr", "fdatasync:error=EIO:when=9+"),
+        (".h5", "rename,renameat,renameat2:error=EIO:when=2+"),  # to its place, when all is done
+        (".zarr", "rename,renameat,renameat2:error=EIO:when=9+"),
+    ],
+)
+def test_calls_that_fail(trained: Path, tmp_path: Path, suffix: str, injection: str) -> None:
+    output = tmp_path / f"out{suffix}"
+    words = traced(injection, predict(trained, output))
+    assert f"out{suffix} cannot be written: Input/output error" in refused(words)
+    finishes(trained, output)
+    starts = events(output, "start")
+    assert len(starts) == 1 or starts[1]["left"] < starts[0]["left"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs distributed")
 def test_workers_on_a_full_disk(trained: Path, small_disk: Path) -> None:
