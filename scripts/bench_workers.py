@@ -1,10 +1,12 @@
 """How much faster several workers are than one, in turns, with proof that the cores were free.
 
-    python scripts/bench_workers.py CONFIG... [--threads 2] [--rounds 15] [--updates 10] [--json FILE]
+    python scripts/bench_workers.py CONFIG... [--threads 2] [--rounds 15] [--updates 30] [--json FILE]
 
 Each round runs updates of the same plan on one worker and on several, and a loop that only
 computes, on one thread and on as many: what that loop gains is what the machine had to give at that
 time. Only rounds in which it gained at least 97 % of the number of threads count (`--all`: every round).
+With `--copies`, as many nets as threads also run at once, on one worker each: they share nothing but
+the machine's memory, and what they gain is what that leaves to any scheduler.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ def main() -> None:
     parser.add_argument("configs", type=Path, nargs="+", metavar="CONFIG")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--updates", type=int, default=10, help="of each number of workers a round")
+    parser.add_argument("--updates", type=int, default=30, help="of each number of workers a round")
     parser.add_argument("--all", action="store_true", help="count rounds with busy cores too")
+    parser.add_argument("--copies", action="store_true", help="independent nets on a worker each")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     found = {}
@@ -52,8 +55,8 @@ def main() -> None:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def rounds(path: Path, chosen: argparse.Namespace) -> Iterator[tuple[float, float, float]]:
-    """(seconds of an update on one worker, on several, what the bare loop gained) of each round."""
+def rounds(path: Path, chosen: argparse.Namespace) -> Iterator[tuple[float, float, float, float]]:
+    """Seconds of an update on one worker, on several, what the bare loop and copies gained; each round."""
     config = load_config(path, [])
     network = build_network(config.network)
     with ExitStack() as open_:
@@ -62,7 +65,7 @@ def rounds(path: Path, chosen: argparse.Namespace) -> Iterator[tuple[float, floa
             ThreadPoolExecutor(chosen.threads, initializer=lambda: keep_to(next(cores)))
         )
         models, plan = [], None
-        for count in (1, chosen.threads):
+        for count in (1, chosen.threads, *[1] * (chosen.threads - 1 if chosen.copies else 0)):
             threads = config.run.model_copy(update={"threads": count})
             own = config.model_copy(update={"run": threads})
             models.append(open_.enter_context(training_model(own, network, plan)))
@@ -73,14 +76,25 @@ def rounds(path: Path, chosen: argparse.Namespace) -> Iterator[tuple[float, floa
         gained(pool, chosen.threads)
         for _ in range(chosen.rounds):
             before = gained(pool, chosen.threads)
-            one, several = (run(model, batch, chosen.updates) for model in models)
-            yield one, several, min(before, gained(pool, chosen.threads))
+            one, several = (run(model, batch, chosen.updates) for model in models[:2])
+            copies = copies_gain(pool, [models[0], *models[2:]], batch, one, chosen.updates)
+            yield one, several, min(before, gained(pool, chosen.threads)), copies
 
 
 def gained(pool: ThreadPoolExecutor, threads: int) -> float:
     """How many times the work of one thread several do in the same time."""
     (alone,) = together(pool, 1)
     return threads * alone / max(together(pool, threads))
+
+
+def copies_gain(
+    pool: ThreadPoolExecutor, models: list[Any], batch: Any, alone: float, updates: int
+) -> float:
+    """How many times the updates of one net alone several independent ones make at once."""
+    if len(models) == 1:
+        return 0.0
+    times = pool.map(lambda model: run(model, batch, updates), models)
+    return sum(alone / seconds for seconds in times)
 
 
 def together(pool: ThreadPoolExecutor, threads: int) -> list[float]:
@@ -105,21 +119,24 @@ def spin(steps: int) -> float:
     return value
 
 
-def summary(found: list[tuple[float, float, float]], chosen: argparse.Namespace) -> dict[str, Any]:
+def summary(
+    found: list[tuple[float, float, float, float]], chosen: argparse.Namespace
+) -> dict[str, Any]:
     """Medians and quartiles of the rounds that count."""
     least = 0.0 if chosen.all else FREE * chosen.threads
     kept = [row for row in found if row[2] >= least]
     if len(kept) < 2:
         return {"rounds": len(found), "counted": len(kept), "gained": [row[2] for row in found]}
-    ratios = [one / several for one, several, _ in kept]
+    ratios = [one / several for one, several, *_ in kept]
     return {
         "rounds": len(found),
         "counted": len(kept),
-        "one_ms": median(one for one, _, _ in kept) * 1e3,
-        "several_ms": median(several for _, several, _ in kept) * 1e3,
+        "one_ms": median(one for one, *_ in kept) * 1e3,
+        "several_ms": median(several for _, several, *_ in kept) * 1e3,
         "speed_up": median(ratios),
         "quartiles": [quantiles(ratios, n=4)[0], quantiles(ratios, n=4)[2]],
         "gained": [row[2] for row in found],
+        "copies": median(row[3] for row in kept),
     }
 
 
@@ -137,6 +154,8 @@ def show(name: str, found: dict[str, Any], threads: int) -> None:
         f"{found['counted']} of {found['rounds']} rounds)",
         flush=True,
     )
+    if found["copies"]:
+        print(f"{name}: {threads} independent nets gain {found['copies']:.3f}", flush=True)
 
 
 if __name__ == "__main__":
