@@ -263,35 +263,33 @@ def take_core(world: World) -> None:
 
 
 @inlined
-def wanted_traffic(world: World) -> Any:
-    """Cores' worth of memory traffic that all running tasks together want."""
-    wanted = 0.0
+def in_tasks(world: World) -> Any:
+    """How many workers run a task."""
+    busy = 0
     for worker in range(len(world.hands)):
-        if world.hands[worker, DOING] >= 0:
-            wanted += world.clock[worker, SHARE]
-    return wanted
+        busy += world.hands[worker, DOING] >= 0
+    return busy
 
 
 @inlined
-def slower(world: World, worker: int, wanted: float) -> Any:
-    """How many times as long as alone a worker's task takes beside what the others want."""
-    share = world.clock[worker, SHARE]
-    return 1 + share * max(0.0, wanted - share) / world.rates[BANDWIDTH]
+def slower(world: World, worker: int, busy: int) -> Any:
+    """How many times as long as alone a worker's task takes when so many run."""
+    return 1 + world.clock[worker, SHARE] * max(0, busy - 1) / world.rates[BANDWIDTH]
 
 
 @inlined
 def advance(world: World, until: float) -> Any:
     """Let time pass to the next end of a task, or to `until`; returns the worker, or NONE."""
     hands, clock, now = world.hands, world.clock, world.totals[NOW]
-    wanted = wanted_traffic(world)
+    busy = in_tasks(world)
     first, soonest = NONE, until - now
     for worker in range(len(hands)):
         if hands[worker, DOING] != NONE:
-            left = clock[worker, REMAINING] * slower(world, worker, wanted)
+            left = clock[worker, REMAINING] * slower(world, worker, busy)
             if left < soonest or (left == soonest and first == NONE):
                 first, soonest = worker, left
     for worker in range(len(hands)):
-        passed = soonest / slower(world, worker, wanted)
+        passed = soonest / slower(world, worker, busy)
         clock[worker, REMAINING] = max(0.0, clock[worker, REMAINING] - passed)
     world.totals[NOW] = until if first == NONE else now + soonest
     return first

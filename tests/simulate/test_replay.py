@@ -60,8 +60,8 @@ def test_a_parked_worker_comes_late():
 def test_crowded_memory_slows_its_share():
     replay = Replay.of(build([1.0] * 4, []), shares=np.full(4, 0.5))
     machine = replace(IDEAL, bandwidth=1.0)
-    # The others want 3 * 0.5 cores' worth, which half of each task waits for.
-    assert simulate(replay, 4, machine, 1).seconds == pytest.approx(1.75)
+    # Half of each task takes four times as long beside three others.
+    assert simulate(replay, 4, machine, 1).seconds == pytest.approx(2.5)
     assert simulate(replay, 1, machine, 1).seconds == pytest.approx(4.0)
 
 

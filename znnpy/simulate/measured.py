@@ -102,18 +102,17 @@ def slow_down(graph: TaskGraph, alone: Floats, two: Floats) -> Floats:
     return times
 
 
-def memory_shares(alone: Floats, times: Floats) -> tuple[Floats, float]:
-    """(share of each task that memory bounds, cores' worth of traffic that the machine carries).
+def memory_shares(times: Floats) -> tuple[Floats, float]:
+    """(share of each task that memory bounds, cores' worth of such work that the machine does).
 
-    `alone`: seconds of each task on one worker; `times`: as from `slow_down`. What slows down most is
-    taken to wait for memory all the time, the rest in proportion.
+    `times`: as from `slow_down`. What slows down most is taken to wait for memory all the time, the
+    rest in proportion.
     """
     slower = np.maximum(times - 1, 0.0)
     most = float(slower.max(initial=0.0))
     if most <= 0:
         return np.zeros(len(times)), np.inf
-    shares = slower / most
-    return shares, float(np.average(shares, weights=alone)) / most
+    return slower / most, 1 / most
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +155,7 @@ def calibrated(measured: Mapping[int, Measured]) -> Calibration:
     if 1 in measured and 2 in measured:
         alone, two = np.median(costs, axis=0), np.median(run_costs(measured[2]), axis=0)
         times = slow_down(first.graph, alone, two)
-        shares, bandwidth = memory_shares(alone, times)
+        shares, bandwidth = memory_shares(times)
         machine = replace(machine, bandwidth=bandwidth)
     faster = np.minimum(times, 1.0)
     return Calibration(costs, faster, shares, machine, first.caller, first.cores)

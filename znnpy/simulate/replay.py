@@ -36,8 +36,8 @@ class Machine:
     submit: float = 0.0
     """Between the end of a step and the release of the next one of its copy."""
     bandwidth: float = np.inf
-    """How many cores' worth of traffic memory carries at most: each that others want adds its part
-    to what memory-bound work takes (contention as in Gunther's universal scalability law)."""
+    """How many cores' worth of memory-bound work the machine does at most: beside each other task it
+    takes longer by one part of so many (contention as in Gunther's universal scalability law)."""
     caller: float = 0.0
     """Of each step, while the thread that hands steps over has the core of one of the workers."""
 
