@@ -1,6 +1,6 @@
 """Dense prediction of a stack: `znnpy predict` beside PyTorch running the same net block by block.
 
-    python scripts/bench_inference.py RUN --side 512 --roi 256 --max-memory 2GiB --threads 1 2
+    python scripts/bench_inference.py RUN --side 512 --roi 256,512,512 --max-memory 2GiB --threads 1 2
 
 Run in an environment that has znnpy and `torch==2.13.0` (CPU build), with the run of a chain of
 convolutions and max-filters such as `volumes/fibsem.yaml`. The stack is the sample's test image, tiled.
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from pydantic import ByteSize, TypeAdapter
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent / "volumes" / "fibsem" / "test-image.h5"
-SIDES = (48, 64, 96, 128, 160)
+LEAST, MOST = 44, 200  # sides of PyTorch's blocks that are tried
 FINALISTS = 2  # settings that are measured again
 AGAIN = 2  # how often
 # Of glibc: large tensors come from the heap, which never shrinks.
@@ -76,7 +77,7 @@ def measure(options: argparse.Namespace, threads: int, stack: Path, folder: Path
         for name, command in commands.items():
             (folder / f"{name}.h5").unlink(missing_ok=True)
             seconds[name].append(_timed(command, {} if name == "znnpy" else KEEPING))
-    voxels = options.roi**3
+    voxels = prod(options.roi)
     return {
         "threads": threads,
         "roi": options.roi,
@@ -96,8 +97,7 @@ def best_setting(
     most = TypeAdapter(ByteSize).validate_python(options.max_memory)
     settings = [
         {"side": side, "format": form, "compiled": compiled}
-        for side, form in product(SIDES, FORMATS)
-        if 3 * side <= options.side
+        for side, form in product(even_sides(options.roi), FORMATS)
     ]
     found = [_speed(options, threads, stack, setting) for setting in settings]
     fitting = [one for one in found if one["peak_bytes"] <= most]
@@ -108,6 +108,19 @@ def best_setting(
     return max(fitting[:FINALISTS], key=lambda one: one["voxels_per_s"])
 
 
+def even_sides(roi: tuple[int, int, int]) -> list[int]:
+    """Sides of cubes that share the longest axis evenly."""
+    longest = max(roi)
+    sides = {-(-longest // parts) for parts in range(1, longest)}
+    return sorted(side for side in sides if LEAST <= side <= MOST)
+
+
+def _used(options: argparse.Namespace, side: int) -> float:
+    """The part of what blocks of one side compute that lies in the region."""
+    blocks = prod(-(-size // side) for size in options.roi)
+    return prod(options.roi) / (blocks * side**3)
+
+
 def _speed(
     options: argparse.Namespace, threads: int, stack: Path, setting: dict[str, Any]
 ) -> dict[str, Any]:
@@ -116,7 +129,8 @@ def _speed(
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_env(KEEPING))
     if done.returncode:
         return {**setting, "voxels_per_s": 0.0, "peak_bytes": float("inf")}
-    return {**setting, **json.loads(done.stdout.splitlines()[-1])}
+    found = {**setting, **json.loads(done.stdout.splitlines()[-1])}
+    return {**found, "voxels_per_s": found["voxels_per_s"] * _used(options, setting["side"])}
 
 
 def _znnpy(options: argparse.Namespace, threads: int, stack: Path, folder: Path) -> list[str]:
@@ -138,8 +152,7 @@ def _torch(
 
 
 def _roi(options: argparse.Namespace) -> str:
-    low = (options.side - options.roi) // 2
-    return ",".join([f"{low}:{low + options.roi}"] * 3)
+    return ",".join(f"0:{size}" for size in options.roi)
 
 
 def _env(more: Mapping[str, str]) -> dict[str, str]:
@@ -172,13 +185,23 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("run", type=Path, help="run directory of a trained net")
     parser.add_argument("--side", type=int, default=512, help="voxels of the stack along an axis")
-    parser.add_argument("--roi", type=int, default=256, help="voxels to predict along an axis")
+    parser.add_argument(
+        "--roi",
+        type=_triple,
+        default=(256, 256, 256),
+        help="voxels z,y,x to predict, from the corner",
+    )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--max-memory", default="2GiB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compiled", action="store_true", help="torch.compile as well")
     parser.add_argument("--directory", type=Path, help="for the stack and the outputs")
     return parser.parse_args()
+
+
+def _triple(text: str) -> tuple[int, int, int]:
+    z, y, x = map(int, text.split(","))
+    return z, y, x
 
 
 if __name__ == "__main__":
