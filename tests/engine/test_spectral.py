@@ -124,7 +124,7 @@ def test_rounding_is_at_most_four_times_that_of_direct():
 @pytest.mark.parametrize("kept", [1 << 30, 0])
 @pytest.mark.parametrize("back", [(8, 8, 8), (8, 10, 6)])
 def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypatch):
-    monkeypatch.setattr("znnpy.engine.spectral.filters.KEPT_BYTES", kept)
+    monkeypatch.setattr("znnpy.engine.spectral.filters.FILTERS_KEPT_BYTES", kept)
     monkeypatch.setattr("znnpy.plan.tiles.KEPT_BYTES", kept)
     network = layers((2, 18, 35), (3, 3, 3))
     tile = {"forward_tile": (8, 8, 8), "gradient_tile": back, "weight_tile": (8, 8, 8)}

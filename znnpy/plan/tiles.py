@@ -34,6 +34,9 @@ FEW_RATE = 20e9  # bytes/s of products with them
 PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
 PACKING_SAVES = 1.3  # times the lanes, at least
 FEWEST_PACKED = 3  # tiles of a group, even where a cache does not hold them
+FILTERS_KEPT_BYTES = (
+    1 << 27
+)  # of filters, which one layer keeps from the forward pass for the data gradient
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
@@ -152,7 +155,7 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
         shared = not shape.training or kept_between_passes(tile, tiles, shape.inputs)
     again = 0.0 if shared else images
     # Filters that are not kept for the data gradient are transformed for each of the two passes.
-    twice = "gradient" in shape.passes and spectra_bytes(tile) * pairs > KEPT_BYTES
+    twice = "gradient" in shape.passes and spectra_bytes(tile) * pairs > FILTERS_KEPT_BYTES
     return {
         f"{method} images": images - again,
         f"{method} forward": outputs + products + again,

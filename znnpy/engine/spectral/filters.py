@@ -17,7 +17,7 @@ from znnpy.engine.tiles import Place
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge
 from znnpy.plan import parts
-from znnpy.plan.tiles import FILTER_RATE, KEPT_BYTES, tile_seconds
+from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
 
 class _Run(NamedTuple):
@@ -117,14 +117,14 @@ def _transform(
 def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
     """Room for the spectra of an edge's filters: kept in inference, shared with others in training.
 
-    Those that two passes share wait for the second one up to KEPT_BYTES.
+    Those that two passes share wait for the second one up to FILTERS_KEPT_BYTES.
     """
     outputs, inputs = build.parameters[edge.name].shape[:2]
     tile = tile_of(build, edge, "gradient" if backward else "forward")
     exchanged = backward and not shares_filters(build, edge)
     terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
-    again = exchanged or (backward and 4 * w.floats > KEPT_BYTES)
+    again = exchanged or (backward and 4 * w.floats > FILTERS_KEPT_BYTES)
     key = ("tile filters", edge.name, again)
     reserve = build.shared if build.layout.training else build.scratch
     w.place = Place(reserve(key, w.floats), key)
