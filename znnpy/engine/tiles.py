@@ -22,6 +22,7 @@ from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
 WHOLE = 1 << 40  # frequencies: more than any spectrum has
+MOST_BANDS = 4  # along an axis of a lattice, whose overlapping tiles are ordered apart
 
 
 @dataclass(frozen=True)
@@ -195,3 +196,28 @@ def planes_of(
     low = max(0, window.origin[axis] + first * tiling.step[axis])
     high = min(limit, window.origin[axis] + last * tiling.step[axis] + window.count[axis])
     return (start + low * step, start + (high - 1) * step + 1) if low < high else None
+
+
+def squares_of(tiling: Tiling, share: Share) -> list[int]:
+    """Lanes for the squares of a lattice along y and x that overlapping tiles touch.
+
+    Tiles without a square in common have no point in common, in whatever planes they lie.
+    """
+    rows, columns = share.grid.counts[1], share.grid.counts[2]
+    found: set[tuple[int, int]] = set()
+    for tile in range(share.low, min(share.high, share.low + rows * columns)):
+        found |= set(
+            product(
+                _bands(tiling, 1, rows, tile // columns % rows),
+                _bands(tiling, 2, columns, tile % columns),
+            )
+        )
+    first = share.grid.first * (MOST_BANDS + 1) ** 2
+    return [first + y * (MOST_BANDS + 1) + x for y, x in sorted(found)]
+
+
+def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
+    """Bands of whole steps that a tile touches: one or two, as none is narrower than an overlap."""
+    step, size = tiling.step[axis], tiling.tile[axis]
+    steps = max(-(-(size - step) // step), -(-count // MOST_BANDS))
+    return range(tile // steps, (tile * step + size - 1) // (step * steps) + 1)

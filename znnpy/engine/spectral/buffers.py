@@ -14,8 +14,8 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
 from znnpy.plan.tiles import frequencies, group_size, kept_between_passes, new_points, saves_lanes
 
-MOST_AHEAD = 6  # groups of tiles under way
 AHEAD_BYTES = 1 << 24  # of a ring's buffers: large groups have enough tasks to go round
+WORKER_BYTES = 1 << 22  # the same for each worker, where there are many
 
 
 class Filters:
@@ -50,12 +50,13 @@ def join(step: Step, place: Place) -> None:
 
 
 def ring_slots(build: Build, spectra: TileSpectra) -> int:
-    """Buffers of a ring: one for each worker, up to MOST_AHEAD and AHEAD_BYTES.
+    """Buffers of a ring: one for each worker, as far as AHEAD_BYTES or WORKER_BYTES go.
 
     No more than that: the next group finds its buffer in the cache.
     """
-    slots = min(build.layout.workers, MOST_AHEAD)
-    return max(1, min(slots, spectra.groups, AHEAD_BYTES // (4 * spectra.floats)))
+    workers = build.layout.workers
+    most = max(AHEAD_BYTES, workers * WORKER_BYTES) // (4 * spectra.floats)
+    return max(1, min(workers, spectra.groups, most))
 
 
 def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:

@@ -32,6 +32,8 @@ from znnpy.network.types import Edge
 from znnpy.plan import PassName, parts
 from znnpy.plan.tiles import FEW_RATE, LANES_RATE, tile_seconds
 
+SHORTER = 4  # tasks than others
+
 
 class _Run(NamedTuple):
     """Tiles that lie in one block of lanes; `tile` is the first one's number in a group."""
@@ -171,7 +173,8 @@ def emit_few_weight_products(
 ) -> None:
     """Add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
-    ranges = parts(count, dy.most / x.tiles * _seconds(x.runs(dy, 0)[0], w, count))
+    # All runs follow each other in each range: the narrower it is, the shorter is that chain.
+    ranges = parts(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
     for number, run in enumerate(x.runs(dy, group)):
         seconds = _seconds(run, w, count)
         for low, high in ranges:

@@ -12,7 +12,7 @@ from znnpy.engine.spectral.buffers import join
 from znnpy.engine.spectral.words import ORIGIN, sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
-from znnpy.engine.tiles import Share, TileSpectra, Window, planes_of
+from znnpy.engine.tiles import Share, TileSpectra, Window, planes_of, squares_of
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
 from znnpy.plan import parts
@@ -83,14 +83,15 @@ def emit_packed_images(
             ],
             writes=[
                 # Tiles that overlap are added one after the other; other tasks write other lanes.
-                tensor.region(share.grid.batch, block, *planes)._replace(
-                    lane=share.grid.first
-                    if count != tiling.step
-                    else group * spectra.vectors(0) + low
-                )
+                tensor.region(share.grid.batch, block, *planes)._replace(lane=lane)
                 for share, blocks in _touched(spectra, group, low, high)
                 if (planes := planes_of(tensor, tiling, share, window))
                 for block in blocks
+                for lane in (
+                    squares_of(tiling, share)
+                    if count != tiling.step
+                    else (group * spectra.vectors(0) + low,)
+                )
             ],
         )
 

@@ -11,7 +11,7 @@ from znnpy.engine.spectral.packed import emit_packed_images, emit_packed_spectra
 from znnpy.engine.spectral.words import ORIGIN, lattice_strides, sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
-from znnpy.engine.tiles import PAIR, Share, TileSpectra, Tiling, Window, planes_of
+from znnpy.engine.tiles import PAIR, Share, TileSpectra, Tiling, Window, planes_of, squares_of
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
 from znnpy.plan import parts
@@ -138,10 +138,11 @@ def emit_images(
             ],
             writes=[
                 # Tiles that overlap are added one after the other; those of other lattices never do.
-                tensor.region(batch, block, *planes)._replace(
-                    lane=share.grid.first + (0 if overlap else share.low)
-                )
+                tensor.region(batch, block, *planes)._replace(lane=lane)
                 for block in range(low, high)
+                for lane in (
+                    squares_of(tiling, share) if overlap else (share.grid.first + share.low,)
+                )
             ],
         )
 
