@@ -1,12 +1,14 @@
 """Tiles of lattices: every voxel belongs to exactly one tile, every tile to one group."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from znnpy_kernels.lanes import LANES
 
 from znnpy.engine.arena import Arena
 from znnpy.engine.tensors import new_tensor
-from znnpy.engine.tiles import TileSpectra, Tiling, Window, planes_of
+from znnpy.engine.tiles import Share, TileSpectra, Tiling, Window, planes_of, squares_of
 from znnpy.plan.tiles import group_size
 
 CASES = [
@@ -75,3 +77,29 @@ def test_groups_are_even_and_share_large_filters():
     assert group_size((16, 16, 16), 26, 16) == 9  # 12 would leave 2 for the last
     assert group_size((16, 16, 16), 26, 48) == 13  # 19 would leave 7
     assert group_size((16, 16, 16), 64, 80) == 32
+
+
+@pytest.mark.parametrize(("size", "step"), [(8, 6), (14, 8), (8, 2), (16, 10)])
+def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
+    tiling = Tiling((size,) * 3, (step,) * 3, (1, 1, 1), (step, 5 * step, 7 * step - 1), 1)
+    (grid,) = tiling.grids
+    squares = [
+        set(squares_of(tiling, Share(grid, tile, tile + 1, 0, 0))) for tile in range(grid.tiles)
+    ]
+    places = [divmod(tile, 7) for tile in range(grid.tiles)]
+    meet = [
+        (i, j)
+        for i, j in combinations(range(grid.tiles), 2)
+        if all(abs(a - b) * step < size for a, b in zip(places[i], places[j], strict=True))
+    ]
+    assert all(squares[i] & squares[j] for i, j in meet)
+    assert not squares[0] & squares[-1]
+    assert set(squares_of(tiling, Share(grid, 3, 12, 0, 0))) == set().union(*squares[3:12])
+
+
+@pytest.mark.parametrize(
+    ("extent", "most", "expected"), [(16, 20, 20), (16, 5, 4), (32, 20, 16), (32, 3, 2), (9, 5, 5)]
+)
+def test_groups_are_of_whole_lattices_or_equal_parts_of_one(extent, most, expected):
+    tiling = Tiling((6, 6, 6), (4, 4, 4), (2, 2, 2), (8, 16, extent), 1)
+    assert tiling.in_lattices(most) == expected

@@ -91,6 +91,16 @@ class Tiling:
         """Number of all tiles."""
         return self.grids[-1].first + self.grids[-1].tiles
 
+    def in_lattices(self, most: int) -> int:
+        """At most so many tiles, of whole lattices or an equal part of one, unless that is far fewer."""
+        count, *others = (grid.tiles for grid in self.grids)
+        if not others or set(others) != {count}:
+            return most
+        if most >= count:
+            return most - most % count
+        cuts = next(cuts for cuts in range(-(-count // most), count + 1) if count % cuts == 0)
+        return count // cuts if 2 * count > cuts * most else most
+
     def shares(self, low: int, high: int, group: int, start: int) -> list[Share]:
         """Every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
         return [

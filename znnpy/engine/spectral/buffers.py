@@ -63,7 +63,7 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
     tiling = tiling_of(build, edge, step)
     source = build.value(edge.source)
-    spectra = spectra_of(tiling, source, group_size(tiling.tile, tiling.tiles, source.images))
+    spectra = grouped_spectra(tiling, source)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
     if (
@@ -75,6 +75,16 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
             key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, group)
             spectra.places[group] = Place(build.shared(key, spectra.floats), key)
     return spectra
+
+
+def grouped_spectra(tiling: Tiling, tensor: Tensor) -> TileSpectra:
+    """Spectra of a tensor's tiles in groups that serve products; packed ones of whole lattices.
+
+    Vectors that hold tiles of two lattices would let one wait for the other where tiles overlap.
+    """
+    most = group_size(tiling.tile, tiling.tiles, tensor.images)
+    found = spectra_of(tiling, tensor, most)
+    return spectra_of(tiling, tensor, tiling.in_lattices(most)) if found.packed else found
 
 
 def spectra_of(tiling: Tiling, tensor: Tensor, most: int) -> TileSpectra:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.packed_tiles import packed_floats, packed_images, packed_spectra
@@ -70,7 +71,7 @@ def emit_packed_images(
         "relu": int(node is not None and node.function == "relu"),
     }
     join(step, spectra.places[group])
-    for low, high in _cuts(spectra, group):
+    for low, high in _cuts(spectra, group, apart=count != tiling.step):
         step.add(
             packed_images,
             {**words, "vector0": low, "vector1": high},
@@ -96,10 +97,19 @@ def emit_packed_images(
         )
 
 
-def _cuts(spectra: TileSpectra, group: int) -> list[tuple[int, int]]:
-    """Vectors of each transform task."""
-    count = spectra.vectors(group)
-    return parts(count, _seconds(spectra, count))
+def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
+    """Vectors of each transform task; `apart`: of one lattice where none holds tiles of two."""
+    firsts = [
+        (share.grid.first + share.low - share.start) * spectra.images
+        for share in spectra.shares(group)
+    ]
+    if not apart or any(first % LANES for first in firsts):
+        firsts = [0]
+    found = []
+    for first, last in pairwise([*(first // LANES for first in firsts), spectra.vectors(group)]):
+        cuts = parts(last - first, _seconds(spectra, last - first))
+        found += [(first + low, first + high) for low, high in cuts]
+    return found
 
 
 def _seconds(spectra: TileSpectra, vectors: int) -> float:

@@ -6,7 +6,13 @@ from znnpy_kernels.rows import zero_rows
 
 from znnpy.engine.build import Build
 from znnpy.engine.fusion import applied_forward
-from znnpy.engine.spectral.buffers import ring_slot, source_spectra, spectra_of, tiling_of
+from znnpy.engine.spectral.buffers import (
+    grouped_spectra,
+    ring_slot,
+    source_spectra,
+    spectra_of,
+    tiling_of,
+)
 from znnpy.engine.spectral.few import (
     FewSpectra,
     emit_few_products,
@@ -28,7 +34,7 @@ from znnpy.engine.tiles import TileSpectra, Window
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
 from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.tiles import group_size, small_group
+from znnpy.plan.tiles import small_group
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -76,7 +82,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     if _together(build, edge):
         return  # the weight gradient has made it
     tiling = tiling_of(build, edge, "gradient")
-    dy = spectra_of(tiling, gradient, group_size(tiling.tile, tiling.tiles, gradient.images))
+    dy = grouped_spectra(tiling, gradient)
     back = _Back(step, build, edge, dy)
     for group in range(dy.groups):
         _emit_gradient(step, build, edge, gradient, dy, group, "gradient")
