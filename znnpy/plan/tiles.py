@@ -34,10 +34,8 @@ FEW_RATE = 20e9  # bytes/s of products with them
 PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
 PACKING_SAVES = 1.3  # times the lanes, at least
 FEWEST_PACKED = 3  # tiles of a group, even where a cache does not hold them
-FILTERS_KEPT_BYTES = (
-    1 << 27
-)  # of filters, which one layer keeps from the forward pass for the data gradient
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
+FILTERS_KEPT_BYTES = 1 << 27  # the same of filters, for the data gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
 
