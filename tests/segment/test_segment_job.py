@@ -105,7 +105,7 @@ def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyP
         raise AssertionError
 
     monkeypatch.setattr(jobs, "probabilities", never)
-    with pytest.raises(VolumeError, match=r"by watershed takes about .* MiB.*only 1000 B"):
+    with pytest.raises(VolumeError, match=r"by watershed takes about .* [MG]iB.*only 1000 B"):
         segment(volume(bars()), Request("watershed"), 1000)
 
 
