@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from znnpy_kernels.lanes import LANES
@@ -40,9 +39,9 @@ def emit_packed_spectra(
             cost=_seconds(spectra, high - low),
             reads=[
                 tensor.region(share.grid.batch, block, *planes)
-                for share, blocks in _touched(spectra, group, low, high)
+                for share in _touched(spectra, group, low, high)
                 if (planes := planes_of(tensor, spectra.tiling, share, window))
-                for block in blocks
+                for block in range(spectra.blocks)
             ],
             writes=[spectra.places[group].region(lane=number)],
         )
@@ -85,9 +84,9 @@ def emit_packed_images(
             writes=[
                 # Tiles that overlap are added one after the other; other tasks write other lanes.
                 tensor.region(share.grid.batch, block, *planes)._replace(lane=lane)
-                for share, blocks in _touched(spectra, group, low, high)
+                for share in _touched(spectra, group, low, high)
                 if (planes := planes_of(tensor, tiling, share, window))
-                for block in blocks
+                for block in range(spectra.blocks)
                 for lane in (
                     squares_of(tiling, share)
                     if count != tiling.step
@@ -116,15 +115,12 @@ def _seconds(spectra: TileSpectra, vectors: int) -> float:
     return PACKING * vectors * tile_seconds(spectra.tiling.tile)
 
 
-def _touched(
-    spectra: TileSpectra, group: int, low: int, high: int
-) -> Iterator[tuple[Share, range]]:
-    """Tiles that some vectors hold, wholly or in part, and the blocks of images that they may hold."""
+def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Share]:
+    """Tiles that some vectors hold, wholly or in part."""
     start, images = group * spectra.most, spectra.images
     first, last = low * LANES // images, -(-high * LANES // images)
     end = start + min(spectra.count(group), last)
-    for share in spectra.tiling.shares(start + first, end, group, start):
-        yield share, range(spectra.blocks)
+    return spectra.tiling.shares(start + first, end, group, start)
 
 
 def _words(
