@@ -7,9 +7,9 @@ index is a pickle: the directory is made with mode 0700 and refused when somebod
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,10 @@ import llvmlite
 import numba
 
 PACKAGE = "znnpy_kernels"
+IMPORT = re.compile(
+    rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE
+)
+"""What follows `from` and `import` where something of this package is imported."""
 Compiled = TypeVar("Compiled")
 
 
@@ -128,19 +132,21 @@ def _imported(source: Path) -> set[Path]:
     waiting = [source]
     while waiting:
         path = waiting.pop()
-        if path in found:
-            continue
-        found.add(path)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                waiting += _files(node.module, [alias.name for alias in node.names])
+        if path not in found:
+            found.add(path)
+            waiting += _imports(path)
     return found
 
 
-def _files(module: str, names: list[str]) -> list[Path]:
-    package, _, inner = module.partition(".")
-    if package != PACKAGE:
-        return []
-    stems = [inner] if inner else names
-    paths = [Path(__file__).parent / f"{stem.replace('.', '/')}.py" for stem in stems]
-    return [path for path in paths if path.exists()]
+@cache
+def _imports(source: Path) -> list[Path]:
+    """Modules of this package that a file imports itself.
+
+    Found by their words: to parse all kernels takes as long as to load them. What a string only
+    seems to import does no harm.
+    """
+    found = []
+    for module, names in IMPORT.findall(source.read_text()):
+        stems = [module] if module else re.findall(r"\w+", names)
+        found += [Path(__file__).parent / f"{stem.replace('.', '/')}.py" for stem in stems]
+    return [path for path in found if path.exists()]

@@ -103,7 +103,9 @@ def _cheapest(shape: ConvShape, *, planar: bool) -> LayerPlan:
     if takes(shape) and not planar:
         methods.append(Method("winograd"))
     if max(shape.stride) == 1:
-        methods += [Method("spectral", tile) for tile in best_tiles(shape, TILES, MOST_BYTES)]
+        least = min(seconds_by(method, shape) for method in methods)
+        tiles = best_tiles(shape, TILES, MOST_BYTES, least)
+        methods += [Method("spectral", tile) for tile in tiles]
         if max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES:
             methods.append(Method("fft"))
     costs = {method: seconds_by(method, shape) for method in methods}

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_softmax, softmax
 from znnpy_kernels.pointwise import logistic_values
 
 LossName = Literal["square", "binomial_cross_entropy", "softmax"]
@@ -66,11 +65,14 @@ def step_weights(
 
 def probabilities(name: LossName, values: Array) -> Array:
     """What the values of an output node mean: logistic or softmax of logits; square: themselves."""
-    if name == "binomial_cross_entropy":
-        return _logistic(values) if values.dtype == np.float32 else np.asarray(expit(values))
-    if name == "softmax":
-        return np.asarray(softmax(values, axis=IMAGES))
-    return values
+    if name == "square":
+        return values
+    if name == "binomial_cross_entropy" and values.dtype == np.float32:
+        return _logistic(values)
+    from scipy.special import expit, softmax  # takes as long to import as many a block to predict
+
+    softly = name == "softmax"
+    return np.asarray(softmax(values, axis=IMAGES) if softly else expit(values))
 
 
 def _logistic(values: Array) -> Array:
@@ -84,6 +86,8 @@ def _voxel_losses(name: LossName, values: Array, target: Array) -> Array:
     if name == "square":
         return np.asarray(np.square(values - target))
     if name == "softmax":
+        from scipy.special import log_softmax
+
         logs = log_softmax(values, axis=IMAGES)
         return np.asarray(-np.sum(target * logs, axis=IMAGES, keepdims=True))
     return np.asarray(np.logaddexp(0.0, values) - target * values)

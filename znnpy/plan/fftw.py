@@ -17,12 +17,12 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
 import numpy as np
-import pyfftw
 from numpy.typing import NDArray
 from znnpy_kernels import cache as kernel_cache
 from znnpy_kernels import fft_images as words
@@ -130,7 +130,9 @@ def _plan(direction: int, grid: Triple, image: Triple) -> FftPlan:
 
 def _make(direction: int, grid: Triple, image: Triple) -> FftPlan:
     row, count = spectrum_row(grid), spectrum_floats(grid)
-    buffer = pyfftw.empty_aligned(count, np.float32, n=64)
+    space = np.empty(count + LINE, np.float32)
+    first = -space.ctypes.data // 4 % LINE
+    buffer = space[first : first + count]
     with _planner() as planner:
         block = np.zeros(words.PLAN_WORDS, np.int64)
         block[words.PLAN_ROWS] = planner.rows(direction, grid, image[1], buffer)
@@ -246,10 +248,20 @@ def _sync(path: Path) -> None:
 @cache
 def _fftw() -> Any:
     """The library through pyfftw's extension module, whose symbols include those of the FFTW it uses."""
-    library = ctypes.CDLL(pyfftw.pyfftw.__file__)
+    library = ctypes.CDLL(_extension())
     for kind in ("dft_r2c", "dft_c2r", "dft"):
         getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
     return library
+
+
+def _extension() -> str:
+    """pyfftw's extension module, found without importing pyfftw, which imports scipy and dask."""
+    package = PathFinder.find_spec("pyfftw")
+    places = package.submodule_search_locations if package else None
+    module = PathFinder.find_spec("pyfftw.pyfftw", places) if places else None
+    if module is None or module.origin is None:
+        raise PlanError("FFTW is missing: install pyfftw")
+    return module.origin
 
 
 def _address(function: str) -> int:

@@ -6,6 +6,7 @@ ordinary one on each of the interleaved lattices of its source, so that tiles ar
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import inf, log2, prod
 
@@ -38,23 +39,29 @@ KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for t
 FILTERS_KEPT_BYTES = 1 << 27  # the same of filters, for the data gradient
 GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
 
+often_asked = lru_cache(maxsize=1 << 14)
+"""Estimates of many patches ask for the same few numbers again and again."""
+
 
 def lattices(extent: int, dilation: int) -> list[int]:
     """Points of each interleaved lattice of an axis; none is empty."""
     return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
 
 
+@often_asked
 def new_points(taps: Triple, tile: Triple) -> Triple:
     """Points of the target along z, y, x that each tile covers."""
     z, y, x = (size - k + 1 for size, k in zip(tile, taps, strict=True))
     return z, y, x
 
 
+@often_asked
 def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
     """Tiles of all lattices of one image, each of `points` new points."""
     return prod(map(_axis_count, extents, dilation, points))
 
 
+@often_asked
 def _axis_count(extent: int, dilation: int, new: int) -> int:
     return sum(-(-size // new) for size in lattices(extent, dilation))
 
@@ -79,6 +86,7 @@ def _lanes(images: int) -> int:
     return images if saves_lanes(images) else -(-images // LANES_COUNTED) * LANES_COUNTED
 
 
+@often_asked
 def _transform_seconds(tile: Triple, images: int, held: Triple | None = None) -> float:
     """Transform of one tile of so many images, lanes idle or gathered from several tiles."""
     slower = PACKING if saves_lanes(images) else 1.0
@@ -208,20 +216,33 @@ def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
     return spectra_bytes(tile) * (filters + rows * tiles * kept + under_way)
 
 
-def best_tiles(shape: ConvShape, count: int, most_bytes: float = inf) -> list[Triple]:
-    """The `count` sizes with the least estimated sum of all passes; none where none fits."""
+def best_tiles(
+    shape: ConvShape, count: int, most_bytes: float = inf, most_seconds: float = inf
+) -> list[Triple]:
+    """The `count` sizes with the least estimated sum of all passes; none where none fits.
+
+    `most_seconds`: those whose forward pass takes as long are of no use.
+    """
     if voxels(shape.size) == 1:
         return []  # one tap: there is nothing to transform
     sizes = _axis_sizes(shape, 0), _axis_sizes(shape, 1), _axis_sizes(shape, 2)
     found = [
         (_wanted_seconds(shape, tile), tile)
         for tile in product(*sizes)
-        if spectral_bytes(shape, tile) <= most_bytes
+        if _least_seconds(shape, tile) < most_seconds and spectral_bytes(shape, tile) <= most_bytes
     ]
     ranked: dict[tuple[int, ...], Triple] = {}
     for _, tile in sorted(found):
         ranked.setdefault(tuple(sorted(tile)), tile)  # a tile turned round is much the same
     return list(ranked.values())[:count]
+
+
+def _least_seconds(shape: ConvShape, tile: Triple) -> float:
+    """What a forward pass takes at least, soon known: its transforms, where lanes go over images."""
+    if _is_few(shape):
+        return 0.0
+    outputs = _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
+    return tiles_of(shape, tile) * (_transform_seconds(tile, shape.inputs) + outputs)
 
 
 def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
