@@ -19,9 +19,7 @@ import llvmlite
 import numba
 
 PACKAGE = "znnpy_kernels"
-IMPORT = re.compile(
-    rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE
-)
+IMPORT = re.compile(rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE)
 """What follows `from` and `import` where something of this package is imported."""
 Compiled = TypeVar("Compiled")
 

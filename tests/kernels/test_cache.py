@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -157,3 +158,18 @@ def test_two_processes_that_start_cold_at_once(folder: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], ends
     assert ends == [(f"{ONE_OF_THE_PACKAGE}\n", "")] * 2
     assert list(folder.glob("*/*/*.nbi"))
+
+
+def test_imports_are_found_by_their_words_as_a_parser_finds_them() -> None:
+    folder = Path(cache.__file__).parent
+    for source in sorted(folder.glob("*.py")):
+        nodes = [
+            n for n in ast.walk(ast.parse(source.read_text())) if isinstance(n, ast.ImportFrom)
+        ]
+        parts = [(node.module or "").split(".") for node in nodes]
+        stems = {names[1] for names in parts if names[0] == cache.PACKAGE and len(names) > 1}
+        for node, names in zip(nodes, parts, strict=True):
+            if names == [cache.PACKAGE]:
+                stems |= {alias.name for alias in node.names}
+        found = set(cache._imports(source))
+        assert found == {folder / f"{stem}.py" for stem in stems}, source
