@@ -1,8 +1,10 @@
 """Winograd's minimal filtering for filters of 3^3 taps: 6^3 products for 4^3 outputs, instead of 27 each.
 
-A few tiles at a time: transform their voxels, multiply with transformed filters at each of 216 points,
-transform back; all of it stays in the L2 cache. A tile's values depend on its voxels alone, not on the
-tiles around it. Along an axis with dilation d, tile t begins at voxel t // d * 4 d + t % d.
+A few tiles along z and x at a time march along y: transform their new rows along z and x, 36 columns for
+each row; then column by column transform along y, multiply with the filters of its 6 points and transform
+back, all in the L1 cache; then the rows of outputs along z and x. The rows wait in the L2 cache; two of six
+are those of the tile before. A tile's values depend on its voxels alone, not on the tiles around it. Along
+an axis with dilation d, tile t begins at voxel t // d * 4 d + t % d.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
@@ -17,8 +19,9 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats` from w * scratch_worker on
 
 Tasks may run concurrently if their tiles are disjoint. Scratch of a worker, in this order: places of
-the tiles, voxels of one tile that reaches beyond the source, the same on the way, transformed tiles of
-all blocks [point][block][tile][lane], in which place their products follow.
+the tiles; voxels of a row of one tile that reaches beyond the source, or its outputs; points of a column of
+all blocks [block][point][tile][lane], in which place their products follow; the ring of transformed rows
+[block][column][row][tile][lane], whose first rows their outputs replace.
 """
 
 from __future__ import annotations
@@ -36,7 +39,6 @@ from znnpy_kernels.winograd_lines import (
     POINTS,
     VECTOR_BYTES,
     ask_to_read,
-    ask_to_write,
     source_depth,
     source_plane,
     target_depth,
@@ -52,17 +54,24 @@ FIELDS = (
     "bias", "slope:float", "output", "scratch", "scratch_worker",
 )  # fmt: skip
 CUBE = POINTS**3
-GROUP = ROWS[0]  # tiles at once
+GROUP = 3 * ROWS[0] // 2  # most tiles at once
 AHEAD = 1  # tiles whose voxels are asked for
-PLACES_BYTES = -(-3 * 8 * GROUP // 64) * 64
-CUBE_BYTES = CUBE * VECTOR_BYTES
+PLACES_BYTES = -(-2 * 8 * GROUP // 64) * 64
+PLANE_BYTES = PLANE * VECTOR_BYTES
+# Steps from point to point of a column and from column to column of a ring of rows, for one block of
+# images: odd numbers of lines, so that they do not fall on one set of the caches.
+SLOT = GROUP * VECTOR_BYTES
+POINT = (GROUP | 1) * VECTOR_BYTES
+COLUMN = (POINTS * GROUP | 1) * VECTOR_BYTES
+POINTS_BYTES, RING_BYTES = POINTS * POINT, PLANE * COLUMN
 _target_plane = target_plane_of(FIELDS)
 
 
 def scratch_floats(inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer."""
-    room = _room(-(-inputs // LANES), -(-outputs // LANES))[0]
-    return (PLACES_BYTES + 2 * CUBE_BYTES + CUBE * _point_bytes(room)) // 4
+    blocks = -(-inputs // LANES), -(-outputs // LANES)
+    room: int = _room(*blocks)[0]
+    return (PLACES_BYTES + PLANE_BYTES + POINTS_BYTES * room + RING_BYTES * max(blocks)) // 4
 
 
 def _room(inputs: int, outputs: int) -> Any:
@@ -70,12 +79,7 @@ def _room(inputs: int, outputs: int) -> Any:
     return (max(inputs, outputs), 0) if outputs <= 2 else (inputs + outputs, inputs)
 
 
-def _point_bytes(blocks: int) -> int:
-    """An odd number of lines from point to point, so that they do not fall on one set of the caches."""
-    return (blocks * GROUP | 1) * VECTOR_BYTES
-
-
-_compiled_room, _compiled_point_bytes = inlined(_room), inlined(_point_bytes)
+_compiled_room = inlined(_room)
 
 
 @inlined
@@ -95,13 +99,12 @@ def _tiles(size: int, dilation: int) -> Any:
 
 
 @inlined
-def _copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
-    """Vectors from place to place; triples along z, y, x."""
-    for z in range(counts[0]):
-        for y in range(counts[1]):
-            for x in range(counts[2]):
-                here = source + z * steps[0] + y * steps[1] + x * steps[2]
-                store(target + z * to[0] + y * to[1] + x * to[2], load(here))
+def _inside(first: int, end: int, dilation: int, size: int) -> Any:
+    """How many of a range of tiles begin inside."""
+    count = 0
+    for tile in range(first, end):
+        count += _origin(tile, dilation) < size
+    return count
 
 
 @inlined
@@ -111,123 +114,150 @@ def _seen(place: int, size: int, dilation: int) -> Any:
 
 
 @inlined
-def _forward(
-    source: int, steps: Any, ahead: int, ahead_steps: Any, cube: int, target: int, point: int
-) -> None:
-    """The points of one tile and block; asks for the voxels at `ahead`."""
-    for z in range(POINTS):
-        ask_to_read(ahead + z * ahead_steps[0], ahead_steps[1], ahead_steps[2])
-        here = cube + z * PLANE * VECTOR_BYTES
-        source_plane(source + z * steps[0], steps[1], steps[2], here)
-    for column in range(PLANE):
-        here = cube + column * VECTOR_BYTES
-        source_depth(here, target + column * point, PLANE * point)
+def _copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
+    """Vectors of a plane from place to place; pairs along z, x."""
+    for z in range(counts[0]):
+        for x in range(counts[1]):
+            store(target + z * to[0] + x * to[1], load(source + z * steps[0] + x * steps[1]))
 
 
 @inlined
-def _transform(args: Any, places: Any, count: int, scratch: int, points: int, point: int) -> None:
-    """Points of all tiles and blocks of a group."""
-    loose, cube = scratch + PLACES_BYTES, scratch + PLACES_BYTES + CUBE_BYTES
-    packed = PLANE * VECTOR_BYTES, POINTS * VECTOR_BYTES, VECTOR_BYTES
-    row = args[2], args[3], LANES
-    dilation = args[8], args[9], args[10]
-    steps = 4 * row[0] * dilation[0], 4 * row[1] * dilation[1], 4 * row[2] * dilation[2]
-    for tile in range(count):
-        z, y, x = places[3 * tile], places[3 * tile + 1], places[3 * tile + 2]
-        seen = (
-            _seen(z, args[5], dilation[0]),
-            _seen(y, args[6], dilation[1]),
-            _seen(x, args[7], dilation[2]),
-        )
-        whole = seen[0] == POINTS and seen[1] == POINTS and seen[2] == POINTS
-        for block in range(_cover(args[4], LANES)):
-            source = args[0] + 4 * (block * args[1] + z * row[0] + y * row[1] + x * row[2])
-            target = points + (block * GROUP + tile) * VECTOR_BYTES
+def _zeros(target: int) -> None:
+    for vector in range(PLANE):
+        store(target + vector * VECTOR_BYTES, splat(0.0))
+
+
+@inlined
+def _transform(args: Any, places: Any, count: int, y: int, loose: int, slot: int) -> None:
+    """A row of voxels of all tiles and blocks, transformed along z and x."""
+    steps = 4 * args[2] * args[8], VECTOR_BYTES * args[10]
+    packed = POINTS * VECTOR_BYTES, VECTOR_BYTES
+    for block in range(_cover(args[4], LANES)):
+        row = args[0] + 4 * (block * args[1] + y * args[3])
+        target = slot + block * RING_BYTES
+        for tile in range(count):
+            z, x = places[2 * tile], places[2 * tile + 1]
+            source = row + 4 * z * args[2] + x * VECTOR_BYTES
+            seen = _seen(z, args[5], args[8]), _seen(x, args[7], args[10])
+            whole = y < args[6] and seen[0] == POINTS and seen[1] == POINTS
             if not whole:
-                for vector in range(CUBE):
-                    store(loose + vector * VECTOR_BYTES, splat(0.0))
-                _copied(source, steps, seen, loose, packed)
+                _zeros(loose)
+                if y < args[6]:
+                    _copied(source, steps, seen, loose, packed)
+            after = 2 * min(tile + AHEAD, count - 1)
+            ahead = row + 4 * places[after] * args[2] + places[after + 1] * VECTOR_BYTES
+            ask_to_read(ahead, steps[0], steps[1])
             here, by = (source, steps) if whole else (loose, packed)
-            after = 3 * min(tile + AHEAD, count - 1)
-            offset = (places[after] - z) * row[0] + (places[after + 1] - y) * row[1]
-            ahead = source + 4 * (offset + (places[after + 2] - x) * row[2])
-            _forward(here, by, ahead, steps, cube, target, point)
+            source_plane(here, by[0], by[1], target, COLUMN)
+            target += VECTOR_BYTES
 
 
 @inlined
-def _multiply(args: Any, count: int, points: int, start: int, point: int) -> None:
-    """Products of all points, in the place of the tiles or behind them."""
+def _multiply(args: Any, count: int, filters: int, points: int, start: int) -> None:
+    """Products of the points of a column, in the place of the tiles or behind them."""
     inputs, outputs = args[4], args[16]
     blocks, last = _cover(inputs, LANES), inputs - (_cover(inputs, LANES) - 1) * LANES
-    group = GROUP * VECTOR_BYTES
-    for number in range(CUBE):
-        here = points + number * point
-        filters = args[11] + number * inputs * outputs * VECTOR_BYTES
-        for pair in range(outputs // 2):
-            target, tile = here + (start + 2 * pair) * group, 0
-            while tile < count:
-                rows, by = min(ROWS[1], count - tile), tile * VECTOR_BYTES
-                products(2, here + by, group, filters, blocks, last, target + by, group, rows)
-                tile += rows
+    singles, pairs = _cover(count, ROWS[0]), _cover(count, ROWS[1])
+    for point in range(POINTS):
+        source = points + point * POINT
+        target = source + start * POINTS_BYTES
+        for _ in range(outputs // 2):
+            for part in range(pairs):
+                by, end = part * count // pairs, (part + 1) * count // pairs
+                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                products(
+                    2, here, POINTS_BYTES, filters, blocks, last, there, POINTS_BYTES, end - by
+                )
             filters += 2 * inputs * VECTOR_BYTES
+            target += 2 * POINTS_BYTES
         if outputs % 2:
-            target = here + (start + outputs - 1) * group
-            products(1, here, group, filters, blocks, last, target, group, count)
+            for part in range(singles):
+                by, end = part * count // singles, (part + 1) * count // singles
+                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                products(
+                    1, here, POINTS_BYTES, filters, blocks, last, there, POINTS_BYTES, end - by
+                )
+            filters += inputs * VECTOR_BYTES
 
 
 @inlined
-def _inverse(args: Any, places: Any, count: int, scratch: int, points: int, point: int) -> None:
-    """Outputs of all tiles and blocks of a group; those outside the target are dropped."""
-    loose, cube = scratch + PLACES_BYTES, scratch + PLACES_BYTES + CUBE_BYTES
-    packed = NEW * NEW * VECTOR_BYTES, NEW * VECTOR_BYTES, VECTOR_BYTES
-    row = args[14], args[15], LANES
-    steps = 4 * row[0] * args[8], 4 * row[1] * args[9], 4 * row[2] * args[10]
-    for tile in range(count):
-        z, y, x = places[3 * tile], places[3 * tile + 1], places[3 * tile + 2]
-        made = (
-            min(NEW, _cover(args[17] - z, args[8])),
-            min(NEW, _cover(args[18] - y, args[9])),
-            min(NEW, _cover(args[19] - x, args[10])),
-        )
-        whole = made[1] == NEW and made[2] == NEW
+def _columns(args: Any, count: int, first: int, points: int, start: int, ring: int) -> None:
+    """Outputs along y of all columns of a group of tiles, in the place of their first rows."""
+    for number in range(PLANE):
+        here = ring + number * COLUMN
+        for block in range(_cover(args[4], LANES)):
+            source, target = here + block * RING_BYTES, points + block * POINTS_BYTES
+            for tile in range(count):
+                by = tile * VECTOR_BYTES
+                source_depth(source + by, first, SLOT, target + by, POINT)
+        filters = args[11] + number * POINTS * args[4] * args[16] * VECTOR_BYTES
+        _multiply(args, count, filters, points, start)
         for block in range(args[16]):
-            source = points + (block * GROUP + tile) * VECTOR_BYTES
-            target = args[12] + 4 * (block * args[13] + z * row[0] + y * row[1] + x * row[2])
-            for plane in range(made[0]):
-                ask_to_write(target + plane * steps[0], steps[1], steps[2])
-            for column in range(PLANE):
-                here = source + column * point
-                target_depth(here, PLANE * point, cube + column * VECTOR_BYTES)
-            there, by = (target, steps) if whole else (loose, packed)
-            for plane in range(made[0]):
-                here = cube + plane * PLANE * VECTOR_BYTES
-                bias = args[24] + block * VECTOR_BYTES
-                _target_plane(args, bias, here, there + plane * by[0], by[1], by[2])
+            source, target = points + (start + block) * POINTS_BYTES, here + block * RING_BYTES
+            for tile in range(count):
+                by = tile * VECTOR_BYTES
+                target_depth(source + by, POINT, target + by, first, SLOT)
+
+
+@inlined
+def _inverse(args: Any, places: Any, count: int, y: int, loose: int, slot: int) -> None:
+    """A row of outputs of all tiles and blocks; those outside the target are dropped."""
+    steps = 4 * args[14] * args[8], VECTOR_BYTES * args[10]
+    packed = NEW * VECTOR_BYTES, VECTOR_BYTES
+    for block in range(args[16]):
+        row, bias = (
+            args[12] + 4 * (block * args[13] + y * args[15]),
+            args[24] + block * VECTOR_BYTES,
+        )
+        source = slot + block * RING_BYTES
+        for tile in range(count):
+            z, x = places[2 * tile], places[2 * tile + 1]
+            made = min(NEW, _cover(args[17] - z, args[8])), min(NEW, _cover(args[19] - x, args[10]))
+            target = row + 4 * z * args[14] + x * VECTOR_BYTES
+            whole = made[0] == NEW and made[1] == NEW
+            here, by = (target, steps) if whole else (loose, packed)
+            _target_plane(args, bias, source, COLUMN, here, by[0], by[1])
             if not whole:
                 _copied(loose, packed, made, target, steps)
+            source += VECTOR_BYTES
+
+
+@inlined
+def _march(args: Any, places: Any, count: int, scratch: int) -> None:
+    """All tiles along y of a group: two of six rows are those of the tile before."""
+    loose = scratch + PLACES_BYTES
+    points = loose + PLANE_BYTES
+    room, start = _compiled_room(_cover(args[4], LANES), args[16])
+    ring, dilation = points + room * POINTS_BYTES, args[9]
+    for lattice in range(min(dilation, args[23] - args[22])):
+        known = 0
+        tile = args[22] + lattice
+        while tile < args[23] and _origin(tile, dilation) < args[18]:
+            y, first = _origin(tile, dilation), tile // dilation * NEW % POINTS
+            for row in range(known, POINTS):
+                here = ring + (first + row) % POINTS * SLOT
+                _transform(args, places, count, y + row * dilation, loose, here)
+            _columns(args, count, first, points, start, ring)
+            for row in range(min(NEW, _cover(args[18] - y, dilation))):
+                here = ring + (first + row) % POINTS * SLOT
+                _inverse(args, places, count, y + row * dilation, loose, here)
+            known = POINTS - NEW
+            tile += dilation
 
 
 @kernel(*FIELDS)
 def winograd(args: Any, worker: int) -> None:
     """Correlation of images with filters of 3^3 taps, bias and transfer. Words: see the module."""
     scratch = args[27] + 4 * worker * args[28]
-    places, points = longs(scratch), scratch + PLACES_BYTES + 2 * CUBE_BYTES
-    room, start = _compiled_room(_cover(args[4], LANES), args[16])
-    point = _compiled_point_bytes(room)
-    along_y, along_x = args[23] - args[22], _tiles(args[19], args[10])
-    number, total = 0, (args[21] - args[20]) * along_y * along_x
-    while number < total:
-        count = 0
-        while count < GROUP and number < total:
-            rest, tile = number // along_x, number % along_x
-            z = _origin(args[20] + rest // along_y, args[8])
-            y, x = _origin(args[22] + rest % along_y, args[9]), _origin(tile, args[10])
-            number += 1
-            if z < args[17] and y < args[18] and x < args[19]:
-                places[3 * count], places[3 * count + 1], places[3 * count + 2] = z, y, x
-                count += 1
-        if count:
-            _transform(args, places, count, scratch, points, point)
-            _multiply(args, count, points, start, point)
-            made = points + start * GROUP * VECTOR_BYTES
-            _inverse(args, places, count, scratch, made, point)
+    places, along_x = longs(scratch), _tiles(args[19], args[10])
+    total = _inside(args[20], args[21], args[8], args[17]) * _inside(0, along_x, args[10], args[19])
+    groups, group, count = _cover(total, GROUP), 0, 0
+    for number in range((args[21] - args[20]) * along_x):
+        z = _origin(args[20] + number // along_x, args[8])
+        x = _origin(number % along_x, args[10])
+        if z < args[17] and x < args[19]:
+            places[2 * count], places[2 * count + 1] = z, x
+            count += 1
+        if count and count == (group + 1) * total // groups - group * total // groups:
+            _march(args, places, count, scratch)
+            group, count = group + 1, 0

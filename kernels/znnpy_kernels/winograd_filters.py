@@ -8,7 +8,8 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     target_input                from image to image
     scratch, scratch_worker     worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
 
-Sums are taken in float64 and rounded once. Tasks over disjoint targets may run concurrently.
+Points are ordered [z][x][y]. Sums are taken in float64 and rounded once. Tasks over disjoint targets
+may run concurrently.
 """
 
 from __future__ import annotations
@@ -56,5 +57,8 @@ def winograd_filters(args: Any, worker: int) -> None:
             _along(other, one, TAPS, TAPS, POINTS)
             _along(one, other, 1, TAPS, POINTS * POINTS)
             target = floats(args[4] + 4 * (image * args[6] + lane))
-            for point in range(CUBE):
-                target[point * args[5]] = other[point]
+            for z in range(POINTS):
+                for y in range(POINTS):
+                    for x in range(POINTS):
+                        point = (z * POINTS + x) * POINTS + y
+                        target[point * args[5]] = other[(z * POINTS + y) * POINTS + x]

@@ -11,7 +11,7 @@ Vectors hold LANES images. All addresses and steps are int64 in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import sqrt
 from typing import Any
@@ -26,6 +26,7 @@ from znnpy_kernels.direct_epilogue import finished
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.simd import (
     VECTOR,
+    WORD,
     Value,
     float_pointer,
     load_vector,
@@ -40,6 +41,10 @@ POINTS = TAPS + NEW - 1
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
 VECTOR_BYTES = 4 * LANES
 PLANE = POINTS * POINTS
+# Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
+SOURCE_ROWS = (0,), (1, 2), (3, 4), (5,)
+TARGET_ROWS = (0, 2), (1, 3)
+Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
 
 
 def filter_matrix() -> Any:
@@ -94,9 +99,11 @@ def _constant(value: float) -> Value:
     return ir.Constant(VECTOR, [float(np.float32(value))] * LANES)
 
 
-def _plane(b: ir.IRBuilder, rows: list[list[Value]], line: Callable[..., Any]) -> list[Value]:
-    """Both axes of a plane [y][x], y first; all values in a row."""
-    columns = [line(b, list(column)) for column in zip(*rows, strict=True)]
+def _rows(
+    b: ir.IRBuilder, line: Line, rows: tuple[int, ...], column: Callable[[int], list[Value]]
+) -> list[Value]:
+    """These rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
+    columns = [[made[row] for row in rows] for made in (line(b, column(x)) for x in range(POINTS))]
     return [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
 
 
@@ -105,15 +112,40 @@ def _at(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
     return float_pointer(b, b.add(start, bytes_))
 
 
+def _kept(b: ir.IRBuilder, value: Value) -> Value:
+    """The same integer, out of which LLVM cannot take terms: it would hoist the address of each voxel from
+    loops and keep all of them on the stack, where one addition of two registers is free.
+    """
+    return b.asm(ir.FunctionType(WORD, [WORD]), "", "=r,0", [value], side_effect=False)
+
+
+def _places(b: ir.IRBuilder, start: Value, step_row: Value, rows: Sequence[int]) -> list[Value]:
+    return [_kept(b, b.add(start, b.mul(step_row, word(row)))) for row in rows]
+
+
+def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
+    """Bytes to `count` vectors of a row; multiples of 1, 2 and 4 are part of addresses."""
+    steps = [_kept(b, b.mul(step, word(number))) for number in (1, 3, 5)]
+    made = [
+        word(0),
+        steps[0],
+        b.shl(steps[0], word(1)),
+        steps[1],
+        b.shl(steps[0], word(2)),
+        steps[2],
+    ]
+    return made[:count]
+
+
 def _asking(count: int, *, write: bool) -> Any:
     """The intrinsic `(source, step_y, step_x)` that asks for count x count vectors, into the L1 cache."""
 
     def ask(typingctx: Any, source: Any, step_y: Any, step_x: Any) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (source, step_y, step_x) = builder, args
-            for y, x in product(range(count), repeat=2):
-                along = b.add(b.mul(step_y, word(y)), b.mul(step_x, word(x)))
-                prefetch(b, b.add(source, along), write=write, level=1)
+            along = _along(b, step_x, count)
+            for row, by in product(_places(b, source, step_y, range(count)), along):
+                prefetch(b, b.add(row, by), write=write, level=1)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), codegen
@@ -126,56 +158,77 @@ ask_to_read, ask_to_write = _asking(POINTS, write=False), _asking(NEW, write=Tru
 
 @intrinsic
 def source_plane(
-    typingctx: Any, source: Any, step_y: Any, step_x: Any, target: Any
+    typingctx: Any, source: Any, step_row: Any, step_column: Any, target: Any, step: Any
 ) -> tuple[Signature, Any]:
-    """POINTS x POINTS voxels, transformed along y and x, to [y][x] vectors at `target`."""
+    """POINTS x POINTS voxels, transformed along both axes, to vectors `step` bytes from each other."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, step_y, step_x, target) = builder, args
-        rows = []
-        for y in range(POINTS):
-            row = b.add(source, b.mul(step_y, word(y)))
-            rows.append([load_vector(b, _at(b, row, x, step_x)) for x in range(POINTS)])
-        for number, value in enumerate(_plane(b, rows, source_line)):
-            store_vector(b, value, _at(b, target, number, VECTOR_BYTES))
+        b, (source, step_row, step_column, target, step) = builder, args
+        rows, along = _places(b, source, step_row, range(POINTS)), _along(b, step_column, POINTS)
+
+        def column(x: int) -> list[Value]:
+            return [load_vector(b, float_pointer(b, b.add(row, along[x]))) for row in rows]
+
+        for made in SOURCE_ROWS:
+            places = [POINTS * row + x for row in made for x in range(POINTS)]
+            for number, value in zip(places, _rows(b, source_line, made, column), strict=True):
+                store_vector(b, value, _at(b, target, number, step))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4), codegen
+    return types.void(*[types.int64] * 5), codegen
+
+
+def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
+    """Numbers of `count` slots of a ring of POINTS, from slot `first` on."""
+    numbers = [b.add(first, word(number)) for number in range(count)]
+    past = [b.icmp_signed(">=", number, word(POINTS)) for number in numbers]
+    return [
+        b.select(over, b.sub(number, word(POINTS)), number)
+        for over, number in zip(past, numbers, strict=True)
+    ]
 
 
 @intrinsic
-def source_depth(typingctx: Any, source: Any, target: Any, step: Any) -> tuple[Signature, Any]:
-    """One column of planes transformed along z, to `step` bytes from each other."""
+def source_depth(
+    typingctx: Any, source: Any, first: Any, slot: Any, target: Any, step: Any
+) -> tuple[Signature, Any]:
+    """One value of each of POINTS planes in a ring, from slot `first` on, transformed across them.
+
+    `slot`, `step`: bytes from slot to slot and from point to point.
+    """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, target, step) = builder, args
-        column = [load_vector(b, _at(b, source, PLANE * z, VECTOR_BYTES)) for z in range(POINTS)]
-        for z, value in enumerate(source_line(b, column)):
-            store_vector(b, value, _at(b, target, z, step))
+        b, (source, first, slot, target, step) = builder, args
+        places = [b.add(source, b.mul(slot, n)) for n in _slots(b, first, POINTS)]
+        values = [load_vector(b, float_pointer(b, place)) for place in places]
+        for number, value in enumerate(source_line(b, values)):
+            store_vector(b, value, _at(b, target, number, step))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 3), codegen
+    return types.void(*[types.int64] * 5), codegen
 
 
 @intrinsic
-def target_depth(typingctx: Any, source: Any, step: Any, target: Any) -> tuple[Signature, Any]:
-    """One column of products, `step` bytes from each other, to NEW planes."""
+def target_depth(
+    typingctx: Any, source: Any, step: Any, target: Any, first: Any, slot: Any
+) -> tuple[Signature, Any]:
+    """POINTS products, `step` bytes from each other, to NEW planes in a ring, from slot `first` on."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, step, target) = builder, args
-        column = [load_vector(b, _at(b, source, z, step)) for z in range(POINTS)]
-        for z, value in enumerate(target_line(b, column)):
-            store_vector(b, value, _at(b, target, PLANE * z, VECTOR_BYTES))
+        b, (source, step, target, first, slot) = builder, args
+        values = [load_vector(b, _at(b, source, number, step)) for number in range(POINTS)]
+        for number, value in zip(_slots(b, first, NEW), target_line(b, values), strict=True):
+            store_vector(b, value, float_pointer(b, b.add(target, b.mul(slot, number))))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 3), codegen
+    return types.void(*[types.int64] * 5), codegen
 
 
 def target_plane_of(fields: tuple[str, ...]) -> Any:
-    """The intrinsic `(arguments, bias, source, target, step_y, step_x)` of a kernel with these words.
+    """The intrinsic `(arguments, bias, source, step, target, step_row, step_column)` of a kernel.
 
-    NEW x NEW outputs of a plane at `source`, with the epilogue of `direct_epilogue`; `bias`: address
-    of a vector.
+    NEW x NEW outputs of a plane of vectors `step` bytes from each other, with the epilogue of
+    `direct_epilogue`; `fields`: the kernel's words, `bias`: address of a vector.
     """
 
     def target_plane(
@@ -183,40 +236,44 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
         arguments: Any,
         bias: Any,
         source: Any,
+        step: Any,
         target: Any,
-        step_y: Any,
-        step_x: Any,
+        step_row: Any,
+        step_column: Any,
     ) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (arguments, bias, source, target, step_y, step_x) = builder, args
-            values = [
-                [
-                    load_vector(b, _at(b, source, POINTS * y + x, VECTOR_BYTES))
-                    for x in range(POINTS)
+            b, (arguments, bias, source, step, target, step_row, step_column) = builder, args
+
+            def column(x: int) -> list[Value]:
+                return [
+                    load_vector(b, _at(b, source, POINTS * row + x, step)) for row in range(POINTS)
                 ]
-                for y in range(POINTS)
-            ]
-            outputs = _plane(b, values, target_line)
-            places = []
-            for y in range(NEW):
-                row = b.add(target, b.mul(step_y, word(y)))
-                places += [_at(b, row, x, step_x) for x in range(NEW)]
 
             def field(name: str) -> Value:
-                index = fields.index(name)
-                return b.load(b.gep(arguments, [word(index)]))
+                return b.load(b.gep(arguments, [word(fields.index(name))]))
 
-            done = finished(
-                b,
-                field,
-                outputs,
-                lambda: [load_vector(b, float_pointer(b, bias))] * len(outputs),
-                lambda: outputs,
-            )
-            for value, place in zip(done, places, strict=True):
-                store_vector(b, value, place)
+            along = _along(b, step_column, NEW)
+            for made in TARGET_ROWS:
+                rows = _places(b, target, step_row, made)
+                places = [float_pointer(b, b.add(row, by)) for row in rows for by in along]
+                outputs = _rows(b, target_line, made, column)
+                done = _finished(b, field, bias, outputs)
+                for value, place in zip(done, places, strict=True):
+                    store_vector(b, value, place)
             return context.get_dummy_value()
 
-        return types.void(arguments, *[types.int64] * 5), codegen
+        return types.void(arguments, *[types.int64] * 6), codegen
 
     return intrinsic(target_plane)
+
+
+def _finished(
+    b: ir.IRBuilder, field: Callable[[str], Value], bias: Value, outputs: list[Value]
+) -> list[Value]:
+    return finished(
+        b,
+        field,
+        outputs,
+        lambda: [load_vector(b, float_pointer(b, bias))] * len(outputs),
+        lambda: outputs,
+    )
