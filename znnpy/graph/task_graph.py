@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +62,12 @@ class TaskGraph:
         """Number of tasks."""
         return len(self.names)
 
-    @property
+    @cached_property  # asked for in every update
     def groups(self) -> int:
         """Number of groups: the largest group number plus one."""
         return int(self.group.max(initial=-1)) + 1
 
-    @property
+    @cached_property
     def phases(self) -> int:
         """Number of phases: the largest phase number plus one."""
         return int(self.phase.max(initial=-1)) + 1

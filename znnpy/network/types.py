@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 Triple = tuple[int, int, int]
@@ -83,7 +84,7 @@ class Network:
         """The node of that name; KeyError if there is none."""
         return self._by_name[name]
 
-    @property
+    @cached_property
     def _by_name(self) -> Mapping[str, Node]:
         return {node.name: node for node in self.nodes}
 
@@ -95,12 +96,12 @@ class Network:
         """Edges that leave a node, in the order of the file."""
         return tuple(edge for edge in self.edges if edge.source == name)
 
-    @property
+    @cached_property  # asked for in every update
     def inputs(self) -> tuple[Node, ...]:
         """Nodes that the user feeds."""
         return tuple(node for node in self.nodes if node.kind == "input")
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Node, ...]:
         """Nodes that no edge leaves."""
         return tuple(node for node in self.nodes if not self.outgoing(node.name))

@@ -35,11 +35,7 @@ class ControlBlock:
         header[at.QUEUES // 8] = self.queues = self._queues(graph, workers, seed, record)
         self._parts.append((0, header))
         self.words = self._assemble()
-
-    @property
-    def address(self) -> int:
-        """Address of the block, on a 128-byte line."""
-        return int(self.words.ctypes.data)
+        self.address = int(self.words.ctypes.data)  # on a 128-byte line
 
     def queue(self, index: int) -> Ints:
         """The words of a worker's queue (the injector's: index = workers), as a view."""
