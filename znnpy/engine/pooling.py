@@ -148,7 +148,7 @@ def _parts(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
     """
     slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
     wanted = max(_block_seconds(tensor, edge), slabs * TARGET_SECONDS)
-    return parts(tensor.extent, min(wanted, tensor.extent / least * TARGET_SECONDS))
+    return parts(tensor.extent, wanted, least)
 
 
 def _window(edge: Edge, dilation: Triple) -> dict[str, float]:

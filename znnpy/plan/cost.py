@@ -17,6 +17,7 @@ DIRECT_RATE = 80e9  # flop/s
 TRANSFORM_RATE = 5e9
 PRODUCT_RATE = 20e9
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
+IMAGES_RATE = 12e9  # bytes/s of images that a pass with few operations reads and writes
 LANES_COUNTED = 16  # widest vector: fewer output images cost as much as this many
 FEW_IMAGES = 8  # but these lie planar, without lanes
 
@@ -75,8 +76,9 @@ def direct_flops(shape: ConvShape, step: PassName = "forward") -> float:
 
 
 def direct_seconds(shape: ConvShape, step: PassName = "forward") -> float:
-    """One pass by direct convolution on one core."""
-    return direct_flops(shape, step) / DIRECT_RATE
+    """One pass by direct convolution on one core, bound by its operations or its images."""
+    floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
+    return max(direct_flops(shape, step) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)
 
 
 def fft_seconds(shape: ConvShape) -> float:

@@ -16,7 +16,7 @@ from znnpy.engine.step import Step
 from znnpy.engine.tiles import PAIR, TileSpectra
 from znnpy.network.types import Edge
 from znnpy.plan import parts
-from znnpy.plan.tiles import PRODUCT_RATE
+from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
 
 
 def emit_products(
@@ -105,4 +105,7 @@ def _product_words(
 
 
 def _product_seconds(x: TileSpectra, w: Filters, group: int) -> float:
-    return 8.0 * x.count(group) * x.tiling.frequencies * w.inputs * w.blocks * LANES / PRODUCT_RATE
+    """Of one group: bound by operations and by the spectra that come and go."""
+    outputs = w.blocks * LANES
+    seconds = w.inputs * outputs / PRODUCT_RATE + (w.inputs + outputs) / SPECTRA_RATE
+    return 8.0 * x.count(group) * x.tiling.frequencies * seconds
