@@ -6,18 +6,17 @@ import contextlib
 import itertools
 import os
 import resource
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from children import KILLED, WRITE, counted, forked
 
 from znnpy.data import block_writer
 from znnpy.data.block_writer import BlockWriter
-from znnpy.data.outputs import Finished, OutputSpec
+from znnpy.data.outputs import Finished, OutputSpec, journal_of
 from znnpy.data.source import open_volume
 from znnpy.errors import ShapeError, VolumeError
 
@@ -203,63 +202,41 @@ def test_data_is_synced_before_the_journal_names_it(
     assert calls[-3:] == [("fdatasync", "data"), ("write", "journal"), ("fdatasync", "journal")]
 
 
-KILLED = """
-import os, signal, sys
-import numpy as np
-from znnpy.data import block_writer
-from znnpy.data.outputs import OutputSpec
-
-left = int(sys.argv[2])
-
-def counted(call):
-    def wrapped(*arguments, **more):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments, **more)
-    return wrapped
-
-for name in ("open", "pwrite", "write", "ftruncate", "fdatasync", "fsync", "posix_fallocate",
-             "rename", "replace", "unlink"):
-    setattr(os, name, counted(getattr(os, name)))
-data = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
-spec = OutputSpec(data.shape, data.dtype, (1, 3, 4))
-out = block_writer.BlockWriter(sys.argv[1], "main", spec)
-for z in range(4):
-    if ((z, 0, 0), (z + 1, 3, 4)) not in out.done:
-        out.write((z, 0, 0), data[:, z : z + 1])
-        os.fstat(1)
-        print(z, flush=True)
-out.finish()
-"""
+PLANES = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
+SPEC = OutputSpec(PLANES.shape, PLANES.dtype, (1, 3, 4))
 
 
-@pytest.mark.slow
-def test_killed_at_every_system_call(tmp_path: Path) -> None:
+def writing(path: Path, calls: int, pipe: int) -> None:
+    """Write the four blocks of `PLANES`, tell each, and die at a call that comes after so many."""
+    counted(calls)
+    with BlockWriter(path, "main", SPEC) as out:
+        for z in range(4):
+            if ((z, 0, 0), (z + 1, 3, 4)) not in out.done:
+                out.write((z, 0, 0), PLANES[:, z : z + 1])
+                WRITE(pipe, b"%d" % z)
+        out.finish()
+
+
+def test_killed_at_every_call(tmp_path: Path) -> None:
     """Killed before each of its calls in turn, the next run ends with the same bytes."""
-    data = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
-    spec = OutputSpec(data.shape, data.dtype, (1, 3, 4))
-    whole = None
+    path, whole = tmp_path / "out.h5", None
     for calls in itertools.chain([1_000_000], itertools.count()):
-        path = tmp_path / f"{calls}.h5"
-        run = [sys.executable, "-c", KILLED, str(path), str(calls)]
-        killed = subprocess.run(run, capture_output=True, text=True, check=False)
-        assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
-        finished = path.exists() and not (tmp_path / f"{calls}.h5.partial.journal").exists()
+        code, told = forked(partial(writing, path, calls))
+        assert code in (0, KILLED)
+        finished = path.exists() and not journal_of(path).exists()
         if not finished:
             # A file whose journal was complete is moved to its place, then found to be finished.
-            with contextlib.suppress(Finished), BlockWriter(path, "main", spec) as out:
+            with contextlib.suppress(Finished), BlockWriter(path, "main", SPEC) as out:
                 done = {lower[0] for lower, _ in out.done}
-                assert {int(z) for z in killed.stdout.split()} <= done
+                assert {int(z) for z in told.decode()} <= done
                 for z in set(range(4)) - done:
-                    out.write((z, 0, 0), data[:, z : z + 1])
+                    out.write((z, 0, 0), PLANES[:, z : z + 1])
                 out.finish()
         whole = whole or path.read_bytes()
         assert path.read_bytes() == whole
         assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
         path.unlink()
-        if calls < 1_000_000 and killed.returncode == 0:
+        if calls < 1_000_000 and code == 0:
             assert calls > 20
             assert finished
             break

@@ -14,16 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs import Small, small
+from children import KILLED, WRITE, forked
+from jobs import small
 from killing import (
-    KILLED,
-    WRITE,
-    blocks,
+    Planned,
     content,
     failed_and_continued,
-    forked,
     killed_and_continued,
-    predict,
+    planned,
     remove,
 )
 
@@ -31,11 +29,9 @@ from znnpy.data import block_writer
 from znnpy.data.outputs import journal_of
 
 EXTENT = (66, 4, 5)
-BLOCK = (1, 4, 5)
-CHANGES: dict[str, Any] = {"patch": BLOCK, "block": BLOCK}
+THIN, THICK = (1, 4, 5), (11, 4, 5)  # blocks: 66 where runs go on from one another, else 6
 NEVER = 1 << 40
 RECORD = 56  # bytes of a journal's record
-FEWER = {"patch": (11, 4, 5), "block": (11, 4, 5)}
 FAILURES = {"full": errno.ENOSPC, "broken": errno.EIO}
 WORDS = {
     "full": ("No space left on device", "no room on the disk"),
@@ -45,39 +41,38 @@ WORDS = {
 
 def main(folder: Path, suffix: str, mode: str) -> None:
     block_writer.FEW = 0  # rows are written by compiled code
-    tiny, name = small(folder, threads=1, extent=EXTENT), f"out{suffix}"
-    if mode in FAILURES:
-        CHANGES.update(FEWER)
-    predict(tiny, name, **CHANGES)  # kernels are compiled and loaded
-    whole = content(folder / name)
-    remove(folder / name)
-    calls = counted_calls(tiny, name)
-    remove(folder / name)
-    if mode in FAILURES:
-        ended = failed(tiny, name, whole, calls, mode)
-    else:
-        ended = (alone if mode == "alone" else chained)(tiny, name, whole, calls)
-    print(blocks(tiny, name, **CHANGES), calls, ended)
+    tiny, shape = small(folder, threads=1, extent=EXTENT), THIN if mode == "chained" else THICK
+    with planned(tiny, f"out{suffix}", patch=shape, block=shape) as prediction:
+        prediction.write()  # kernels are compiled and loaded
+        whole = content(prediction.path)
+        remove(prediction.path)
+        calls = counted_calls(prediction)
+        remove(prediction.path)
+        if mode in FAILURES:
+            ended = failed(prediction, whole, calls, mode)
+        else:
+            ended = (alone if mode == "alone" else chained)(prediction, whole, calls)
+        print(prediction.blocks, calls, ended)
 
 
-def failed(tiny: Small, name: str, whole: dict[str, bytes], calls: int, mode: str) -> int:
+def failed(prediction: Planned, whole: dict[str, bytes], calls: int, mode: str) -> int:
     """Fail at one call and all later ones, run to the end and compare, for each call; failed runs."""
     found = 0
     for number in range(calls):
         arm = partial(preloaded().arm, number, FAILURES[mode])
-        error = failed_and_continued(tiny, name, arm, whole, **CHANGES)
+        error = failed_and_continued(prediction, arm, whole)
         assert not error or any(word in error for word in WORDS[mode]), (number, error)
         assert "\n" not in error, (number, error)
         found += bool(error)
     return found
 
 
-def counted_calls(tiny: Small, name: str) -> int:
+def counted_calls(prediction: Planned) -> int:
     """Calls of an undisturbed run."""
     shim = preloaded()
 
     def work(pipe: int) -> None:
-        predict(tiny, name, None, partial(shim.arm, NEVER, 0), **CHANGES)
+        prediction.write(None, partial(shim.arm, NEVER, 0))
         WRITE(pipe, str(shim.called()).encode())
 
     code, said = forked(work)
@@ -85,38 +80,39 @@ def counted_calls(tiny: Small, name: str) -> int:
     return int(said)
 
 
-def alone(tiny: Small, name: str, whole: dict[str, bytes], calls: int) -> int:
+def alone(prediction: Planned, whole: dict[str, bytes], calls: int) -> int:
     """Kill at one call, run to the end and compare, for each call; killed runs."""
     for number in range(calls):
         arm = partial(preloaded().arm, number, 0)
-        assert not killed_and_continued(tiny, name, arm, whole, **CHANGES), number
+        assert not killed_and_continued(prediction, arm, whole), number
     return calls
 
 
-def chained(tiny: Small, name: str, whole: dict[str, bytes], calls: int) -> int:
+def chained(prediction: Planned, whole: dict[str, bytes], calls: int) -> int:
     """Kill each run one call later than the one before it, which it goes on from; killed runs.
 
     When a block is finished the next one's calls are gone through. Only the last run is not killed.
     """
-    total, path = blocks(tiny, name, **CHANGES), tiny.folder / name
+    total, path = prediction.blocks, prediction.path
     each = calls // total + 1
     killed = said = number = 0
     done = -1  # nothing is begun
     while True:
         arm = partial(preloaded().arm, number, 0)
-        code, words = forked(lambda pipe, arm=arm: predict(tiny, name, pipe, arm, **CHANGES))
+        code, words = forked(lambda pipe, arm=arm: prediction.write(pipe, arm))
         said += words.count(b".")
         assert said <= total
         assert code in (0, KILLED)
         if code == 0 or (path.exists() and not journal_of(path).exists()):
             break
         killed += 1
+        assert killed < 2 * calls, "what was done is done again"
         before, done = done, acknowledged(path, done)
         assert said <= max(0, done) <= before + 1, number
         # The runs that made the file, and those that went on at once, counted other calls.
         number = number + 1 if done == before else 0 if done < 2 else max(0, number - each)
     assert content(path) == whole
-    assert not list(tiny.folder.glob(f"{name}.partial*"))
+    assert not list(path.parent.glob(f"{path.name}.partial*"))
     return killed
 
 

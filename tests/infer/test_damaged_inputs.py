@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
+from children import forked
 from damage import CUBE, damaged, mutate, write_image
 from jobs import Small, small
-from killing import forked
 
 from znnpy.data.scene import Scene
 from znnpy.data.source import open_volume

@@ -11,8 +11,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from children import KILLED, WRITE, counted, forked
 from jobs import Small, small
-from killing import KILLED, WRITE, content, counted, forked, killed_and_continued, predict, remove
+from killing import (
+    content,
+    killed_and_continued,
+    planned,
+    predict,
+    remove,
+)
 
 from znnpy.data.journal import Journal
 from znnpy.data.outputs import Finished, journal_of, open_output
@@ -26,7 +33,8 @@ MEMORY = Path("/dev/shm")  # syncs cost nothing there, and a killed process is n
 
 def killed_at(tiny: Small, number: int, whole: dict[str, bytes]) -> bool:
     """Kill at a call that Python makes, look, finish, compare; whether it came to its end before."""
-    return killed_and_continued(tiny, "out.h5", lambda: counted(number), whole, block=BLOCK)
+    with planned(tiny, "out.h5", block=BLOCK) as prediction:
+        return killed_and_continued(prediction, lambda: counted(number), whole)
 
 
 @pytest.fixture(scope="module")

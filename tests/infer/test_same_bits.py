@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import KILLED, counted, forked
 from jobs import EXTENT, Small, small
-from killing import KILLED, content, counted, forked, predict
+from killing import content, predict
 
 from znnpy.data.outputs import journal_of
 from znnpy.data.source import open_volume
