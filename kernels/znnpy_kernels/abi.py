@@ -15,6 +15,7 @@ the next process.
 from __future__ import annotations
 
 import struct
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,12 @@ class Kernel:
 def kernel(*fields: str) -> Callable[[Callable[..., None]], Kernel]:
     """Declare a module-level function as a kernel with these argument words."""
     return lambda function: Kernel(function, fields)
+
+
+def word_numbers(fields: tuple[str, ...]) -> Any:
+    """Where each word stands, a named tuple of constants: `args[AT.source]` reads `source`."""
+    names = [field.removesuffix(":float") for field in fields]
+    return namedtuple("WordNumbers", names)(*range(len(names)))
 
 
 def float_bits(value: float) -> int:

@@ -53,7 +53,7 @@ def finished(
         sums,
         lambda: [add(b, v, bias) for v, bias in zip(sums, biases(), strict=True)],
     )
-    slope = b.bitcast(field("slope:float"), DOUBLE)
+    slope = b.bitcast(field("slope"), DOUBLE)
     curved = b.fcmp_unordered("!=", slope, ir.Constant(DOUBLE, 1.0))
     return when(b, curved, sums, lambda: _transferred(b, field, sums, slope, outputs))
 

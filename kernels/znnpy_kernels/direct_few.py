@@ -27,8 +27,9 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel
-from znnpy_kernels.direct_epilogue import EPILOGUE, finished
+from znnpy_kernels.abi import Kernel, kernel, word_numbers
+from znnpy_kernels.direct_epilogue import finished
+from znnpy_kernels.direct_forward import FIELDS as DIRECT
 from znnpy_kernels.direct_forward import end_tap, first_tap
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.memory import floats
@@ -54,62 +55,8 @@ FEW = 8
 # Partial sums in registers; the others hold filters and a voxel.
 SUMS = 24 if REGISTERS == 32 else 12
 
-FIELDS = (
-    "source",
-    "source_block",
-    "source_z",
-    "source_y",
-    "channels",
-    "taps_z",
-    "taps_y",
-    "taps_x",
-    "tap_z",
-    "tap_y",
-    "tap_x",
-    "filters",
-    "target",
-    "target_block",
-    "target_z",
-    "target_y",
-    "z0",
-    "z1",
-    "y0",
-    "y1",
-    "width",
-    "limit_z",
-    "limit_y",
-    "limit_x",
-    "shift_z",
-    "shift_y",
-    "shift_x",
-    "accumulate",
-    *EPILOGUE,
-)
-_SOURCE = FIELDS.index("source")
-_SOURCE_Z = FIELDS.index("source_z")
-_SOURCE_Y = FIELDS.index("source_y")
-_CHANNELS = FIELDS.index("channels")
-_TAPS_Z = FIELDS.index("taps_z")
-_TAPS_Y = FIELDS.index("taps_y")
-_TAPS_X = FIELDS.index("taps_x")
-_TARGET = FIELDS.index("target")
-_TARGET_Z = FIELDS.index("target_z")
-_TARGET_Y = FIELDS.index("target_y")
-_Z0 = FIELDS.index("z0")
-_Z1 = FIELDS.index("z1")
-_Y0 = FIELDS.index("y0")
-_Y1 = FIELDS.index("y1")
-_WIDTH = FIELDS.index("width")
-_LIMIT_Z = FIELDS.index("limit_z")
-_LIMIT_Y = FIELDS.index("limit_y")
-_LIMIT_X = FIELDS.index("limit_x")
-_SHIFT_Z = FIELDS.index("shift_z")
-_SHIFT_Y = FIELDS.index("shift_y")
-_SHIFT_X = FIELDS.index("shift_x")
-_OUTPUT = FIELDS.index("output")
-_OUTPUT_Z = FIELDS.index("output_z")
-_OUTPUT_Y = FIELDS.index("output_y")
-_BIAS_GRADIENT = FIELDS.index("bias_gradient")
+FIELDS = tuple(name for name in DIRECT if name not in ("source_x", "source_lanes"))
+AT = word_numbers(FIELDS)
 
 
 def position_counts(outputs: int) -> list[int]:
@@ -135,7 +82,7 @@ class _Block:
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""
-        return self.builder.load(self.builder.gep(self.arguments, [word(FIELDS.index(name))]))
+        return self.builder.load(self.builder.gep(self.arguments, [word(getattr(AT, name))]))
 
     def emit(self, positions: int) -> None:
         """Compute and store one register block."""
@@ -329,20 +276,20 @@ def _register_block(
 @njit(inline="always")
 def _row(outputs: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
     """One output row, in register blocks; z0..z1 are the taps to take along z."""
-    source = args[_SOURCE] + 4 * (z * args[_SOURCE_Z] + y * args[_SOURCE_Y])
-    target = args[_TARGET] + 4 * (z * args[_TARGET_Z] + y * args[_TARGET_Y])
-    output = args[_OUTPUT] + 4 * (z * args[_OUTPUT_Z] + y * args[_OUTPUT_Y])
-    width, shift_x, taps_x = args[_WIDTH], args[_SHIFT_X], args[_TAPS_X]
-    blocks = (args[_CHANNELS] + LANES - 1) // LANES
-    y0 = first_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], args[_TAPS_Y])
-    y1 = end_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], y0, args[_TAPS_Y])
+    source = args[AT.source] + 4 * (z * args[AT.source_z] + y * args[AT.source_y])
+    target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
+    output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
+    width, shift_x, taps_x = args[AT.width], args[AT.shift_x], args[AT.taps_x]
+    blocks = (args[AT.channels] + LANES - 1) // LANES
+    y0 = first_tap(y, y, args[AT.shift_y], args[AT.limit_y], args[AT.taps_y])
+    y1 = end_tap(y, y, args[AT.shift_y], args[AT.limit_y], y0, args[AT.taps_y])
     x, positions = 0, min(LANES, SUMS // outputs)
     while x < width:
         while positions > width - x:
             positions //= 2
         last = x + positions - 1
-        x0 = first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
-        x1 = end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
+        x0 = first_tap(x, last, shift_x, args[AT.limit_x], taps_x)
+        x1 = end_tap(x, last, shift_x, args[AT.limit_x], x0, taps_x)
         some = z0 < z1 and y0 < y1 and x0 < x1
         _register_block(
             outputs,
@@ -365,13 +312,13 @@ def _row(outputs: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
 @njit(inline="always")
 def _rows(outputs: int, args: Any) -> None:
     """All output rows of a task."""
-    if args[_BIAS_GRADIENT]:
+    if args[AT.bias_gradient]:
         for lane in range(outputs * LANES):
-            floats(args[_BIAS_GRADIENT])[lane] = 0.0
-    for z in range(args[_Z0], args[_Z1]):
-        z0 = first_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], args[_TAPS_Z])
-        z1 = end_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], z0, args[_TAPS_Z])
-        for y in range(args[_Y0], args[_Y1]):
+            floats(args[AT.bias_gradient])[lane] = 0.0
+    for z in range(args[AT.z0], args[AT.z1]):
+        z0 = first_tap(z, z, args[AT.shift_z], args[AT.limit_z], args[AT.taps_z])
+        z1 = end_tap(z, z, args[AT.shift_z], args[AT.limit_z], z0, args[AT.taps_z])
+        for y in range(args[AT.y0], args[AT.y1]):
             _row(outputs, args, z, y, z0, z1)
 
 

@@ -24,7 +24,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, word_numbers
 from znnpy_kernels.direct_gradient import Slab
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.simd import (
@@ -44,44 +44,11 @@ from znnpy_kernels.vectors import load, splat, store
 SUMS = 28 if REGISTERS == 32 else 12
 WIDEST = 9  # taps along x for which there is a kernel of few inputs
 FIELDS = (
-    "source",
-    "source_z",
-    "source_y",
-    "source_x",
-    "channels",
-    "vectors",
-    "outputs",
-    "taps_y",
-    "taps_x",
-    "tap_z",
-    "tap_y",
-    "tap_x",
-    "tap_row0",
-    "tap_row1",
-    "gradient",
-    "gradient_block",
-    "gradient_z",
-    "gradient_y",
-    "z0",
-    "z1",
-    "y0",
-    "y1",
-    "width",
-    "target",
-)
-_SOURCE = FIELDS.index("source")
-_CHANNELS = FIELDS.index("channels")
-_VECTORS = FIELDS.index("vectors")
-_TAPS_Y = FIELDS.index("taps_y")
-_TAPS_X = FIELDS.index("taps_x")
-_TAP_Z = FIELDS.index("tap_z")
-_TAP_Y = FIELDS.index("tap_y")
-_TAP_X = FIELDS.index("tap_x")
-_TAP_ROW0 = FIELDS.index("tap_row0")
-_TAP_ROW1 = FIELDS.index("tap_row1")
-_GRADIENT = FIELDS.index("gradient")
-_GRADIENT_BLOCK = FIELDS.index("gradient_block")
-_TARGET = FIELDS.index("target")
+    "source", "source_z", "source_y", "source_x", "channels", "vectors", "outputs", "taps_y",
+    "taps_x", "tap_z", "tap_y", "tap_x", "tap_row0", "tap_row1", "gradient", "gradient_block",
+    "gradient_z", "gradient_y", "z0", "z1", "y0", "y1", "width", "target",
+)  # fmt: skip
+AT = word_numbers(FIELDS)
 
 
 def most_rows(taps_x: int) -> int:
@@ -101,7 +68,7 @@ class _TapRows(Slab):
         self, builder: ir.IRBuilder, taps: int, rows: int, step: Value, words: list[Value]
     ) -> None:
         arguments, source, gradient, target, first = words
-        super().__init__(builder, FIELDS, [arguments, source, gradient])
+        super().__init__(builder, AT, [arguments, source, gradient])
         offsets = _offsets(self, builder, first, rows, self.field("taps_y"), ("tap_z", "tap_y"))
         self.taps, self.rows = taps, offsets
         start = float_pointer(builder, target)
@@ -125,7 +92,7 @@ class _Taps(Slab):
 
     def __init__(self, builder: ir.IRBuilder, outputs: int, taps: int, words: list[Value]) -> None:
         arguments, source, gradient, target, first = words
-        super().__init__(builder, FIELDS, [arguments, source, gradient])
+        super().__init__(builder, AT, [arguments, source, gradient])
         taps_x = self.field("taps_x")
         row, x = builder.udiv(first, taps_x), builder.urem(first, taps_x)
         self.offsets = []
@@ -239,38 +206,38 @@ def _scratch_sums(typingctx: Any) -> Any:
 @njit(inline="always")
 def _few_inputs(taps: int, args: Any) -> None:
     """All rows of taps of a task, vector by vector of outputs, in parts of nearly equal size."""
-    count = args[_TAP_ROW1] - args[_TAP_ROW0]
+    count = args[AT.tap_row1] - args[AT.tap_row0]
     most = max(1, SUMS // taps)
     parts = (count + most - 1) // most
-    step = args[_VECTORS] * LANES
-    for vector in range(args[_VECTORS]):
-        gradient = args[_GRADIENT] + 4 * vector * args[_GRADIENT_BLOCK]
-        first = args[_TAP_ROW0]
+    step = args[AT.vectors] * LANES
+    for vector in range(args[AT.vectors]):
+        gradient = args[AT.gradient] + 4 * vector * args[AT.gradient_block]
+        first = args[AT.tap_row0]
         for part in range(parts):
             rows = 1
-            while rows * (parts - part) < args[_TAP_ROW1] - first:
+            while rows * (parts - part) < args[AT.tap_row1] - first:
                 rows += 1
-            target = args[_TARGET] + 4 * (first * taps * step + vector * LANES)
-            _tap_rows(taps, args, args[_SOURCE], gradient, target, first, step, rows)
+            target = args[AT.target] + 4 * (first * taps * step + vector * LANES)
+            _tap_rows(taps, args, args[AT.source], gradient, target, first, step, rows)
             first += rows
 
 
 @njit(inline="always")
 def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
     """All taps of a task, some at a time; sums go through a tile to the packed rows."""
-    first, end = args[_TAP_ROW0] * args[_TAPS_X], args[_TAP_ROW1] * args[_TAPS_X]
+    first, end = args[AT.tap_row0] * args[AT.taps_x], args[AT.tap_row1] * args[AT.taps_x]
     row = 4 * LANES
     while first < end:
         count = min(SUMS // outputs, end - first)
-        _taps(outputs, args, args[_SOURCE], args[_GRADIENT], sums, first, count)
+        _taps(outputs, args, args[AT.source], args[AT.gradient], sums, first, count)
         for tap in range(count):
             for o in range(LANES):
                 store(tile + row * o, splat(0.0))
             for o in range(outputs):
                 store(tile + row * o, load(sums + row * (tap * outputs + o)))
             transpose_tile(tile, row, tile, row)
-            target = args[_TARGET] + row * (first + tap) * args[_CHANNELS]
-            for i in range(args[_CHANNELS]):
+            target = args[AT.target] + row * (first + tap) * args[AT.channels]
+            for i in range(args[AT.channels]):
                 store(target + row * i, load(tile + row * i))
         first += count
 

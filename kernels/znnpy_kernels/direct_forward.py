@@ -43,7 +43,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, word_numbers
 from znnpy_kernels.direct_epilogue import EPILOGUE, finished
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.memory import floats
@@ -69,67 +69,13 @@ NO_LIMIT = 1 << 40
 INDEPENDENT = 4
 
 FIELDS = (
-    "source",
-    "source_block",
-    "source_z",
-    "source_y",
-    "source_x",
-    "source_lanes",
-    "channels",
-    "taps_z",
-    "taps_y",
-    "taps_x",
-    "tap_z",
-    "tap_y",
-    "tap_x",
-    "filters",
-    "target",
-    "target_block",
-    "target_z",
-    "target_y",
-    "z0",
-    "z1",
-    "y0",
-    "y1",
-    "width",
-    "limit_z",
-    "limit_y",
-    "limit_x",
-    "shift_z",
-    "shift_y",
-    "shift_x",
-    "accumulate",
-    *EPILOGUE,
-)
+    "source", "source_block", "source_z", "source_y", "source_x", "source_lanes", "channels",
+    "taps_z", "taps_y", "taps_x", "tap_z", "tap_y", "tap_x", "filters", "target", "target_block",
+    "target_z", "target_y", "z0", "z1", "y0", "y1", "width", "limit_z", "limit_y", "limit_x",
+    "shift_z", "shift_y", "shift_x", "accumulate", *EPILOGUE,
+)  # fmt: skip
 
-_SOURCE = FIELDS.index("source")
-_SOURCE_Z = FIELDS.index("source_z")
-_SOURCE_Y = FIELDS.index("source_y")
-_SOURCE_X = FIELDS.index("source_x")
-_SOURCE_LANES = FIELDS.index("source_lanes")
-_CHANNELS = FIELDS.index("channels")
-_TAPS_Z = FIELDS.index("taps_z")
-_TAPS_Y = FIELDS.index("taps_y")
-_TAPS_X = FIELDS.index("taps_x")
-_TAP_X = FIELDS.index("tap_x")
-_TARGET = FIELDS.index("target")
-_TARGET_Z = FIELDS.index("target_z")
-_TARGET_Y = FIELDS.index("target_y")
-_Z0 = FIELDS.index("z0")
-_Z1 = FIELDS.index("z1")
-_Y0 = FIELDS.index("y0")
-_Y1 = FIELDS.index("y1")
-_WIDTH = FIELDS.index("width")
-_LIMIT_Z = FIELDS.index("limit_z")
-_LIMIT_Y = FIELDS.index("limit_y")
-_LIMIT_X = FIELDS.index("limit_x")
-_SHIFT_Z = FIELDS.index("shift_z")
-_SHIFT_Y = FIELDS.index("shift_y")
-_SHIFT_X = FIELDS.index("shift_x")
-_OUTPUT = FIELDS.index("output")
-_OUTPUT_Z = FIELDS.index("output_z")
-_OUTPUT_Y = FIELDS.index("output_y")
-_BIAS_GRADIENT = FIELDS.index("bias_gradient")
+AT = word_numbers(FIELDS)
 
 
 def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
@@ -160,7 +106,7 @@ class _Block:
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""
-        return self.builder.load(self.builder.gep(self.arguments, [word(FIELDS.index(name))]))
+        return self.builder.load(self.builder.gep(self.arguments, [word(getattr(AT, name))]))
 
     def emit(self, positions: int) -> None:
         """Compute and store one register block."""
@@ -360,37 +306,37 @@ def _next_cut(x: int, width: int, outputs: int, shift: int, limit: int, taps: in
 @njit(inline="always")
 def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
     """One output row, in register blocks; z0..z1 are the taps to take along z."""
-    source = args[_SOURCE] + 4 * (z * args[_SOURCE_Z] + y * args[_SOURCE_Y])
-    target = args[_TARGET] + 4 * (z * args[_TARGET_Z] + y * args[_TARGET_Y])
-    output = args[_OUTPUT] + 4 * (z * args[_OUTPUT_Z] + y * args[_OUTPUT_Y])
-    channels, width, shift_x = args[_CHANNELS], args[_WIDTH], args[_SHIFT_X]
+    source = args[AT.source] + 4 * (z * args[AT.source_z] + y * args[AT.source_y])
+    target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
+    output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
+    channels, width, shift_x = args[AT.channels], args[AT.width], args[AT.shift_x]
     # Planar sources have one channel a block: there the taps along x take the channels' place.
-    planar = args[_SOURCE_LANES] == 1
+    planar = args[AT.source_lanes] == 1
     blocks = channels if planar else (channels + LANES - 1) // LANES
-    inner = args[_TAPS_X] if planar else min(channels, LANES)
+    inner = args[AT.taps_x] if planar else min(channels, LANES)
     inner_last = inner if planar else channels - (blocks - 1) * LANES
-    inner_step = args[_TAP_X] if planar else 1
-    taps_x = 1 if planar else args[_TAPS_X]
-    y0 = first_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], args[_TAPS_Y])
-    y1 = end_tap(y, y, args[_SHIFT_Y], args[_LIMIT_Y], y0, args[_TAPS_Y])
+    inner_step = args[AT.tap_x] if planar else 1
+    taps_x = 1 if planar else args[AT.taps_x]
+    y0 = first_tap(y, y, args[AT.shift_y], args[AT.limit_y], args[AT.taps_y])
+    y1 = end_tap(y, y, args[AT.shift_y], args[AT.limit_y], y0, args[AT.taps_y])
     x, cut, parts = 0, 0, 0
     while x < width:
         if x == cut:
-            cut = _next_cut(x, width, outputs, shift_x, args[_LIMIT_X], taps_x)
+            cut = _next_cut(x, width, outputs, shift_x, args[AT.limit_x], taps_x)
             parts = (cut - x + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
         positions = 1
         while positions * parts < cut - x:
             positions += 1
         parts -= 1
         last = x + positions - 1
-        x0 = first_tap(x, last, shift_x, args[_LIMIT_X], taps_x)
-        x1 = end_tap(x, last, shift_x, args[_LIMIT_X], x0, taps_x)
+        x0 = first_tap(x, last, shift_x, args[AT.limit_x], taps_x)
+        x1 = end_tap(x, last, shift_x, args[AT.limit_x], x0, taps_x)
         some = z0 < z1 and y0 < y1 and x0 < x1
         _register_block(
             outputs,
             dense,
             args,
-            source + 4 * x * args[_SOURCE_X],
+            source + 4 * x * args[AT.source_x],
             target + 4 * x * LANES,
             output + 4 * x * LANES,
             inner_step,
@@ -412,13 +358,13 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
 @njit(inline="always")
 def _rows(outputs: int, dense: int, args: Any) -> None:
     """All output rows of a task."""
-    if args[_BIAS_GRADIENT]:
+    if args[AT.bias_gradient]:
         for lane in range(outputs * LANES):
-            floats(args[_BIAS_GRADIENT])[lane] = 0.0
-    for z in range(args[_Z0], args[_Z1]):
-        z0 = first_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], args[_TAPS_Z])
-        z1 = end_tap(z, z, args[_SHIFT_Z], args[_LIMIT_Z], z0, args[_TAPS_Z])
-        for y in range(args[_Y0], args[_Y1]):
+            floats(args[AT.bias_gradient])[lane] = 0.0
+    for z in range(args[AT.z0], args[AT.z1]):
+        z0 = first_tap(z, z, args[AT.shift_z], args[AT.limit_z], args[AT.taps_z])
+        z1 = end_tap(z, z, args[AT.shift_z], args[AT.limit_z], z0, args[AT.taps_z])
+        for y in range(args[AT.y0], args[AT.y1]):
             _row(outputs, dense, args, z, y, z0, z1)
 
 

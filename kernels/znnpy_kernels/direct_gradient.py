@@ -37,7 +37,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, word_numbers
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.simd import (
     ZERO_VECTOR,
@@ -60,56 +60,25 @@ ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else
 INDEPENDENT = 8
 
 FIELDS = (
-    "source",
-    "source_z",
-    "source_y",
-    "source_x",
-    "source_lanes",
-    "channels",
-    "taps_y",
-    "taps_x",
-    "tap_z",
-    "tap_y",
-    "tap_x",
-    "tap_row0",
-    "tap_row1",
-    "gradient",
-    "gradient_block",
-    "gradient_z",
-    "gradient_y",
-    "z0",
-    "z1",
-    "y0",
-    "y1",
-    "width",
-    "target",
-    "accumulate",
-)
-_SOURCE = FIELDS.index("source")
-_SOURCE_LANES = FIELDS.index("source_lanes")
-_CHANNELS = FIELDS.index("channels")
-_TAPS_Y = FIELDS.index("taps_y")
-_TAPS_X = FIELDS.index("taps_x")
-_TAP_Z = FIELDS.index("tap_z")
-_TAP_Y = FIELDS.index("tap_y")
-_TAP_X = FIELDS.index("tap_x")
-_TAP_ROW0 = FIELDS.index("tap_row0")
-_TAP_ROW1 = FIELDS.index("tap_row1")
-_TARGET = FIELDS.index("target")
+    "source", "source_z", "source_y", "source_x", "source_lanes", "channels", "taps_y", "taps_x",
+    "tap_z", "tap_y", "tap_x", "tap_row0", "tap_row1", "gradient", "gradient_block", "gradient_z",
+    "gradient_y", "z0", "z1", "y0", "y1", "width", "target", "accumulate",
+)  # fmt: skip
+AT = word_numbers(FIELDS)
 
 
 class Slab:
     """Emits sums of products over one slab of output positions; a subclass says of which.
 
-    `words`: pointers to the argument block, and addresses of the source and the gradient at position
-    (0, 0, 0). Fields read: those of `FIELDS` that tell steps and positions.
+    `at`: where the kernel's words stand. `words`: pointers to the argument block, and addresses of the
+    source and the gradient at position (0, 0, 0). Fields read: those that tell steps and positions.
     """
 
     gradient_x = LANES  # step of the gradient between x positions
 
-    def __init__(self, builder: ir.IRBuilder, fields: tuple[str, ...], words: list[Value]) -> None:
+    def __init__(self, builder: ir.IRBuilder, at: Any, words: list[Value]) -> None:
         self.builder = builder
-        self.fields = fields
+        self.at = at
         self.arguments, source, gradient = words
         self.source = float_pointer(builder, source)
         self.gradient = float_pointer(builder, gradient)
@@ -118,7 +87,7 @@ class Slab:
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""
-        place = self.builder.gep(self.arguments, [word(self.fields.index(name))])
+        place = self.builder.gep(self.arguments, [word(getattr(self.at, name))])
         return self.builder.load(place)
 
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
@@ -192,8 +161,8 @@ class _PackedRows(Slab):
         self.outputs, self.rows = outputs, 0
         self.step = word(step) if step else inner_step
         self.target = float_pointer(builder, target)
-        gradient = builder.load(builder.gep(arguments, [word(FIELDS.index("gradient"))]))
-        super().__init__(builder, FIELDS, [arguments, source, gradient])
+        gradient = builder.load(builder.gep(arguments, [word(AT.gradient)]))
+        super().__init__(builder, AT, [arguments, source, gradient])
 
     def emit_rows(self, rows: int) -> None:
         """Sum `rows` packed rows over the slab and store them."""
@@ -251,31 +220,31 @@ def _packed_rows(
 @njit(inline="always")
 def _tap_rows(outputs: int, step: int, args: Any) -> None:
     """All rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
-    planar = args[_SOURCE_LANES] == 1
-    inner = args[_TAPS_X] if planar else args[_CHANNELS]
-    inner_step = args[_TAP_X] if planar else 1
-    taps_x = 1 if planar else args[_TAPS_X]
+    planar = args[AT.source_lanes] == 1
+    inner = args[AT.taps_x] if planar else args[AT.channels]
+    inner_step = args[AT.tap_x] if planar else 1
+    taps_x = 1 if planar else args[AT.taps_x]
     parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
     row_bytes = 4 * outputs * LANES
-    tap_z, tap_y = 0, args[_TAP_ROW0]
-    while tap_y >= args[_TAPS_Y]:
-        tap_y -= args[_TAPS_Y]
+    tap_z, tap_y = 0, args[AT.tap_row0]
+    while tap_y >= args[AT.taps_y]:
+        tap_y -= args[AT.taps_y]
         tap_z += 1
-    target = args[_TARGET] + args[_TAP_ROW0] * taps_x * inner * row_bytes
-    for _ in range(args[_TAP_ROW0], args[_TAP_ROW1]):
+    target = args[AT.target] + args[AT.tap_row0] * taps_x * inner * row_bytes
+    for _ in range(args[AT.tap_row0], args[AT.tap_row1]):
         for tap_x in range(taps_x):
-            offset = tap_z * args[_TAP_Z] + tap_y * args[_TAP_Y] + tap_x * args[_TAP_X]
+            offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y] + tap_x * args[AT.tap_x]
             start = 0
             for part in range(parts):
                 rows = 1
                 while rows * (parts - part) < inner - start:
                     rows += 1
-                source = args[_SOURCE] + 4 * (offset + start * inner_step)
+                source = args[AT.source] + 4 * (offset + start * inner_step)
                 _packed_rows(outputs, step, args, source, target, inner_step, rows)
                 target += rows * row_bytes
                 start += rows
         tap_y += 1
-        if tap_y == args[_TAPS_Y]:
+        if tap_y == args[AT.taps_y]:
             tap_y = 0
             tap_z += 1
 

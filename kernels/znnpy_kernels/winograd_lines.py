@@ -22,6 +22,7 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
+from znnpy_kernels.abi import word_numbers
 from znnpy_kernels.direct_epilogue import finished
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.simd import (
@@ -250,7 +251,8 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
                 ]
 
             def field(name: str) -> Value:
-                return b.load(b.gep(arguments, [word(fields.index(name))]))
+                index = getattr(word_numbers(fields), name)
+                return b.load(b.gep(arguments, [word(index)]))
 
             along = _along(b, step_column, NEW)
             for made in TARGET_ROWS:
