@@ -481,8 +481,8 @@ def test_an_interrupted_call_can_be_made_again(call, threads, interrupt_after):
         wanted = run_it(model, x, target)
         with pytest.raises(Interrupted):  # noqa: PT012
             interrupt_after((time.perf_counter() - begin) / 4)
-            run_it(model, other, target)
-            run_it(model, other, target)
+            for _ in range(100):  # the call that was timed may have had to wait for a core
+                run_it(model, other, target)
         assert np.array_equal(run_it(model, x, target), wanted)
         model.step(x, target, learning_rate=0.0)
         assert np.array_equal(run_it(model, x, target), wanted)
