@@ -249,6 +249,8 @@ def _sync(path: Path) -> None:
 def _fftw() -> Any:
     """The library through pyfftw's extension module, whose symbols include those of the FFTW it uses."""
     library = ctypes.CDLL(_extension())
+    # Wisdom is stamped with the solvers that are there. Importing pyfftw adds those with threads.
+    library.fftwf_init_threads()
     for kind in ("dft_r2c", "dft_c2r", "dft"):
         getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
     return library
