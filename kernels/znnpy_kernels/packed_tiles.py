@@ -58,7 +58,15 @@ from znnpy_kernels.tile_transforms import (
     to_spectra,
     voxel_room,
 )
-from znnpy_kernels.vectors import below, load_masked, prefetch, splat, store_masked
+from znnpy_kernels.vectors import (
+    below,
+    load_masked,
+    load_merged,
+    prefetch,
+    splat,
+    store,
+    store_masked,
+)
 
 FIELDS = (
     "images", "extent_z", "extent_y", "extent_x", "dilation_z", "dilation_y", "dilation_x", "step_z",
@@ -73,6 +81,9 @@ IMAGES_FIELDS = (*FIELDS, "scale:float", "bias", "relu")
 # other tiles have written along z, y, x; the first image.
 WORDS = 12
 TABLE_BYTES = 8 * WORDS * LANES
+ROWS_AHEAD = (
+    2  # that are asked for: a plane ahead would push out of the L1 cache what a plane takes
+)
 
 
 def packed_floats(size: tuple[int, int, int]) -> int:
@@ -155,7 +166,7 @@ def _between(low: int, high: int) -> Any:
 
 
 @inlined
-def _pieces(args: Any, vector: int, table: int) -> Any:
+def pieces_of(args: Any, vector: int, table: int) -> Any:
     """Describe all pieces of a vector: how many, and planes that reach into the images."""
     images, lane, number, planes = args[0], 0, 0, 0
     while lane < LANES and (vector * LANES + lane) // images < args[20]:
@@ -174,27 +185,83 @@ def _steps(args: Any) -> Any:
 
 
 @inlined
-def _gathered(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """One plane of points of all pieces, [y][x][lane]; meanwhile the next one is asked for."""
-    steps, nothing = _steps(args), splat(0.0)
-    for number in range(pieces):
-        piece = longs(table + 8 * WORDS * number)
-        shift, mine = piece[6] - piece[5], _between(piece[5], piece[5] + piece[4])
-        for y in range(args[11]):
-            row = room + y * args[12] * VECTOR_BYTES + 4 * shift
-            source = piece[0] + z * steps[0] + y * steps[1]
-            inside = piece[3] if z < piece[1] and y < piece[2] else 0
-            for x in range(inside):
-                value = load_masked(source + x * steps[2], mine)
-                prefetch(source + x * steps[2] + steps[0])
-                store_masked(row + x * VECTOR_BYTES, mine, value)
-            for x in range(inside, args[12]):
-                store_masked(row + x * VECTOR_BYTES, mine, nothing)
+def _inside(piece: Any, z: int, y: int) -> Any:
+    """Points of a row of a piece that lie in its image."""
+    return piece[3] if z < piece[1] and y < piece[2] else 0
 
 
 @inlined
-def _scattered(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """One plane of points, [y][x][lane], to where the pieces belong; the one before it is asked for."""
+def _row_of(piece: Any, steps: Any, z: int, y: int) -> Any:
+    """Address of a row of a piece, as far before it as its lanes lie behind the vector's first."""
+    return piece[0] + z * steps[0] + y * steps[1] - 4 * (piece[6] - piece[5])
+
+
+@inlined
+def _gathered_row(
+    first: Any, second: Any, third: Any, steps: Any, z: int, y: int, count: int, row: int
+) -> None:
+    """One row of points of three pieces, and zeros in all other lanes."""
+    a, b, c = _inside(first, z, y), _inside(second, z, y), _inside(third, z, y)
+    p, q, r = (
+        _row_of(first, steps, z, y),
+        _row_of(second, steps, z, y),
+        _row_of(third, steps, z, y),
+    )
+    lanes = (
+        _between(first[6], first[6] + first[4]),
+        _between(second[6], second[6] + second[4]),
+        _between(third[6], third[6] + third[4]),
+    )
+    both = min(a, min(b, c))
+    for x in range(both):
+        at = x * steps[2]
+        value = load_merged(q + at, lanes[1], load_masked(p + at, lanes[0]))
+        store(row + x * VECTOR_BYTES, load_merged(r + at, lanes[2], value))
+        prefetch(p + at + ROWS_AHEAD * steps[1])
+        prefetch(q + at + ROWS_AHEAD * steps[1])
+        prefetch(r + at + ROWS_AHEAD * steps[1])
+    for x in range(both, count):
+        at, value = x * steps[2], splat(0.0)
+        if x < a:
+            value = load_merged(p + at, lanes[0], value)
+            prefetch(p + at + ROWS_AHEAD * steps[1])
+        if x < b:
+            value = load_merged(q + at, lanes[1], value)
+            prefetch(q + at + ROWS_AHEAD * steps[1])
+        if x < c:
+            value = load_merged(r + at, lanes[2], value)
+            prefetch(r + at + ROWS_AHEAD * steps[1])
+        store(row + x * VECTOR_BYTES, value)
+
+
+@inlined
+def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
+    """One plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
+    steps = _steps(args)
+    first, second, third = (
+        longs(table),
+        longs(table + 8 * WORDS * min(1, pieces - 1)),
+        longs(table + 8 * WORDS * min(2, pieces - 1)),
+    )
+    for y in range(args[11]):
+        _gathered_row(
+            first, second, third, steps, z, y, args[12], room + y * args[12] * VECTOR_BYTES
+        )
+    for number in range(3, pieces):
+        piece = longs(table + 8 * WORDS * number)
+        mine = _between(piece[6], piece[6] + piece[4])
+        for y in range(args[11]):
+            row = room + y * args[12] * VECTOR_BYTES
+            source = _row_of(piece, steps, z, y)
+            for x in range(_inside(piece, z, y)):
+                value = load_masked(source + x * steps[2], mine)
+                prefetch(source + x * steps[2] + ROWS_AHEAD * steps[1])
+                store_masked(row + x * VECTOR_BYTES, mine, value)
+
+
+@inlined
+def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
+    """One plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
     steps = _steps(args)
     for number in range(pieces):
         piece = longs(table + 8 * WORDS * number)
@@ -207,21 +274,21 @@ def _scattered(args: Any, table: int, pieces: int, z: int, room: int) -> None:
             for x in range(old):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
                 store_masked(place, written, value + load_masked(place, mine))
-                prefetch(place - steps[0])
+                prefetch(place + ROWS_AHEAD * steps[1])
             for x in range(old, piece[3]):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
                 store_masked(place, written, value)
-                prefetch(place - steps[0])
+                prefetch(place + ROWS_AHEAD * steps[1])
 
 
 @inlined
-def _set_bias(args: Any, table: int, pieces: int, scratch: int) -> None:
+def set_biases(bias: int, table: int, pieces: int, scratch: int) -> None:
     """Biases of all lanes."""
     for number in range(pieces):
         piece = longs(table + 8 * WORDS * number)
         mine = _between(piece[6], piece[6] + piece[4])
-        bias = load_masked(args[35] + 4 * (piece[11] - piece[6]), mine)
-        store_masked(scratch + BIAS, mine, bias)
+        value = load_masked(bias + 4 * (piece[11] - piece[6]), mine)
+        store_masked(scratch + BIAS, mine, value)
 
 
 @kernel(*FIELDS)
@@ -236,9 +303,9 @@ def packed_spectra(args: Any, worker: int) -> None:
         vectors = min(abreast(size), args[22] - start)
         for vector in range(vectors):
             here = work + vector * tile_bytes(size)
-            pieces, planes = _pieces(args, start + vector, table)
+            pieces, planes = pieces_of(args, start + vector, table)
             for z in range(planes):
-                _gathered(args, table, pieces, z, room)
+                gathered_plane(args, table, pieces, z, room)
                 forward_plane(room, steps, (0, 0, 0), count, size, here, 1.0, scratch, z, room)
             fill_planes(here, 0, planes, size)
         target = args[29] + start * VECTOR_BYTES
@@ -265,11 +332,11 @@ def packed_images(args: Any, worker: int) -> None:
         backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for vector in range(vectors):
             here = work + vector * tile_bytes(size)
-            pieces, planes = _pieces(args, start + vector, table)
+            pieces, planes = pieces_of(args, start + vector, table)
             if args[35]:
-                _set_bias(args, table, pieces, scratch)
+                set_biases(args[35], table, pieces, scratch)
             # Last planes first: where tiles of one vector overlap, the earlier one has written there.
             for z in range(planes - 1, -1, -1):
                 inverse_columns(here, size, z, room, 0, scratch)
                 inverse_rows(here, size, (0, 0, 0), count, room, steps, 0, scale, scratch, z)
-                _scattered(args, table, pieces, z, room)
+                scattered_plane(args, table, pieces, z, room)

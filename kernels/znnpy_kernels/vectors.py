@@ -183,6 +183,11 @@ def _load_masked(b: Any, address: Any, mask: Any) -> Any:
     return _call(b, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.ir, *values)
 
 
+def _load_merged(b: Any, address: Any, mask: Any, others: Any) -> Any:
+    values = (_pointer(b, address, FLOATS.ir), ir.Constant(_I32, 4), mask, others)
+    return _call(b, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.ir, *values)
+
+
 def _store_masked(b: Any, address: Any, mask: Any, value: Any) -> Any:
     values = (value, _pointer(b, address, FLOATS.ir), ir.Constant(_I32, 4), mask)
     return _call(b, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), *values)
@@ -235,6 +240,7 @@ store = _function("store", _store, _address, FLOATS, result=types.void)
 store_shorts = _function("store_shorts", _store, _address, SHORTS, result=types.void)
 store_octets = _function("store_octets", _store, _address, OCTETS, result=types.void)
 load_masked = _function("load_masked", _load_masked, _address, MASK, result=FLOATS)
+load_merged = _function("load_merged", _load_merged, _address, MASK, FLOATS, result=FLOATS)
 store_masked = _function("store_masked", _store_masked, _address, MASK, FLOATS, result=types.void)
 
 prefetch = _function("prefetch", _prefetch, _address, result=types.void)
