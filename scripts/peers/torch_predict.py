@@ -32,7 +32,7 @@ from znnpy.train.start import read_run
 
 
 class TorchPatch:
-    """PyTorch as what predicts one patch: `network`, `geometry`, `forward`."""
+    """PyTorch as what predicts one patch: `network`, `geometry`, `staged`, `run`."""
 
     def __init__(self, saved: Any, patch: Triple, options: argparse.Namespace) -> None:
         self.network = saved.network
@@ -40,13 +40,21 @@ class TorchPatch:
         case = Case("patch", saved.network, patch, "square", training=False)
         parameters = saved.checkpoint.parameters
         self.torch = Torch(case, parameters, options.format, compiled=options.compiled)
+        (node,) = saved.network.inputs
+        shape = (1, node.images, *self.geometry.input_shapes[node.name])
+        self._staged = {node.name: np.zeros(shape, np.float32)}
 
-    def forward(self, x: Any) -> Any:
+    def staged(self) -> Any:
+        """Where the input (1, image, z, y, x) goes."""
+        return self._staged
+
+    def run(self) -> Any:
         """Output values (1, image, z, y, x)."""
-        image = x if isinstance(x, np.ndarray) else next(iter(x.values()))
-        given = torch.from_numpy(np.ascontiguousarray(image, np.float32))
+        (node,) = self.network.outputs
+        given = torch.from_numpy(next(iter(self._staged.values())))
         with torch.no_grad():
-            return self.torch.call(given.to(memory_format=self.torch.layout)).numpy()
+            found = self.torch.call(given.to(memory_format=self.torch.layout))
+        return {node.name: found.numpy()}
 
 
 def main() -> None:

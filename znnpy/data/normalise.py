@@ -30,9 +30,10 @@ class Normalisation:
     shift: Float64
     scale: Float64
 
-    def apply(self, array: Array) -> Float32:
-        """A new float32 array of the same shape, (C, z, y, x)."""
-        out = np.empty(array.shape, np.float32)
+    def apply(self, array: Array, out: Float32 | None = None) -> Float32:
+        """float32 of the same shape, (C, z, y, x): written to `out`, or to a new array."""
+        if out is None:
+            out = np.empty(array.shape, np.float32)
         shift = self.shift.astype(np.float32)[:, None, None, None]
         np.subtract(array, shift, out=out, dtype=np.float32, casting="unsafe")
         out *= self.scale.astype(np.float32)[:, None, None, None]

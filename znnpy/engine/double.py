@@ -42,6 +42,10 @@ class DoubleEngine:
         }
         self._results: list[StepResult] = []
         self._values: dict[str, Doubles] = {}
+        self._staged = {
+            node.name: np.zeros((layout.batch, node.images, *layout.shape(node.name)))
+            for node in layout.network.inputs
+        }
         images = (node.images * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
         self.bytes = int(16 * layout.batch * sum(images))
 
@@ -69,6 +73,14 @@ class DoubleEngine:
             self.layout.network, self.layout.geometry, self._parameters, inputs
         )
         return {node.name: self._values[node.name] for node in self.layout.network.outputs}
+
+    def staged(self) -> dict[str, Doubles]:
+        """Where `run` finds the inputs."""
+        return dict(self._staged)
+
+    def run(self) -> dict[str, Doubles]:
+        """Values of the output nodes for what is staged."""
+        return self.forward(self._staged, 0)
 
     def gradients(
         self, inputs: ByName, targets: ByName, weights: ByName, loss: str, iteration: int

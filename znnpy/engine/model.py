@@ -165,6 +165,17 @@ class Model:
         """Values of the output nodes for one batch of inputs; dropout is off."""
         return alone(self._engine.forward(self._inputs(x), self.iteration))
 
+    def staged(self) -> dict[str, Floats]:
+        """The inputs that `run` takes, (batch, image, z, y, x) by node: to be filled in place.
+
+        The engine's own memory; other calls than `run` may change it.
+        """
+        return self._engine.staged()
+
+    def run(self) -> dict[str, Floats]:
+        """`forward` without copies: values by output node for what is staged, until the next call."""
+        return self._engine.run()
+
     def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Probabilities: the logistic or softmax that the loss implies, applied to `forward`."""
         values = self.forward(x)

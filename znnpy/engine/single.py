@@ -78,6 +78,22 @@ class SingleEngine:
         self._graphs.run("forward")
         return {node.name: self._images(node.name) for node in self.layout.network.outputs}
 
+    def staged(self) -> dict[str, Floats]:
+        """Where `run` finds the inputs."""
+        self.drain()
+        return dict(self._input_rooms[0])
+
+    def run(self) -> dict[str, Floats]:
+        """Values of the output nodes for what is staged, in the engine's own memory where planar."""
+        self.drain()
+        self._build.copy = 0
+        self._graphs.run("forward")
+        found = {node.name: self._build.value(node.name) for node in self.layout.network.outputs}
+        return {
+            name: self._view(tensor) if tensor.lanes == 1 else self._images(name)
+            for name, tensor in found.items()
+        }
+
     def gradients(
         self, inputs: ByName, targets: ByName, weights: ByName, loss: str, iteration: int
     ) -> tuple[StepResult, dict[str, Floats]]:

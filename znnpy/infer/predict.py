@@ -17,6 +17,7 @@ from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.geometry.fit import Geometry
 from znnpy.infer.blocks import Field, Grid, Region, input_region, sub, triple
 from znnpy.infer.losses import LossName, probabilities
+from znnpy.infer.parts import Parts, whole_part
 from znnpy.network.types import Network
 
 Floats = npt.NDArray[np.float32]
@@ -36,8 +37,11 @@ class Predictor(Protocol):
     def geometry(self) -> Geometry:
         """Its shapes for one patch."""
 
-    def forward(self, x: Any) -> Any:
-        """Output values (1, image, z, y, x) of one patch; dicts for several inputs or outputs."""
+    def staged(self) -> Mapping[str, Floats]:
+        """Where the inputs of one patch go, (1, image, z, y, x) by node."""
+
+    def run(self) -> Mapping[str, Floats]:
+        """Output values (1, image, z, y, x) by node for what is staged, until the next call."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,19 @@ class Finish:
     dtype: np.dtype[Any] = FLOAT32
     flips: bool = False
 
-    def activated(self, values: Floats) -> Floats:
-        """float32 values to average or to keep."""
-        return values if self.loss is None else np.asarray(probabilities(self.loss, values), "f4")
+    def activated(self, values: Floats, parts: Parts = whole_part) -> Floats:
+        """New float32 values (image, z, y, x) to average or to keep."""
+        found = np.empty(values.shape, np.float32)
+
+        def part(first: int, last: int) -> None:
+            some, here = values[:, first:last], found[:, first:last]
+            if self.loss is None:
+                here[...] = some
+            else:
+                probabilities(self.loss, some, here)
+
+        parts(part, values.shape[1])
+        return found
 
     def encoded(self, found: Floats) -> Array:
         """In the dtype that is written; `found` may be changed."""
@@ -81,7 +95,8 @@ class VolumePrediction:
 
     Values depend on the field and the model's patch, not on the regions asked for. `read` may run
     in one thread while `compute` runs in another. `scene` and `model` stay the caller's. `kept`
-    patches that reach over a computed region are remembered for its neighbours.
+    patches that reach over a computed region are remembered for its neighbours. `parts` may do what
+    lies around the network's runs on several threads.
     """
 
     def __init__(
@@ -93,6 +108,7 @@ class VolumePrediction:
         finish: Finish | None = None,
         kept: int = 0,
         grid: Grid | None = None,
+        parts: Parts = whole_part,
     ) -> None:
         self.field, self.finish = field, finish or Finish()
         patch: Triple = next(iter(model.geometry.output_shapes.values()))
@@ -101,6 +117,7 @@ class VolumePrediction:
         self._names = [node.name for node in model.network.inputs]
         self._outputs = {node.name: node.images for node in model.network.outputs}
         self._kept: OrderedDict[Triple, dict[str, Array]] = OrderedDict()
+        self._parts = parts
 
     def read(self, region: Region) -> Input:
         """What the patches of a region see, mirrored outside the volume."""
@@ -172,12 +189,11 @@ class VolumePrediction:
 
     def _computed(self, patch: Region, given: Input) -> dict[str, Array]:
         """One patch by the network, or the mean over its mirror images in a fixed order."""
-        inputs = {name: self._normalised(name, patch, given) for name in self._names}
         flips = self._flips() if self.finish.flips else [()]
         total: dict[str, Floats] = {}
         for axes in flips:
-            for name, values in self._forward(inputs, axes).items():
-                found = self.finish.activated(values)
+            for name, values in self._forward(patch, given, axes).items():
+                found = self.finish.activated(values, self._parts)
                 if name in total:
                     total[name] += np.flip(found, axes)
                 else:
@@ -187,11 +203,16 @@ class VolumePrediction:
                 values *= np.float32(1 / len(flips))
         return {name: self.finish.encoded(values) for name, values in total.items()}
 
-    def _forward(self, inputs: Mapping[str, Floats], axes: tuple[int, ...]) -> dict[str, Floats]:
-        flipped = {name: np.flip(array, axes)[None] for name, array in inputs.items()}
-        found = self._model.forward(flipped if len(flipped) > 1 else flipped[self._names[0]])
-        by_node = found if isinstance(found, dict) else {next(iter(self._outputs)): found}
-        return {name: values[0] for name, values in by_node.items()}
+    def _forward(self, patch: Region, given: Input, axes: tuple[int, ...]) -> dict[str, Floats]:
+        for name, room in self._model.staged().items():
+            self._stage(np.flip(self._seen(name, patch, given), axes), name, room[0])
+        return {name: values[0] for name, values in self._model.run().items()}
+
+    def _stage(self, raw: Array, name: str, room: Floats) -> None:
+        def part(first: int, last: int) -> None:
+            self._norms[name].apply(raw[:, first:last], room[:, first:last])
+
+        self._parts(part, raw.shape[1])
 
     def _flips(self) -> list[tuple[int, ...]]:
         """Sets of axes to mirror; an axis along which the network sees one voxel changes nothing."""
@@ -199,10 +220,10 @@ class VolumePrediction:
         axes = [1 + axis for axis in range(3) if max(view[axis] for view in views) > 1]
         return [s for count in range(len(axes) + 1) for s in itertools.combinations(axes, count)]
 
-    def _normalised(self, name: str, patch: Region, given: Input) -> Floats:
+    def _seen(self, name: str, patch: Region, given: Input) -> Array:
         needs = input_region(self.field, self._model.geometry, name, patch)
         first = input_region(self.field, self._model.geometry, name, given.span)
-        return self._norms[name].apply(given.arrays[name][:, *needs.slices(first.lower)])
+        return given.arrays[name][:, *needs.slices(first.lower)]
 
 
 def masked(scene: Scene, field: Field, region: Region) -> npt.NDArray[np.bool_] | None:

@@ -7,10 +7,11 @@ import time
 import numpy as np
 
 from znnpy.data.volume import Triple
+from znnpy.engine.model import Model
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
 from znnpy.infer.layers import forward_seconds
-from znnpy.infer.predict import Floats, Predictor
+from znnpy.infer.predict import Floats
 from znnpy.infer.search import Candidate
 
 MOST_SECONDS = 0.3  # of a trial, by estimate
@@ -34,7 +35,7 @@ def trial_seconds(job: Job) -> float:
     return job.candidate.seconds * best / small.seconds
 
 
-def _timed(model: Predictor, inputs: dict[str, Floats], job: Job) -> float:
+def _timed(model: Model, inputs: dict[str, Floats], job: Job) -> float:
     start = time.perf_counter()
     found = model.forward(inputs if len(inputs) > 1 else next(iter(inputs.values())))
     for values in found.values() if isinstance(found, dict) else [found]:

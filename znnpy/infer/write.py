@@ -16,6 +16,7 @@ from znnpy.infer.blocks import Grid, Region
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
 from znnpy.infer.log import BlockLog, log_of
+from znnpy.infer.parts import Parts, parts_of, whole_part
 from znnpy.infer.pipeline import overlapped
 from znnpy.infer.predict import VolumePrediction
 
@@ -93,12 +94,17 @@ def predicting(
     plan = job.candidate.plan.to_record()
     with patch_model(job.weights.config, job.network, job.patch, plan, report=report) as model:
         model.set_parameters(job.weights.parameters)
-        yield prediction_with(job, model, grid)
+        with parts_of(model.threads) as parts:
+            yield prediction_with(job, model, grid, parts)
 
 
-def prediction_with(job: Job, model: Model, grid: Grid | None = None) -> VolumePrediction:
+def prediction_with(
+    job: Job, model: Model, grid: Grid | None = None, parts: Parts = whole_part
+) -> VolumePrediction:
     """The prediction of a job by a model that is already there."""
-    return VolumePrediction(model, job.scene, job.field, job.norms, job.finish, job.kept, grid)
+    return VolumePrediction(
+        model, job.scene, job.field, job.norms, job.finish, job.kept, grid, parts
+    )
 
 
 def _run(
