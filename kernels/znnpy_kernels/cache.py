@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import llvmlite
 import numba
 
+from znnpy_kernels.loading import quick_loading
+
 PACKAGE = "znnpy_kernels"
 IMPORT = re.compile(rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE)
 """What follows `from` and `import` where something of this package is imported."""
@@ -35,11 +37,11 @@ def cached(function: Callable[..., Any], compiled: Callable[[], Compiled]) -> Co
     removed and made anew. numba replaces files as a whole, so other processes may do the same.
     """
     source = Path(function.__code__.co_filename)
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(directory(source))
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(directory(source))
     try:
         try:
-            return compiled()
+            with quick_loading():
+                return compiled()
         except Exception:
             damaged = files(function)
             for path in damaged:

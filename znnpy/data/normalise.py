@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.moments import byte_sums, short_sums
+from znnpy_kernels.native import Native
 
 from znnpy.data.volume import Array, Triple, Volume
 
@@ -21,6 +23,7 @@ SLAB = 64 << 20
 SAMPLED = 64
 CACHED = 1 << 15  # values that are summed up at a time: in float64 they stay in the cache
 PIECE = 8 << 20
+SUMS = {np.dtype(np.uint8): byte_sums, np.dtype(np.uint16): short_sums}
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,45 @@ def normalisation(volume: Volume, mode: Mode = "mean_std") -> Normalisation:
 
 
 def moments(volume: Volume) -> tuple[Float64, Float64]:
-    """Mean and standard deviation of each channel, float64 (C,), merged part by part (Chan)."""
-    tallies = [_Tally() for _ in range(volume.channels)]
+    """Mean and standard deviation of each channel, float64 (C,).
+
+    Of uint8 and uint16 from exact sums, of others merged part by part (Chan).
+    """
+    sums = SUMS.get(volume.dtype)
+    tallies = [_Exact(sums) if sums else _Tally() for _ in range(volume.channels)]
     for lower, upper in _pieces(volume):
         for tally, values in zip(tallies, volume.read(lower, upper), strict=True):
             tally.add(values.reshape(-1))
-    deviations = [sqrt(tally.squares / tally.count) for tally in tallies]
+    deviations = [sqrt(tally.variance) for tally in tallies]
     return np.array([tally.mean for tally in tallies]), np.array(deviations)
+
+
+@dataclass
+class _Exact:
+    """Number, sum and sum of squares of integers."""
+
+    sums: Native
+    count: int = 0
+    total: int = 0
+    squares: int = 0
+
+    def add(self, values: Array) -> None:
+        """Count some values more."""
+        given, found = np.ascontiguousarray(values), np.zeros(2, np.int64)
+        self.sums(given.ctypes.data, given.size, found.ctypes.data)
+        self.count += given.size
+        self.total += int(found[0])
+        self.squares += int(found[1])
+
+    @property
+    def mean(self) -> float:
+        """Of all values."""
+        return self.total / self.count
+
+    @property
+    def variance(self) -> float:
+        """Of all values."""
+        return (self.count * self.squares - self.total**2) / self.count**2
 
 
 @dataclass
@@ -86,6 +121,11 @@ class _Tally:
             self.squares += apart**2 * (self.count * part.size / both)
             self.mean += apart * (part.size / both)
             self.count = both
+
+    @property
+    def variance(self) -> float:
+        """Of all values."""
+        return self.squares / self.count
 
 
 def _pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
