@@ -1,11 +1,11 @@
 """Tiled spectral convolution in whole networks against the float64 reference."""
 
-import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import pytest
+from avx2 import on_avx2
 from test_model import LOSSES, check
 
 from znnpy import Model, reference
@@ -159,9 +159,6 @@ def test_same_bits_for_any_number_of_threads():
 
 
 AVX2 = """
-    import os
-    os.environ["NUMBA_CPU_NAME"] = "haswell"
-    os.environ["NUMBA_CPU_FEATURES"] = "+avx,+avx2,+fma,+sse4.2,+popcnt,+bmi,+bmi2"
     import sys
     sys.path[:0] = {paths}
     from test_spectral import errors, layers
@@ -173,9 +170,6 @@ AVX2 = """
 
 @pytest.mark.slow
 def test_avx2():
-    script = textwrap.dedent(AVX2).format(paths=sys.path)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lanes, error = done.stdout.split()
+    lanes, error = on_avx2("-c", textwrap.dedent(AVX2).format(paths=sys.path))
     assert lanes == "8"
     assert float(error) < 2e-5
