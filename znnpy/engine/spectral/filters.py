@@ -19,6 +19,9 @@ from znnpy.network.types import Edge
 from znnpy.plan import parts
 from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
+# Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own.
+TOGETHER = 8
+
 
 class _Run(NamedTuple):
     """Filters that lie in a row within a piece: `offset` floats into it, for images from `first` on."""
@@ -56,7 +59,7 @@ def _make(step: Step, build: Build, edge: Edge, w: Filters, *, backward: bool) -
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
         for run in _runs(piece, parameter.shape[0], backward=backward):
-            for low, high in parts(run.images, run.images * seconds):
+            for low, high in parts(run.images, run.images * seconds, TOGETHER):
                 part = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 source += 4 * low * (1 if backward else piece.width)
