@@ -74,7 +74,7 @@ def test_planes_outside_the_image_are_not_read():
 
 def test_groups_are_even_and_share_large_filters():
     assert group_size((8, 8, 8), 5, 48) == 5
-    assert group_size((16, 16, 16), 26, 16) == 9  # 12 would leave 2 for the last
+    assert group_size((16, 16, 16), 29, 16) == 10  # 14 would leave 1 for the last
     assert group_size((16, 16, 16), 26, 48) == 13  # 19 would leave 7
     assert group_size((16, 16, 16), 64, 80) == 32
 

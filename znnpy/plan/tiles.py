@@ -34,10 +34,11 @@ LANES_RATE = 25e9  # of few images, with the gathering of their voxels
 FEW_RATE = 20e9  # bytes/s of products with them
 PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
 PACKING_SAVES = 1.3  # times the lanes, at least
-FEWEST_PACKED = 3  # tiles of a group, even where a cache does not hold them
+FEWEST_SMALL = 4  # tiles of a group, even where no L2 cache holds them
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 FILTERS_KEPT_BYTES = 1 << 27  # the same of filters, for the data gradient
-GROUP_BYTES = 1 << 21  # spectra of a group of tiles: they stay in the cache until they are used
+# Spectra of a group of tiles, used while near: larger groups read filters less often. Those of few images need none.
+GROUP_BYTES, SMALL_BYTES = 1 << 22, 1 << 19
 
 often_asked = lru_cache(maxsize=1 << 14)
 """Estimates of many patches ask for the same few numbers again and again."""
@@ -110,8 +111,7 @@ def group_size(tile: Triple, tiles: int, images: int) -> int:
 
 def small_group(tile: Triple, tiles: int, images: int) -> int:
     """Tiles of a group whose products take no long reading of filters: what a cache holds."""
-    fewest = FEWEST_PACKED if saves_lanes(images) else 1
-    groups = -(-tiles // max(fewest, GROUP_BYTES // spectrum_bytes(tile, images)))
+    groups = -(-tiles // max(FEWEST_SMALL, SMALL_BYTES // spectrum_bytes(tile, images)))
     return -(-tiles // groups)
 
 
