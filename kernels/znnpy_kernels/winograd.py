@@ -128,28 +128,61 @@ def _zeros(target: int) -> None:
 
 
 @inlined
-def _transform(args: Any, places: Any, count: int, y: int, loose: int, slot: int) -> None:
-    """A row of voxels of all tiles and blocks, transformed along z and x."""
+def _transform(args: Any, source: int, ahead: int, place: Any, loose: int, target: int) -> None:
+    """A row of voxels of one tile and block, transformed along z and x; asks for those at `ahead`.
+
+    `place`: z, y, x of its first voxel, at `source`.
+    """
     steps = 4 * args[2] * args[8], VECTOR_BYTES * args[10]
     packed = POINTS * VECTOR_BYTES, VECTOR_BYTES
-    for block in range(_cover(args[4], LANES)):
-        row = args[0] + 4 * (block * args[1] + y * args[3])
-        target = slot + block * RING_BYTES
+    seen = _seen(place[0], args[5], args[8]), _seen(place[2], args[7], args[10])
+    whole = place[1] < args[6] and seen[0] == POINTS and seen[1] == POINTS
+    if not whole:
+        _zeros(loose)
+        if place[1] < args[6]:
+            _copied(source, steps, seen, loose, packed)
+    ask_to_read(ahead + (POINTS - NEW) * steps[1], steps[0], steps[1])
+    here, by = (source, steps) if whole else (loose, packed)
+    source_plane(here, by[0], by[1], target, COLUMN)
+
+
+@inlined
+def _inverse(args: Any, bias: int, source: int, place: Any, loose: int, target: int) -> None:
+    """A row of outputs of one tile and block; those outside the target are dropped."""
+    steps = 4 * args[14] * args[8], VECTOR_BYTES * args[10]
+    packed = NEW * VECTOR_BYTES, VECTOR_BYTES
+    made = (
+        min(NEW, _cover(args[17] - place[0], args[8])),
+        min(NEW, _cover(args[19] - place[2], args[10])),
+    )
+    whole = made[0] == NEW and made[1] == NEW
+    here, by = (target, steps) if whole else (loose, packed)
+    _target_plane(args, bias, source, COLUMN, here, by[0], by[1])
+    if not whole:
+        _copied(loose, packed, made, target, steps)
+
+
+@inlined
+def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, slot: int) -> None:
+    """Outputs of row `made` of all tiles and blocks, and into their place the voxels of row `seen`.
+
+    Negative: none. What is read from and written to the same place follows at once.
+    """
+    inputs, outputs = _cover(args[4], LANES), args[16]
+    for block in range(max(inputs, outputs)):
+        source = args[0] + 4 * (block * args[1] + seen * args[3])
+        target = args[12] + 4 * (block * args[13] + made * args[15])
         for tile in range(count):
             z, x = places[2 * tile], places[2 * tile + 1]
-            source = row + 4 * z * args[2] + x * VECTOR_BYTES
-            seen = _seen(z, args[5], args[8]), _seen(x, args[7], args[10])
-            whole = y < args[6] and seen[0] == POINTS and seen[1] == POINTS
-            if not whole:
-                _zeros(loose)
-                if y < args[6]:
-                    _copied(source, steps, seen, loose, packed)
-            after = 2 * min(tile + AHEAD, count - 1)
-            ahead = row + 4 * places[after] * args[2] + places[after + 1] * VECTOR_BYTES
-            ask_to_read(ahead, steps[0], steps[1])
-            here, by = (source, steps) if whole else (loose, packed)
-            source_plane(here, by[0], by[1], target, COLUMN)
-            target += VECTOR_BYTES
+            here = slot + block * RING_BYTES + tile * VECTOR_BYTES
+            if made >= 0 and block < outputs:
+                there = target + 4 * z * args[14] + x * VECTOR_BYTES
+                _inverse(args, args[24] + block * VECTOR_BYTES, here, (z, made, x), loose, there)
+            if seen >= 0 and block < inputs:
+                there = source + 4 * z * args[2] + x * VECTOR_BYTES
+                after = 2 * min(tile + AHEAD, count - 1)
+                ahead = source + 4 * places[after] * args[2] + places[after + 1] * VECTOR_BYTES
+                _transform(args, there, ahead, (z, seen, x), loose, here)
 
 
 @inlined
@@ -200,49 +233,27 @@ def _columns(args: Any, count: int, first: int, points: int, start: int, ring: i
 
 
 @inlined
-def _inverse(args: Any, places: Any, count: int, y: int, loose: int, slot: int) -> None:
-    """A row of outputs of all tiles and blocks; those outside the target are dropped."""
-    steps = 4 * args[14] * args[8], VECTOR_BYTES * args[10]
-    packed = NEW * VECTOR_BYTES, VECTOR_BYTES
-    for block in range(args[16]):
-        row, bias = (
-            args[12] + 4 * (block * args[13] + y * args[15]),
-            args[24] + block * VECTOR_BYTES,
-        )
-        source = slot + block * RING_BYTES
-        for tile in range(count):
-            z, x = places[2 * tile], places[2 * tile + 1]
-            made = min(NEW, _cover(args[17] - z, args[8])), min(NEW, _cover(args[19] - x, args[10]))
-            target = row + 4 * z * args[14] + x * VECTOR_BYTES
-            whole = made[0] == NEW and made[1] == NEW
-            here, by = (target, steps) if whole else (loose, packed)
-            _target_plane(args, bias, source, COLUMN, here, by[0], by[1])
-            if not whole:
-                _copied(loose, packed, made, target, steps)
-            source += VECTOR_BYTES
-
-
-@inlined
 def _march(args: Any, places: Any, count: int, scratch: int) -> None:
     """All tiles along y of a group: two of six rows are those of the tile before."""
     loose = scratch + PLACES_BYTES
     points = loose + PLANE_BYTES
     room, start = _compiled_room(_cover(args[4], LANES), args[16])
-    ring, dilation = points + room * POINTS_BYTES, args[9]
-    for lattice in range(min(dilation, args[23] - args[22])):
-        known = 0
-        tile = args[22] + lattice
-        while tile < args[23] and _origin(tile, dilation) < args[18]:
-            y, first = _origin(tile, dilation), tile // dilation * NEW % POINTS
-            for row in range(known, POINTS):
+    ring, step = points + room * POINTS_BYTES, args[9]
+    for lattice in range(args[22], min(args[23], args[22] + step)):
+        tile, y, before = lattice, _origin(lattice, step), False
+        more = y < args[18]
+        while more or before:
+            first, rows = tile // step * NEW % POINTS, NEW if before else POINTS
+            for row in range(POINTS - rows, POINTS):
+                seen = y + row * step if more else -1
+                made = y + (row - POINTS) * step
+                made = made if before and made < args[18] else -1
                 here = ring + (first + row) % POINTS * SLOT
-                _transform(args, places, count, y + row * dilation, loose, here)
-            _columns(args, count, first, points, start, ring)
-            for row in range(min(NEW, _cover(args[18] - y, dilation))):
-                here = ring + (first + row) % POINTS * SLOT
-                _inverse(args, places, count, y + row * dilation, loose, here)
-            known = POINTS - NEW
-            tile += dilation
+                _rows(args, places, count, made, seen, loose, here)
+            if more:
+                _columns(args, count, first, points, start, ring)
+            tile, y, before = tile + step, y + NEW * step, more
+            more = more and tile < args[23] and y < args[18]
 
 
 @kernel(*FIELDS)

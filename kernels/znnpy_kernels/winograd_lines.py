@@ -138,14 +138,14 @@ def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
     return made[:count]
 
 
-def _asking(count: int, *, write: bool) -> Any:
-    """The intrinsic `(source, step_y, step_x)` that asks for count x count vectors, into the L1 cache."""
+def _asking(rows: int, columns: int, *, write: bool) -> Any:
+    """The intrinsic `(source, step_y, step_x)` that asks for rows x columns vectors, into the L1 cache."""
 
     def ask(typingctx: Any, source: Any, step_y: Any, step_x: Any) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (source, step_y, step_x) = builder, args
-            along = _along(b, step_x, count)
-            for row, by in product(_places(b, source, step_y, range(count)), along):
+            along = _along(b, step_x, columns)
+            for row, by in product(_places(b, source, step_y, range(rows)), along):
                 prefetch(b, b.add(row, by), write=write, level=1)
             return context.get_dummy_value()
 
@@ -154,7 +154,7 @@ def _asking(count: int, *, write: bool) -> Any:
     return intrinsic(ask)
 
 
-ask_to_read, ask_to_write = _asking(POINTS, write=False), _asking(NEW, write=True)
+ask_to_read, ask_to_write = _asking(POINTS, NEW, write=False), _asking(NEW, NEW, write=True)
 
 
 @intrinsic
