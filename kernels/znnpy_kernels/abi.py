@@ -19,9 +19,10 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
-from numba import cfunc, types
+from numba import types
 
 from znnpy_kernels.cache import cached
+from znnpy_kernels.loading import callback
 
 SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
 
@@ -53,8 +54,7 @@ class Kernel:
     def compile(self) -> Any:
         """The numba CFunc; `CFunc.cache_hits` tells whether it came from disk."""
         if self._compiled is None:
-            make = cfunc(SIGNATURE, nopython=True, cache=True)
-            self._compiled = cached(self.function, lambda: make(self.function))
+            self._compiled = cached(self.function, lambda: callback(self.function, SIGNATURE))
         return self._compiled
 
     def arguments(self, **values: float) -> list[int]:

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 import llvmlite
 import numba
 
-from znnpy_kernels.loading import quick_loading
-
 PACKAGE = "znnpy_kernels"
 IMPORT = re.compile(rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE)
 """What follows `from` and `import` where something of this package is imported."""
@@ -40,8 +38,7 @@ def cached(function: Callable[..., Any], compiled: Callable[[], Compiled]) -> Co
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(directory(source))
     try:
         try:
-            with quick_loading():
-                return compiled()
+            return compiled()
         except Exception:
             damaged = files(function)
             for path in damaged:

@@ -10,6 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from znnpy_kernels.cache import cached
+from znnpy_kernels.loading import dispatcher
 
 clock_gettime = types.ExternalFunction("clock_gettime", types.intc(types.intc, types.int64))
 sched_yield = types.ExternalFunction("sched_yield", types.intc())
@@ -40,8 +41,9 @@ class Native:
     def compile(self) -> Any:
         """The numba dispatcher; later calls are free."""
         if self._compiled is None:
-            make = njit(self.signature, nogil=True, cache=True, error_model="numpy")
-            self._compiled = cached(self.function, lambda: make(self.function))
+            self._compiled = cached(
+                self.function, lambda: dispatcher(self.function, self.signature)
+            )
         return self._compiled
 
     def __call__(self, *values: Any) -> Any:
