@@ -20,7 +20,7 @@ from znnpy_kernels.abi import kernel
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
-from znnpy_kernels.winograd_lines import POINTS, TAPS, filter_matrix
+from znnpy_kernels.winograd_lines import POINTS, TAPS, TARGET_SCALES, filter_matrix
 
 FIELDS = (
     "source", "source_tap", "source_input", "inputs", "target", "target_point", "target_input",
@@ -28,7 +28,7 @@ FIELDS = (
 )  # fmt: skip
 CUBE = POINTS**3
 SCRATCH_FLOATS = 4 * CUBE  # two cubes of float64
-_MATRIX = filter_matrix()
+_MATRIX = TARGET_SCALES[:, None] * filter_matrix()
 
 
 @inlined

@@ -40,6 +40,8 @@ from znnpy_kernels.simd import (
 TAPS, NEW = 3, 4
 POINTS = TAPS + NEW - 1
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
+# Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
+TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
 VECTOR_BYTES = 4 * LANES
 PLANE = POINTS * POINTS
 # Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
@@ -79,20 +81,19 @@ def source_line(builder: ir.IRBuilder, d: list[Value]) -> list[Value]:
 
 
 def target_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
-    """A' m: NEW outputs from POINTS products."""
+    """A' m: NEW outputs from POINTS products with filters times TARGET_SCALES."""
     b = builder
 
-    def scaled(low: Value, first: float, high: Value, second: float) -> Value:
-        return multiply_add(b, high, _constant(second), b.fmul(low, _constant(first)))
+    def plus(low: Value, factor: float, value: Value) -> Value:
+        return multiply_add(b, value, _constant(factor), low)
 
     even_low, odd_low = b.fadd(m[1], m[2]), b.fsub(m[1], m[2])
     even_high, odd_high = b.fadd(m[3], m[4]), b.fsub(m[3], m[4])
-    last = scaled(odd_low, LOW**3, odd_high, HIGH**3)
     return [
-        b.fadd(m[0], b.fadd(even_low, even_high)),
-        scaled(odd_low, LOW, odd_high, HIGH),
-        scaled(even_low, LOW**2, even_high, HIGH**2),
-        b.fadd(last, m[5]),
+        plus(plus(m[0], HIGH, even_low), LOW**2, even_high),
+        plus(odd_low, LOW, odd_high),
+        plus(even_high, LOW, even_low),
+        plus(plus(m[5], LOW**2, odd_low), HIGH, odd_high),
     ]
 
 
