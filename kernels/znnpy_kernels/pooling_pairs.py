@@ -15,11 +15,13 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.atomics import fence_seq_cst
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.pooling_rows import BYTES, LINE, scratch_line
 from znnpy_kernels.rows import zero_row
+from znnpy_kernels.streaming import stream
 from znnpy_kernels.vectors import (
     any_lane,
     below,
@@ -187,6 +189,44 @@ def max_filter_values(args: Any, worker: int) -> None:
         _forward(args, 2, 0, 0, 0, splat(0.0))
     else:
         _forward(args, 1, 0, 0, 0, splat(0.0))
+
+
+@inlined
+def _streamed_row(source: int, target: int, width: int, wz: int, far: Any, bad: Any) -> Any:
+    """A row of maxima alone that passes by the caches, where a window's columns are neighbours."""
+    first, tap, bad = _column(source, wz, far, bad)
+    for x in range(width):
+        second, number, bad = _column(source + BYTES * (x + 1), wz, far, bad)
+        best, _ = _joined(first, tap, second, number)
+        stream(target + BYTES * x, best)
+        first, tap = second, number
+    return bad
+
+
+@inlined
+def _streamed(args: Any, wz: int) -> None:
+    far = 4 * args[9] * args[1], 4 * args[10] * args[2], args[11]
+    strip = max(1, STRIP_BYTES // (BYTES * args[8]))
+    for first in range(0, args[7], strip):
+        for z in range(args[6]):
+            for y in range(first, min(first + strip, args[7])):
+                source = args[0] + 4 * (z * args[1] + y * args[2])
+                target = args[3] + 4 * (z * args[4] + y * args[5])
+                if any_lane(_streamed_row(source, target, args[8], wz, far, below(0))):
+                    _careful_row(source, target, 0, args[8], far, splat(0.0))
+
+
+@kernel(*PART_FIELDS)
+def max_filter_streamed(args: Any, worker: int) -> None:
+    """As `max_filter_values` for targets beyond all caches; `far_x` is 1.
+
+    Rows of the target lie on multiples of a vector's bytes.
+    """
+    if args[9]:
+        _streamed(args, 2)
+    else:
+        _streamed(args, 1)
+    fence_seq_cst()
 
 
 @inlined

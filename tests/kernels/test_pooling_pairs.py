@@ -16,6 +16,7 @@ from znnpy_kernels.pooling_pairs import (
     NOBODY,
     max_filter_backward,
     max_filter_forward,
+    max_filter_streamed,
     max_filter_values,
 )
 
@@ -41,7 +42,7 @@ def forward(
     x: Blocked, outputs: Triple, setting: Any, cut: int, floor: float
 ) -> tuple[Blocked, Blocked, Blocked]:
     """Target, index, target of the variant without index; the planes from `cut` on are parts."""
-    target, values = Blocked(x.channels, outputs), Blocked(x.channels, outputs)
+    target, values, streamed = (Blocked(x.channels, outputs) for _ in range(3))
     index = Blocked(x.channels, outputs, dtype=np.uint8)
     for block, _ in blocks_of(x.channels):
         for z, planes in ((0, cut), (cut, outputs[0] - cut)):
@@ -52,6 +53,11 @@ def forward(
                 **part, floor=floor,
             )  # fmt: skip
             max_filter_values.run(**source, **values.rows("target", block, z), **part)
+            if part["far_x"] == 1:
+                max_filter_streamed.run(**source, **streamed.rows("target", block, z), **part)
+                row = streamed.view[block, z : z + planes]
+                np.testing.assert_array_equal(row, values.view[block, z : z + planes])
+    assert streamed.gaps_intact()
     return target, index, values
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from math import nan
 
+from znnpy_kernels.abi import Kernel
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.pooling import max_pool_backward, max_pool_forward, max_pool_values
-from znnpy_kernels.pooling_pairs import max_filter_backward, max_filter_forward, max_filter_values
+from znnpy_kernels.pooling_pairs import (
+    max_filter_backward,
+    max_filter_forward,
+    max_filter_streamed,
+    max_filter_values,
+)
 
 from znnpy.engine.biases import sum_bias
 from znnpy.engine.build import Build
@@ -21,6 +27,9 @@ from znnpy.plan.parts import TARGET_SECONDS
 
 SECONDS_PER_COMPARE = 4e-11  # one lane of one tap, on one core
 SLAB_BYTES = 1 << 19  # of one task's images
+STREAMED_BYTES = (
+    1 << 26
+)  # of images that pass by the caches: most of them leave before they are read
 PLANES = 6  # of one task at least, where no cache holds two large planes
 
 
@@ -40,7 +49,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                     "width": target.shape[2],
                     **_window(edge, dilation),
                 }
-                kernel = max_filter_values if is_pair_filter(edge) else max_pool_values
+                kernel = _values_kernel(target, edge, dilation)
                 if keep_taps:
                     kernel = max_filter_forward if is_pair_filter(edge) else max_pool_forward
                     values |= _taps(build, edge, target, batch, block, low)
@@ -58,6 +67,15 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                         Region((("taps", edge.name), batch, block), low, high),
                     ],
                 )
+
+
+def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
+    """For maxima without taps."""
+    if not is_pair_filter(edge):
+        return max_pool_values
+    large = 4 * target.batch * target.batch_stride >= STREAMED_BYTES
+    neighbours = (edge.size[2] - 1) * dilation[2] == 1
+    return max_filter_streamed if large and neighbours else max_filter_values
 
 
 def _floor(build: Build, edge: Edge) -> float:
