@@ -15,8 +15,9 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     target, target_block, target_z, target_y        voxel (0, 0, 0) of the first block
     blocks, target_size_*       vectors of output images and voxels of the target
     z0, z1, y0, y1              tiles of this task along z and y; all along x
-    bias, slope, output         see `direct_epilogue`; `output` is 0
+    bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct_epilogue`
     scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats` from w * scratch_worker on
+    before_*                    voxels before the source that the target's first ones see, all zeros
 
 Tasks may run concurrently if their tiles are disjoint. Scratch of a worker, in this order: places of
 the tiles; voxels of a row of one tile that reaches beyond the source, or its outputs; points of a column of
@@ -52,6 +53,7 @@ FIELDS = (
     "filters", "target", "target_block", "target_z", "target_y", "blocks",
     "target_size_z", "target_size_y", "target_size_x", "z0", "z1", "y0", "y1",
     "bias", "slope:float", "output", "scratch", "scratch_worker",
+    "before_z", "before_y", "before_x", "output_block", "output_z", "output_y", "bias_gradient",
 )  # fmt: skip
 CUBE = POINTS**3
 GROUP = 3 * ROWS[0] // 2  # most tiles at once
@@ -109,8 +111,9 @@ def _inside(first: int, end: int, dilation: int, size: int) -> Any:
 
 @inlined
 def _seen(place: int, size: int, dilation: int) -> Any:
-    """Voxels of a tile that lie in the source."""
-    return min(POINTS, _cover(size - place, dilation))
+    """The first voxel of a tile that lies in the source, and how many do; it may begin before."""
+    first = max(0, _cover(-place, dilation))
+    return first, min(POINTS, _cover(size - place, dilation)) - first
 
 
 @inlined
@@ -135,29 +138,52 @@ def _transform(args: Any, source: int, ahead: int, place: Any, loose: int, targe
     """
     steps = 4 * args[2] * args[8], VECTOR_BYTES * args[10]
     packed = POINTS * VECTOR_BYTES, VECTOR_BYTES
-    seen = _seen(place[0], args[5], args[8]), _seen(place[2], args[7], args[10])
-    whole = place[1] < args[6] and seen[0] == POINTS and seen[1] == POINTS
+    first_z, seen_z = _seen(place[0], args[5], args[8])
+    first_x, seen_x = _seen(place[2], args[7], args[10])
+    inside = 0 <= place[1] < args[6]
+    whole = inside and seen_z == POINTS and seen_x == POINTS
     if not whole:
         _zeros(loose)
-        if place[1] < args[6]:
-            _copied(source, steps, seen, loose, packed)
+        if inside:
+            begin = source + first_z * steps[0] + first_x * steps[1]
+            to = loose + first_z * packed[0] + first_x * packed[1]
+            _copied(begin, steps, (seen_z, seen_x), to, packed)
     ask_to_read(ahead + (POINTS - NEW) * steps[1], steps[0], steps[1])
     here, by = (source, steps) if whole else (loose, packed)
     source_plane(here, by[0], by[1], target, COLUMN)
 
 
 @inlined
-def _inverse(args: Any, bias: int, source: int, place: Any, loose: int, target: int) -> None:
+def _added(bias_gradient: int, source: int, steps: Any, counts: Any) -> None:
+    """Add vectors of a plane to a bias gradient; pairs along z, x."""
+    total = load(bias_gradient)
+    for z in range(counts[0]):
+        for x in range(counts[1]):
+            total = total + load(source + z * steps[0] + x * steps[1])
+    store(bias_gradient, total)
+
+
+@inlined
+def _inverse(args: Any, block: int, source: int, place: Any, loose: int, target: int) -> None:
     """A row of outputs of one tile and block; those outside the target are dropped."""
     steps = 4 * args[14] * args[8], VECTOR_BYTES * args[10]
+    value_steps = 4 * args[33] * args[8], steps[1]
     packed = NEW * VECTOR_BYTES, VECTOR_BYTES
     made = (
         min(NEW, _cover(args[17] - place[0], args[8])),
         min(NEW, _cover(args[19] - place[2], args[10])),
     )
     whole = made[0] == NEW and made[1] == NEW
+    value = args[26] + 4 * (block * args[32] + place[0] * args[33] + place[1] * args[34])
+    value, values = value + place[2] * VECTOR_BYTES, loose + NEW * NEW * VECTOR_BYTES
+    if args[26] and not whole:
+        _copied(value, value_steps, made, values, packed)
     here, by = (target, steps) if whole else (loose, packed)
-    _target_plane(args, bias, source, COLUMN, here, by[0], by[1])
+    seen, seen_by = (value, value_steps) if whole else (values, packed)
+    bias = args[24] + block * VECTOR_BYTES
+    _target_plane(args, bias, seen, seen_by[0], source, COLUMN, here, by[0], by[1])
+    if args[35]:
+        _added(args[35] + block * VECTOR_BYTES, here, by, made)
     if not whole:
         _copied(loose, packed, made, target, steps)
 
@@ -170,19 +196,21 @@ def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, 
     """
     inputs, outputs = _cover(args[4], LANES), args[16]
     for block in range(max(inputs, outputs)):
-        source = args[0] + 4 * (block * args[1] + seen * args[3])
+        source = args[0] + 4 * (block * args[1] + (seen - args[30]) * args[3] - args[29] * args[2])
+        source -= args[31] * VECTOR_BYTES
         target = args[12] + 4 * (block * args[13] + made * args[15])
         for tile in range(count):
             z, x = places[2 * tile], places[2 * tile + 1]
             here = slot + block * RING_BYTES + tile * VECTOR_BYTES
             if made >= 0 and block < outputs:
                 there = target + 4 * z * args[14] + x * VECTOR_BYTES
-                _inverse(args, args[24] + block * VECTOR_BYTES, here, (z, made, x), loose, there)
+                _inverse(args, block, here, (z, made, x), loose, there)
             if seen >= 0 and block < inputs:
                 there = source + 4 * z * args[2] + x * VECTOR_BYTES
                 after = 2 * min(tile + AHEAD, count - 1)
                 ahead = source + 4 * places[after] * args[2] + places[after + 1] * VECTOR_BYTES
-                _transform(args, there, ahead, (z, seen, x), loose, here)
+                place = z - args[29], seen - args[30], x - args[31]
+                _transform(args, there, ahead, place, loose, here)
 
 
 @inlined
@@ -259,6 +287,9 @@ def _march(args: Any, places: Any, count: int, scratch: int) -> None:
 @kernel(*FIELDS)
 def winograd(args: Any, worker: int) -> None:
     """Correlation of images with filters of 3^3 taps, bias and transfer. Words: see the module."""
+    if args[35]:
+        for block in range(args[16]):
+            store(args[35] + block * VECTOR_BYTES, splat(0.0))
     scratch = args[27] + 4 * worker * args[28]
     places, along_x = longs(scratch), _tiles(args[19], args[10])
     total = _inside(args[20], args[21], args[8], args[17]) * _inside(0, along_x, args[10], args[19])

@@ -2,8 +2,10 @@
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
-    source, source_tap          tap (0, 0, 0) of the first image with LANES others; from tap to tap
+    source, source_tap          tap (0, 0, 0) of the first image with LANES others, or the last one and
+                                a negative step to flip filters; from tap to tap
     source_input, inputs        from image to image; images of this task
+    source_lane, lanes          from one of the others to the next; how many there are
     target, target_point        the first image's vector at the first point; from point to point
     target_input                from image to image
     scratch, scratch_worker     worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
@@ -24,41 +26,45 @@ from znnpy_kernels.winograd_lines import POINTS, TAPS, TARGET_SCALES, filter_mat
 
 FIELDS = (
     "source", "source_tap", "source_input", "inputs", "target", "target_point", "target_input",
-    "scratch", "scratch_worker",
+    "scratch", "scratch_worker", "source_lane", "lanes",
 )  # fmt: skip
 CUBE = POINTS**3
-SCRATCH_FLOATS = 4 * CUBE  # two cubes of float64
+SCRATCH_FLOATS = 4 * CUBE * LANES  # two cubes of float64
 _MATRIX = TARGET_SCALES[:, None] * filter_matrix()
 
 
 @inlined
-def _along(source: Any, target: Any, before: int, taps: int, after: int) -> None:
-    """The axis of `taps` among [before][taps][after] to [before][POINTS][after]."""
+def _along(source: Any, target: Any, before: int, after: int) -> None:
+    """The axis of taps among [before][TAPS][after] to [before][POINTS][after]."""
     for first in range(before):
+        taps = first * TAPS * after
         for point in range(POINTS):
+            a, b, c = _MATRIX[point, 0], _MATRIX[point, 1], _MATRIX[point, 2]
+            place = (first * POINTS + point) * after
             for last in range(after):
-                total = 0.0
-                for tap in range(taps):
-                    total += _MATRIX[point, tap] * source[(first * taps + tap) * after + last]
-                target[(first * POINTS + point) * after + last] = total
+                low, middle = source[taps + last], source[taps + after + last]
+                target[place + last] = a * low + b * middle + c * source[taps + 2 * after + last]
 
 
 @kernel(*FIELDS)
 def winograd_filters(args: Any, worker: int) -> None:
     """Points of the filters of some images with LANES others. Words: see the module."""
     scratch = args[7] + 4 * worker * args[8]
-    one, other = doubles(scratch), doubles(scratch + 8 * CUBE)
+    one, other = doubles(scratch), doubles(scratch + 8 * CUBE * LANES)
     for image in range(args[3]):
-        for lane in range(LANES):
-            source = floats(args[0] + 4 * (image * args[2] + lane))
-            for tap in range(TAPS**3):
-                one[tap] = source[tap * args[1]]
-            _along(one, other, TAPS * TAPS, TAPS, 1)
-            _along(other, one, TAPS, TAPS, POINTS)
-            _along(one, other, 1, TAPS, POINTS * POINTS)
-            target = floats(args[4] + 4 * (image * args[6] + lane))
-            for z in range(POINTS):
-                for y in range(POINTS):
-                    for x in range(POINTS):
-                        point = (z * POINTS + x) * POINTS + y
-                        target[point * args[5]] = other[(z * POINTS + y) * POINTS + x]
+        source = floats(args[0] + 4 * image * args[2])
+        for tap in range(TAPS**3):
+            for lane in range(LANES):
+                one[tap * LANES + lane] = 0.0
+            for lane in range(args[10]):
+                one[tap * LANES + lane] = source[tap * args[1] + lane * args[9]]
+        _along(one, other, TAPS * TAPS, LANES)
+        _along(other, one, TAPS, POINTS * LANES)
+        _along(one, other, 1, POINTS * POINTS * LANES)
+        for z in range(POINTS):
+            for y in range(POINTS):
+                for x in range(POINTS):
+                    point = (z * POINTS + x) * POINTS + y
+                    target = floats(args[4] + 4 * (image * args[6] + point * args[5]))
+                    for lane in range(LANES):
+                        target[lane] = other[((z * POINTS + y) * POINTS + x) * LANES + lane]

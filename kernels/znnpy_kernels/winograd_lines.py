@@ -227,16 +227,19 @@ def target_depth(
 
 
 def target_plane_of(fields: tuple[str, ...]) -> Any:
-    """The intrinsic `(arguments, bias, source, step, target, step_row, step_column)` of a kernel.
+    """The intrinsic `(arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
     NEW x NEW outputs of a plane of vectors `step` bytes from each other, with the epilogue of
-    `direct_epilogue`; `fields`: the kernel's words, `bias`: address of a vector.
+    `direct_epilogue`; `fields`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
+    columns lie as far from each other as the target's.
     """
 
     def target_plane(
         typingctx: Any,
         arguments: Any,
         bias: Any,
+        values: Any,
+        values_row: Any,
         source: Any,
         step: Any,
         target: Any,
@@ -244,7 +247,8 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
         step_column: Any,
     ) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (arguments, bias, source, step, target, step_row, step_column) = builder, args
+            b, (arguments, bias, values, values_row, *others) = builder, args
+            source, step, target, step_row, step_column = others
 
             def column(x: int) -> list[Value]:
                 return [
@@ -257,26 +261,23 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
 
             along = _along(b, step_column, NEW)
             for made in TARGET_ROWS:
-                rows = _places(b, target, step_row, made)
-                places = [float_pointer(b, b.add(row, by)) for row in rows for by in along]
-                outputs = _rows(b, target_line, made, column)
-                done = _finished(b, field, bias, outputs)
-                for value, place in zip(done, places, strict=True):
+
+                def places(start: Value, step: Value, made: tuple[int, ...] = made) -> list[Value]:
+                    rows = _places(b, start, step, made)
+                    return [float_pointer(b, b.add(row, by)) for row in rows for by in along]
+
+                where = places(target, step_row)
+                done = finished(
+                    b,
+                    field,
+                    _rows(b, target_line, made, column),
+                    lambda: [load_vector(b, float_pointer(b, bias))] * len(made) * NEW,
+                    lambda: [load_vector(b, place) for place in places(values, values_row)],
+                )
+                for value, place in zip(done, where, strict=True):
                     store_vector(b, value, place)
             return context.get_dummy_value()
 
-        return types.void(arguments, *[types.int64] * 6), codegen
+        return types.void(arguments, *[types.int64] * 8), codegen
 
     return intrinsic(target_plane)
-
-
-def _finished(
-    b: ir.IRBuilder, field: Callable[[str], Value], bias: Value, outputs: list[Value]
-) -> list[Value]:
-    return finished(
-        b,
-        field,
-        outputs,
-        lambda: [load_vector(b, float_pointer(b, bias))] * len(outputs),
-        lambda: outputs,
-    )

@@ -110,7 +110,6 @@ def test_training_may_use_it_forward():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"c2": DIRECT | {"gradient": "winograd"}}, "forward passes only"),
         ({"c1": DIRECT | {"forward": "winograd"}}, "between blocks of images"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, address, normal
+from znnpy_kernels.direct_epilogue import PLAIN
 from znnpy_kernels.filters import output_groups, pack_filters
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.winograd import CUBE, scratch_floats, winograd
@@ -46,6 +47,8 @@ def points_of(filters: Any) -> Any:
                     target=address(made) + 4 * (into + (first * vectors + vector) * LANES),
                     target_point=made.shape[1],
                     target_input=vectors * LANES,
+                    source_lane=1,
+                    lanes=LANES,
                     scratch=address(room),
                     scratch_worker=0,
                 )
@@ -68,7 +71,8 @@ def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other:
         **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
         **{f"target_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
         **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
-        "bias": 0, "slope": 1.0, "output": 0, "scratch": address(room), "scratch_worker": 0,
+        **PLAIN, "scratch": address(room), "scratch_worker": 0,
+        **{f"before_{axis}": 0 for axis in "zyx"},
     }  # fmt: skip
     for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
         winograd.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1} | other)

@@ -43,7 +43,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
         fft.derive(step, build, edge)
     if layer.forward == "spectral":
         spectral.derive(step, build, edge)
-    if layer.forward == "winograd":
+    if "winograd" in (layer.forward, backward):
         winograd.derive(step, build, edge)
     if direct.needs_transposed(build, edge):
         direct.transpose(step, build, edge)

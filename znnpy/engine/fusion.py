@@ -11,7 +11,10 @@ FORWARD = {
     "spectral": ("linear", "relu"),
     "winograd": ("linear", "relu", "leaky_relu"),
 }
-BACKWARD = {"direct": ("linear", "relu", "leaky_relu")}
+BACKWARD = {
+    "direct": ("linear", "relu", "leaky_relu"),
+    "winograd": ("linear", "relu", "leaky_relu"),
+}
 
 
 def slope_of(node: Node) -> float:

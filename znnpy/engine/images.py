@@ -97,8 +97,9 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
         return False
     layer = layout.plan.layers[edge.name]
     if target:
-        return layer.forward == "direct" and "fft" not in (layer.gradient, layer.weight)
-    return layer.gradient == "direct" and layer.forward != "winograd"
+        others = layer.gradient, layer.weight
+        return layer.forward == "direct" and "fft" not in others and "winograd" not in others
+    return layer.gradient == "direct" and not layer.uses("winograd")
 
 
 def trained_nodes(network: Network) -> set[str]:

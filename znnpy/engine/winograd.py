@@ -1,26 +1,32 @@
-"""Winograd's minimal filtering as tasks: whole slabs of tiles, forward only."""
+"""Winograd's minimal filtering as tasks: whole slabs of tiles, forward and data gradient."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
+from typing import NamedTuple
 
+from znnpy_kernels.direct_epilogue import PLAIN
+from znnpy_kernels.filters import output_groups
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.winograd import CUBE, scratch_floats, winograd
 from znnpy_kernels.winograd_filters import SCRATCH_FLOATS, winograd_filters
 from znnpy_kernels.winograd_lines import NEW
 
+from znnpy.engine.biases import sum_bias
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
-from znnpy.engine.fusion import applied_forward, slope_of
-from znnpy.engine.parameters import Parameter, Piece
+from znnpy.engine.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.parameters import Piece
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, parts
-from znnpy.plan.cost import MEMORY_RATE
 from znnpy.plan.parts import TARGET_SECONDS
-from znnpy.plan.winograd import takes, winograd_seconds
+from znnpy.plan.winograd import FILTER_RATE, backward_shape, takes, winograd_seconds
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -29,48 +35,126 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     Bias and function of the target are applied where no other edge converges.
     """
     source, target = build.value(edge.source), build.images.contributions[edge.name]
-    layout, dilation = build.layout, build.layout.geometry.dilations[edge.name]
+    node = applied_forward(build.layout, edge)
+    words = PLAIN
+    if node:
+        words = PLAIN | {"bias": build.bias_address(node.name, 0), "slope": slope_of(node)}
+    seconds = winograd_seconds(_shape(build, edge, source, target)) / target.batch
+    for task in _tasks(build, edge, source, target, seconds, backward=False):
+        wide = task.first, min(source.extent, task.last + task.reach)
+        step.add(
+            winograd,
+            {**words, **task.words},
+            name=edge.name,
+            kind="winograd",
+            cost=task.seconds,
+            reads=[
+                _filters_region(edge, backward=False),
+                *source.regions(task.batch, *wide),
+                *(build.bias_reads(node.name) if node else ()),
+            ],
+            writes=task.regions(target),
+        )
+
+
+def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Full correlation of the gradient with flipped, exchanged filters, into what goes back.
+
+    The gradients of the source's function and bias are made where nothing else reads its images.
+    """
+    target = build.images.backward[edge.name]
+    node = applied_backward(build.layout, edge)
+    shape = backward_shape(_shape(build, edge, target, gradient))
+    seconds = winograd_seconds(shape) / target.batch
+    tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
+    partials = build.bias_partials(node, 0, len(tasks) * target.blocks) if node else 0
+    for leaf, task in enumerate(tasks):
+        seen = max(0, task.first - task.reach), min(gradient.extent, task.last)
+        words = dict(PLAIN)
+        values = build.images.activations[node.name] if node else None
+        if node and values:
+            words |= {"slope": slope_of(node), **_place("output", values, task.batch)}
+        if partials:
+            words["bias_gradient"] = partials + 4 * LANES * target.blocks * leaf
+        step.add(
+            winograd,
+            {**words, **task.words},
+            name=f"{edge.name} backward",
+            kind="winograd",
+            cost=task.seconds,
+            reads=[
+                _filters_region(edge, backward=True),
+                *gradient.regions(task.batch, *seen),
+                *(values.regions(task.batch, task.first, task.last) if values else ()),
+            ],
+            writes=[*task.regions(target), Region(("bias partial", edge.source, 0, leaf))],
+        )
+    if node and partials:
+        sum_bias(step, build, node, 0, target.blocks, partials, len(tasks))
+
+
+def _shape(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
+    """The shape of an edge between images of these tensors."""
+    layout = build.layout
     shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
     if not takes(shape) or source.lanes == 1 or target.lanes == 1:
         raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of images")
-    node = applied_forward(layout, edge)
+    return shape
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some tiles of one image of the batch: planes `first` to `last` hold what they write.
+
+    `reach`: planes from a target's voxel to the last one of the source that it sees, or the first.
+    """
+
+    batch: int
+    first: int
+    last: int
+    reach: int
+    lane: int  # -1: it writes whole planes
+    seconds: float
+    words: Mapping[str, float]
+
+    def regions(self, target: Tensor) -> list[Region]:
+        """What it writes."""
+        found = target.regions(self.batch, self.first, self.last)
+        return [region._replace(lane=self.lane) for region in found]
+
+
+def _tasks(
+    build: Build, edge: Edge, source: Tensor, target: Tensor, seconds: float, *, backward: bool
+) -> list[_Task]:
+    """All tasks of a pass; `seconds` for one image of the batch."""
+    dilation = build.layout.geometry.dilations[edge.name]
+    reach = (2 * dilation[0], 2 * dilation[1], 2 * dilation[2])
     words = {
-        "filters": _points(build, edge),
+        "filters": _points(build, edge, backward=backward),
         "inputs": source.images,
         "blocks": target.blocks,
         **_sizes("source_size", source.shape),
         **_sizes("target_size", target.shape),
         **_sizes("dilation", dilation),
-        "bias": build.bias_address(node.name, 0) if node else 0,
-        "slope": slope_of(node) if node else 1.0,
-        "output": 0,
+        **_sizes("before", reach if backward else (0, 0, 0)),
         **build.worker_scratch(scratch_floats(source.images, target.images)),
     }
-    seconds = winograd_seconds(shape) / target.batch
-    for batch in range(target.batch):
-        for low, high in _shares(target, dilation, seconds):
-            first, last = _planes(target, dilation, low, high)
-            wide = min(source.extent, last + 2 * dilation[target.cut])
-            whole = high - low >= dilation[target.cut]
-            step.add(
-                winograd,
-                words
-                | _place("source", source, batch)
-                | _place("target", target, batch)
-                | _tiles(target, dilation, low, high),
-                name=edge.name,
-                kind="winograd",
-                cost=seconds * (high - low) / _tile_planes(target, dilation),
-                reads=[
-                    _filters_region(edge),
-                    *source.regions(batch, first, wide),
-                    *(build.bias_reads(node.name) if node else ()),
-                ],
-                writes=[
-                    region if whole else region._replace(lane=low)
-                    for region in target.regions(batch, first, last)
-                ],
-            )
+    planes = _tile_planes(target, dilation)
+    return [
+        _Task(
+            batch,
+            *_planes(target, dilation, low, high),
+            reach[target.cut],
+            -1 if high - low >= dilation[target.cut] else low,
+            seconds * (high - low) / planes,
+            words
+            | _place("source", source, batch)
+            | _place("target", target, batch)
+            | _tiles(target, dilation, low, high),
+        )
+        for batch in range(target.batch)
+        for low, high in _shares(target, dilation, seconds)
+    ]
 
 
 def _tile_planes(target: Tensor, dilation: Triple) -> int:
@@ -120,51 +204,95 @@ def _sizes(name: str, sizes: Triple) -> dict[str, int]:
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Transformed filters."""
-    parameter, points = build.parameters[edge.name], _points(build, edge)
-    for piece in parameter.pieces:
-        seconds = 4 * piece.floats * CUBE / 27 / MEMORY_RATE
-        vectors = piece.width // LANES
-        for vector in range(vectors):
-            for low, high in parts(piece.inputs, seconds / vectors):
-                _transform(step, build, edge, piece, (vector, low, high), points)
+    """Transformed filters of the passes that run so."""
+    layer = build.layout.plan.layers[edge.name]
+    if layer.forward == "winograd":
+        _derive(step, build, edge, backward=False)
+    if layer.gradient == "winograd" and edge.name in build.images.backward:
+        _derive(step, build, edge, backward=True)
+
+
+def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
+    for piece in build.parameters[edge.name].pieces:
+        for run in _runs(build, edge, piece, backward=backward):
+            seconds = 4 * LANES * run.images * CUBE / FILTER_RATE
+            for low, high in parts(run.images, seconds):
+                _transform(step, build, edge, run, (low, high), backward=backward)
+
+
+class _Run(NamedTuple):
+    """Filters of `images` images with LANES others; floats from the start of filters and of points.
+
+    `tap`, `image`, `lane`, `target_image`: floats from one to the next; `lanes`: others that there are.
+    """
+
+    source: int
+    tap: int
+    image: int
+    lane: int
+    lanes: int
+    images: int
+    target: int
+    target_image: int
+
+
+def _runs(build: Build, edge: Edge, piece: Piece, *, backward: bool) -> list[_Run]:
+    outputs, inputs = build.parameters[edge.name].shape[:2]
+    tap = piece.inputs * piece.width
+    if not backward:
+        first = piece.first_output * inputs + piece.first_input * piece.width
+        return [
+            _Run(
+                piece.start + vector, tap, piece.width, 1, LANES, piece.inputs,
+                first + vector, piece.width,
+            )
+            for vector in range(0, piece.width, LANES)
+        ]  # fmt: skip
+    group, vector = divmod(piece.first_input // LANES, 2)
+    width = LANES * output_groups(inputs)[group]
+    images = min(piece.width, outputs - piece.first_output)
+    first = 2 * LANES * group * outputs + piece.first_output * width + vector * LANES
+    last = piece.start + (prod(edge.size) - 1) * tap  # taps in reverse
+    return [_Run(last, -tap, 1, piece.width, piece.inputs, images, first, width)]
 
 
 def _transform(
-    step: Step, build: Build, edge: Edge, piece: Piece, part: tuple[int, int, int], points: int
+    step: Step, build: Build, edge: Edge, run: _Run, part: tuple[int, int], *, backward: bool
 ) -> None:
-    parameter, (vector, low, high) = build.parameters[edge.name], part
-    inputs = parameter.shape[1]
-    first = piece.first_output * inputs + (piece.first_input + low) * piece.width
+    parameter, (low, high) = build.parameters[edge.name], part
+    target = run.target + low * run.target_image
     step.add(
         winograd_filters,
         {
-            "source": parameter.values + 4 * (piece.start + low * piece.width + vector * LANES),
-            "source_tap": piece.inputs * piece.width,
-            "source_input": piece.width,
+            "source": parameter.values + 4 * (run.source + low * run.image),
+            "source_tap": run.tap,
+            "source_input": run.image,
             "inputs": high - low,
-            "target": points + 4 * (first + vector * LANES),
-            "target_point": _point_floats(parameter),
-            "target_input": piece.width,
+            "source_lane": run.lane,
+            "lanes": run.lanes,
+            "target": _points(build, edge, backward=backward) + 4 * target,
+            "target_point": _point_floats(build, edge, backward=backward),
+            "target_input": run.target_image,
             **build.worker_scratch(SCRATCH_FLOATS),
         },
-        name=f"{edge.name} filter tiles",
+        name=f"{edge.name} filter points{' backward' if backward else ''}",
         kind="transform",
-        cost=4 * (high - low) * LANES * CUBE / MEMORY_RATE,
+        cost=4 * (high - low) * LANES * CUBE / FILTER_RATE,
         reads=[parameter.values_region()],
-        writes=[_filters_region(edge)._replace(lane=first + vector)],
+        writes=[_filters_region(edge, backward=backward)._replace(lane=target)],
     )
 
 
-def _point_floats(parameter: Parameter) -> int:
-    outputs, inputs = parameter.shape[:2]
-    return inputs * -(-outputs // LANES) * LANES
+def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
+    images, others = build.parameters[edge.name].shape[:2]
+    lanes, terms = (others, images) if backward else (images, others)
+    return terms * -(-lanes // LANES) * LANES
 
 
-def _points(build: Build, edge: Edge) -> int:
-    floats = CUBE * _point_floats(build.parameters[edge.name])
-    return build.scratch(("winograd filters", edge.name), floats)
+def _points(build: Build, edge: Edge, *, backward: bool) -> int:
+    floats = CUBE * _point_floats(build, edge, backward=backward)
+    return build.scratch(("winograd filters", edge.name, backward), floats)
 
 
-def _filters_region(edge: Edge) -> Region:
-    return Region(("winograd filters", edge.name), 0, 1)
+def _filters_region(edge: Edge, *, backward: bool) -> Region:
+    return Region(("winograd filters", edge.name, backward), 0, 1)

@@ -111,9 +111,7 @@ class Plan:
                 and not layer.forward == layer.gradient == layer.weight == "direct"
             ):
                 raise PlanError(f"the saved plan of {name!r}: a true stride runs by direct only")
-            if "winograd" in (layer.gradient, layer.weight):
-                raise PlanError(f"the saved plan of {name!r}: winograd is for forward passes only")
-            if layer.forward == "winograd" and edge.size != (3, 3, 3):
+            if layer.uses("winograd") and edge.size != (3, 3, 3):
                 raise PlanError(f"the saved plan of {name!r}: winograd takes filters of 3 x 3 x 3")
         return plan
 

@@ -1,7 +1,8 @@
-"""Estimated cost of Winograd's minimal filtering, forward, for filters of 3^3 taps."""
+"""Estimated cost of Winograd's minimal filtering for filters of 3^3 taps."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
@@ -14,6 +15,7 @@ POINTS = 216  # of a tile
 PRODUCT_RATE = 150e9  # flop/s
 SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source images
 TARGET_SECONDS = 0.45e-6  # of its output images
+FILTER_RATE = 20e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
@@ -22,8 +24,19 @@ LONGER = 1.7
 
 
 def takes(shape: ConvShape) -> bool:
-    """Whether a layer's forward pass can run so."""
+    """Whether a layer can run so, if images lie in blocks."""
     return shape.size == TAPS and max(shape.stride) == 1
+
+
+def backward_shape(shape: ConvShape) -> ConvShape:
+    """The same of the layer whose forward pass takes as long as this one's data gradient."""
+    return replace(
+        shape,
+        inputs=shape.outputs,
+        outputs=shape.inputs,
+        source=shape.target,
+        target=shape.source,
+    )
 
 
 def tile_layers(extent: int, dilation: int) -> int:
