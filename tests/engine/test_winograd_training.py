@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from znnpy import Model
 from znnpy.network.types import Edge, Network, Node
 
 K3, ONE = (3, 3, 3), (1, 1, 1)
-PASSES = ("forward", "gradient")
+PASSES = ("forward", "gradient", "weight")
 
 
 def network(images, sparsity=ONE, functions=("relu", "leaky_relu", "linear")):
@@ -21,7 +22,7 @@ def network(images, sparsity=ONE, functions=("relu", "leaky_relu", "linear")):
     nodes = [Node("input", "input", 1)]
     nodes += [Node(name, "transfer", count, function, slope=0.2) for name, count, function in named]
     names = [node.name for node in nodes]
-    ends = zip(names, names[1:], strict=False)
+    ends = pairwise(names)
     edges = [
         Edge(f"c{n}", "conv", *end, size=K3, sparsity=sparsity if n else ONE)
         for n, end in enumerate(ends)

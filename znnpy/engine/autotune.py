@@ -39,6 +39,8 @@ DERIVED = {
     "conv filter spectra",
     "conv dense filters",
     "conv filter tiles",
+    "conv filter points",
+    "conv filter points backward",
     "conv transpose",
 }
 # Which part of a layer's cost the tasks of the measured edge `conv` belong to.
@@ -52,6 +54,8 @@ PARTS = {
     "conv products": "forward",
     "conv forward tiles": "forward",
     "conv filter tiles": "filters",
+    "conv filter points": "forward",
+    "conv filter points backward": "gradient",
     "conv inverse": "forward",
     "target inverse": "forward",
     "conv transpose": "gradient",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from znnpy.engine import direct, fft, spectral, winograd
+from znnpy.engine import direct, fft, spectral, winograd, winograd_weight
 from znnpy.engine.build import Build
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
@@ -14,7 +14,7 @@ _EMITTERS: dict[str, ModuleType] = {
     "direct": direct,
     "fft": fft,
     "spectral": spectral,
-    "winograd": winograd,  # forward only
+    "winograd": winograd,
 }
 
 
@@ -31,7 +31,8 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Gradient of an edge's filters, from its source's images and its target's gradient."""
-    emitter = _EMITTERS[build.layout.plan.layers[edge.name].weight]
+    algorithm = build.layout.plan.layers[edge.name].weight
+    emitter = winograd_weight if algorithm == "winograd" else _EMITTERS[algorithm]
     emitter.weight_gradient(step, build, edge, gradient)
 
 

@@ -39,7 +39,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     words = PLAIN
     if node:
         words = PLAIN | {"bias": build.bias_address(node.name, 0), "slope": slope_of(node)}
-    seconds = winograd_seconds(_shape(build, edge, source, target)) / target.batch
+    seconds = winograd_seconds(shape_of(build, edge, source, target)) / target.batch
     for task in _tasks(build, edge, source, target, seconds, backward=False):
         wide = task.first, min(source.extent, task.last + task.reach)
         step.add(
@@ -64,7 +64,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """
     target = build.images.backward[edge.name]
     node = applied_backward(build.layout, edge)
-    shape = backward_shape(_shape(build, edge, target, gradient))
+    shape = backward_shape(shape_of(build, edge, target, gradient))
     seconds = winograd_seconds(shape) / target.batch
     tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
     partials = build.bias_partials(node, 0, len(tasks) * target.blocks) if node else 0
@@ -73,7 +73,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         words = dict(PLAIN)
         values = build.images.activations[node.name] if node else None
         if node and values:
-            words |= {"slope": slope_of(node), **_place("output", values, task.batch)}
+            words |= {"slope": slope_of(node), **place_words("output", values, task.batch)}
         if partials:
             words["bias_gradient"] = partials + 4 * LANES * target.blocks * leaf
         step.add(
@@ -93,8 +93,8 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         sum_bias(step, build, node, 0, target.blocks, partials, len(tasks))
 
 
-def _shape(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
-    """The shape of an edge between images of these tensors."""
+def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
+    """The shape of an edge between images of these tensors; PlanError if it cannot run so."""
     layout = build.layout
     shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
     if not takes(shape) or source.lanes == 1 or target.lanes == 1:
@@ -133,13 +133,13 @@ def _tasks(
         "filters": _points(build, edge, backward=backward),
         "inputs": source.images,
         "blocks": target.blocks,
-        **_sizes("source_size", source.shape),
-        **_sizes("target_size", target.shape),
-        **_sizes("dilation", dilation),
-        **_sizes("before", reach if backward else (0, 0, 0)),
+        **size_words("source_size", source.shape),
+        **size_words("target_size", target.shape),
+        **size_words("dilation", dilation),
+        **size_words("before", reach if backward else (0, 0, 0)),
         **build.worker_scratch(scratch_floats(source.images, target.images)),
     }
-    planes = _tile_planes(target, dilation)
+    planes = tile_planes(target, dilation)
     return [
         _Task(
             batch,
@@ -148,16 +148,16 @@ def _tasks(
             -1 if high - low >= dilation[target.cut] else low,
             seconds * (high - low) / planes,
             words
-            | _place("source", source, batch)
-            | _place("target", target, batch)
-            | _tiles(target, dilation, low, high),
+            | place_words("source", source, batch)
+            | place_words("target", target, batch)
+            | tile_words(target, dilation, low, high),
         )
         for batch in range(target.batch)
         for low, high in _shares(target, dilation, seconds)
     ]
 
 
-def _tile_planes(target: Tensor, dilation: Triple) -> int:
+def tile_planes(target: Tensor, dilation: Triple) -> int:
     """Tiles along the cut axis; the last ones may lie outside."""
     step = dilation[target.cut]
     return -(-target.extent // (NEW * step)) * step
@@ -166,7 +166,7 @@ def _tile_planes(target: Tensor, dilation: Triple) -> int:
 def _shares(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
     """Ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
     step = dilation[target.cut]
-    slabs = _tile_planes(target, dilation) // step
+    slabs = tile_planes(target, dilation) // step
     if seconds / slabs <= 2 * TARGET_SECONDS:
         return [(low * step, high * step) for low, high in parts(slabs, seconds)]
     cuts = [low for low, _ in parts(step, seconds / slabs)] + [step]
@@ -183,14 +183,16 @@ def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int,
     return start, min(target.extent, start + (NEW - 1) * step + high - low)
 
 
-def _tiles(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
+def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
+    """The argument words of tiles low..high along the cut axis."""
     z, y = (-(-n // (NEW * d)) * d for n, d in zip(target.shape[:2], dilation[:2], strict=True))
     if target.cut == 0:
         return {"z0": low, "z1": high, "y0": 0, "y1": y}
     return {"z0": 0, "z1": z, "y0": low, "y1": high}
 
 
-def _place(name: str, tensor: Tensor, batch: int) -> dict[str, int]:
+def place_words(name: str, tensor: Tensor, batch: int) -> dict[str, int]:
+    """The argument words of a tensor's place and strides."""
     return {
         name: tensor.at(batch),
         f"{name}_block": tensor.block_stride,
@@ -199,7 +201,8 @@ def _place(name: str, tensor: Tensor, batch: int) -> dict[str, int]:
     }
 
 
-def _sizes(name: str, sizes: Triple) -> dict[str, int]:
+def size_words(name: str, sizes: Triple) -> dict[str, int]:
+    """Three argument words."""
     return {f"{name}_{axis}": size for axis, size in zip("zyx", sizes, strict=True)}
 
 

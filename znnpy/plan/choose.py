@@ -15,6 +15,7 @@ from znnpy.network.types import Network, Triple
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
 from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_bytes, spectral_costs
 from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, Plan, wanted
+from znnpy.plan.winograd import takes, winograd_costs
 
 Choice = Literal["auto", "direct", "fft", "spectral"]
 Measure = Callable[[ConvShape], Costs]
@@ -33,6 +34,7 @@ SHARED = {
 }
 DIRECT = Method("direct")
 FFT = Method("fft")
+WINOGRAD = Method("winograd")
 
 
 def choose(
@@ -82,6 +84,9 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     fits = max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES
     if fits and fft_seconds(shape) <= direct * CLEAR_RATIO:
         found.append(FFT)
+    if takes(shape) and "gradient" in shape.passes:  # without, images are an input's, not in blocks
+        if sum(winograd_costs(shape).values()) <= len(PASSES) * direct * CLEAR_RATIO:
+            found.append(WINOGRAD)
     tiles = best_tiles(shape, MEASURED_TILES, MOST_BYTES)
     if "gradient" in shape.passes:
         # Full correlation covers other extents: what suits it need not suit the other passes.
@@ -107,6 +112,8 @@ def estimated(shape: ConvShape, method: Method) -> Costs:
     """Estimated seconds of every part that measuring a method gives."""
     if method.tile:
         return spectral_costs(shape, method.tile)
+    if method == WINOGRAD:
+        return winograd_costs(shape)
     seconds = direct_seconds(shape) if method == DIRECT else fft_seconds(shape)
     return {f"{method} {part}": seconds for part in (*PASSES, *SHARED)}
 

@@ -7,6 +7,7 @@ from math import prod
 
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
+from znnpy.plan.types import Costs
 
 TAPS = (3, 3, 3)
 NEW = 4  # outputs of a tile along an axis
@@ -15,6 +16,9 @@ POINTS = 216  # of a tile
 PRODUCT_RATE = 150e9  # flop/s
 SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source images
 TARGET_SECONDS = 0.45e-6  # of its output images
+# The same within weight gradients.
+WEIGHT_RATE = 110e9
+SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
 FILTER_RATE = 20e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
@@ -52,6 +56,25 @@ def winograd_seconds(shape: ConvShape) -> float:
     products = max(2.0 * POINTS * pairs / PRODUCT_RATE, _filters_seconds(pairs))
     longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
     return tiles * longer * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
+
+
+def winograd_costs(shape: ConvShape) -> Costs:
+    """Estimated seconds on one core, by pass; when training with the filters that it transforms."""
+    filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
+    return {
+        "winograd forward": winograd_seconds(shape) + filters,
+        "winograd gradient": winograd_seconds(backward_shape(shape)) + filters,
+        "winograd weight": weight_seconds(shape),
+    }
+
+
+def weight_seconds(shape: ConvShape) -> float:
+    """The weight gradient on one core."""
+    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    pairs = shape.inputs * columns * LANES_COUNTED
+    products = 2.0 * POINTS * pairs / WEIGHT_RATE
+    return tiles * (rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS + products)
 
 
 def _filters_seconds(pairs: int) -> float:
