@@ -61,14 +61,18 @@ GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read m
 CUBE = POINTS**3
 CUBE_BYTES = CUBE * VECTOR_BYTES
 PLACES_BYTES = 3 * 8 * GROUP
-SLAB_BYTES = NEW * PLANE * VECTOR_BYTES  # planes of one tile of gradients
 PLANE_BYTES = PLANE * VECTOR_BYTES
+# Steps from slot to slot and from column to column of planes, for one block of images: odd numbers of
+# lines, so that columns do not fall on one set of the caches.
+SLOT = GROUP * VECTOR_BYTES
+COLUMN, GRADIENT_COLUMN = (POINTS * GROUP | 1) * VECTOR_BYTES, (NEW * GROUP | 1) * VECTOR_BYTES
+PLANES, GRADIENT_PLANES = PLANE * COLUMN, PLANE * GRADIENT_COLUMN
 
 
 def gradient_floats(inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer."""
     rows, blocks = -(-inputs // LANES), -(-outputs // LANES)
-    planes = GROUP * (rows * CUBE_BYTES + blocks * SLAB_BYTES)
+    planes = rows * PLANES + blocks * GRADIENT_PLANES
     sums = CUBE * inputs * blocks * VECTOR_BYTES
     column = POINTS * _point_bytes(rows + blocks)
     return (PLACES_BYTES + CUBE_BYTES + planes + column + sums) // 4
@@ -120,23 +124,22 @@ def _transform(args: Any, places: Any, count: int, loose: int, source: int, grad
             base = args[0] + 4 * block * args[1]
             sizes = args[5], args[6], args[7]
             here, z_step, y_step, x_step = _fetch(sizes, rows, dilation, base, place, POINTS, loose)
-            target = source + (block * GROUP + tile) * CUBE_BYTES
+            target = source + block * PLANES + tile * VECTOR_BYTES
             ahead = base + 4 * (next_z * rows[0] + next_y * rows[1] + next_x * rows[2])
             for z in range(POINTS):
                 deep = ahead + 4 * z * rows[0] * dilation[0]
                 ask_to_read(deep, 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2])
-                into = target + z * PLANE_BYTES
-                source_plane(here + z * z_step, y_step, x_step, into, VECTOR_BYTES)
+                source_plane(here + z * z_step, y_step, x_step, target + z * SLOT, COLUMN)
         for block in range(args[15]):
             base = args[11] + 4 * block * args[12]
             sizes = args[16], args[17], args[18]
             here, z_step, y_step, x_step = _fetch(
                 sizes, gradient_rows, dilation, base, place, NEW, loose
             )
-            target = gradient + (block * GROUP + tile) * SLAB_BYTES
+            target = gradient + block * GRADIENT_PLANES + tile * VECTOR_BYTES
             for z in range(NEW):
-                into = target + z * PLANE_BYTES
-                gradient_plane(here + z * z_step, y_step, x_step, into, VECTOR_BYTES)
+                into = target + z * SLOT
+                gradient_plane(here + z * z_step, y_step, x_step, into, GRADIENT_COLUMN)
 
 
 @inlined
@@ -176,14 +179,15 @@ def _multiply(args: Any, count: int, source: int, gradient: int, column: int, su
     for number in range(PLANE):
         for block in range(rows):
             for tile in range(count):
-                here = source + (block * GROUP + tile) * CUBE_BYTES + number * VECTOR_BYTES
+                here = source + block * PLANES + number * COLUMN + tile * VECTOR_BYTES
                 into = column + (block * GROUP + tile) * VECTOR_BYTES
-                source_depth(here, PLANE_BYTES, into, point)
+                source_depth(here, SLOT, into, point)
         for block in range(blocks):
             for tile in range(count):
-                here = gradient + (block * GROUP + tile) * SLAB_BYTES + number * VECTOR_BYTES
+                here = gradient + block * GRADIENT_PLANES + number * GRADIENT_COLUMN
+                here += tile * VECTOR_BYTES
                 into = column + ((rows + block) * GROUP + tile) * VECTOR_BYTES
-                gradient_depth(here, PLANE_BYTES, into, point)
+                gradient_depth(here, SLOT, into, point)
         for z in range(POINTS):
             _point(args, count, column + z * point, sums + (number * POINTS + z) * step)
 
@@ -217,8 +221,8 @@ def winograd_gradient(args: Any, worker: int) -> None:
     rows, blocks = cover(args[4], LANES), args[15]
     places, loose = longs(scratch), scratch + PLACES_BYTES
     source = loose + CUBE_BYTES
-    gradient = source + rows * GROUP * CUBE_BYTES
-    column = gradient + blocks * GROUP * SLAB_BYTES
+    gradient = source + rows * PLANES
+    column = gradient + blocks * GRADIENT_PLANES
     sums = column + POINTS * _compiled_point_bytes(rows + blocks)
     for vector in range(CUBE * args[4] * blocks):
         store(sums + vector * VECTOR_BYTES, splat(0.0))

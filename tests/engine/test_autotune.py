@@ -15,7 +15,7 @@ ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 
 
-@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8"])
+@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
 @pytest.mark.parametrize("passes", [PASSES, ("forward", "weight"), ("forward",)])
 def test_every_wanted_pass_and_no_other_is_measured(method, passes):
     costs = autotune.timed(replace(SMALL, passes=passes), [Method.named(method)])

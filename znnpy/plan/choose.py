@@ -48,8 +48,8 @@ def choose(
     """A plan for every conv edge; without `training` only forward passes count.
 
     With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` (`direct forward`,
-    `spectral 8x8x8 weight`, and spectra that passes share: `fft images`, `filters`, `gradients`) where
-    the estimates are close.
+    `spectral 8x8x8 weight`, `winograd gradient`, and spectra that passes share: `fft images`, `filters`,
+    `gradients`) where the estimates are close.
     """
     return Plan(
         {
@@ -84,9 +84,8 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     fits = max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES
     if fits and fft_seconds(shape) <= direct * CLEAR_RATIO:
         found.append(FFT)
-    if takes(shape) and "gradient" in shape.passes:  # without, images are an input's, not in blocks
-        if sum(winograd_costs(shape).values()) <= len(PASSES) * direct * CLEAR_RATIO:
-            found.append(WINOGRAD)
+    if takes(shape) and "gradient" in shape.passes:  # without, images are an input's: not in blocks
+        found.append(WINOGRAD)
     tiles = best_tiles(shape, MEASURED_TILES, MOST_BYTES)
     if "gradient" in shape.passes:
         # Full correlation covers other extents: what suits it need not suit the other passes.
