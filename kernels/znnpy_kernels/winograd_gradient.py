@@ -37,7 +37,6 @@ from znnpy_kernels.winograd_gradient_lines import (
     gradient_depth,
     gradient_plane,
     source_depth,
-    source_plane,
 )
 from znnpy_kernels.winograd_lines import (
     NEW,
@@ -46,6 +45,7 @@ from znnpy_kernels.winograd_lines import (
     TAPS,
     VECTOR_BYTES,
     ask_to_read,
+    source_plane,
 )
 from znnpy_kernels.winograd_sums import IMAGES, add_products
 from znnpy_kernels.winograd_tiles import cover, origin, tiles_along

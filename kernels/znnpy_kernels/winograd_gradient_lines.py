@@ -98,6 +98,6 @@ def _plane_of(line: Line, count: int) -> Any:
     return intrinsic(plane)
 
 
-source_plane, source_depth = _plane_of(source_line, POINTS), _depth_of(source_line, POINTS)
+source_depth = _depth_of(source_line, POINTS)
 gradient_plane, gradient_depth = _plane_of(gradient_line, NEW), _depth_of(gradient_line, NEW)
 filter_plane, filter_depth = _plane_of(filter_line, POINTS), _depth_of(filter_line, POINTS)
