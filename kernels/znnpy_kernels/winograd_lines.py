@@ -271,7 +271,7 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
                     b,
                     field,
                     _rows(b, target_line, made, column),
-                    lambda: [load_vector(b, float_pointer(b, bias))] * len(made) * NEW,
+                    lambda: [load_vector(b, float_pointer(b, bias))] * NEW * len(TARGET_ROWS[0]),
                     lambda: [load_vector(b, place) for place in places(values, values_row)],
                 )
                 for value, place in zip(done, where, strict=True):
