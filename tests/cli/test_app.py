@@ -1,5 +1,7 @@
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from ruamel.yaml import YAML
@@ -126,3 +128,12 @@ def test_seams_alone_have_a_number():
     assert spelled_out(["predict", "--verify-seams"])[1:] == ["--verify-seams", str(SEAMS)]
     assert spelled_out(["--verify-seams", "--threads", "2"])[1:] == [str(SEAMS), "--threads", "2"]
     assert spelled_out(["--verify-seams", "3", "a"]) == ["--verify-seams", "3", "a"]
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["nonsense"], 2)])
+def test_a_process_ends_with_its_code_and_what_was_to_be_done_at_exit(words, code):
+    script = "import atexit; atexit.register(print, 'last'); from znnpy.cli import main; main()"
+    command = [sys.executable, "-c", script, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    assert ended.stdout.endswith("last\n")
