@@ -3,7 +3,8 @@
 The elements of a line are vectors of LANES floats (real) or two vectors, real and imaginary parts
 (complex). Each function transforms many lines of one length, with any steps between elements and
 between lines. Real lines may lie in part outside of an image: only a range of their elements is read
-(the others are zeros) or written. Which kinds there are: `Kind`.
+(the others are zeros) or written. So it is with complex lines that are `cut`: forward they read a range,
+backward they write one. Which kinds there are: `Kind`.
 
 Lines come in groups, so that two steps lead from line to line. While a complex line is transformed,
 memory is asked for elements that will be wanted soon: `ahead` has steps of its own. A function
@@ -65,14 +66,15 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
 
 
 # Addresses and steps in bytes. `source` and `target` are of element 0 of the first line; of a real
-# line `count` elements from `first` on are in range. `spare` holds two vectors of zeros, room for two
+# or cut line `count` elements from `first` on are in range. `spare` holds two vectors of zeros, room for two
 # that nobody reads, then at ONES, BIAS and FLOOR one vector each. `parts`: from the real part of an
-# element to its imaginary part, in what complex lines forward write, and backward read.
+# element to its imaginary part, in what complex lines forward write, and backward read; `ahead_parts`: the
+# same in what is asked for.
 PARAMETERS = (
     "source", "source_step", "source_line", "source_group",
     "target", "target_step", "target_line", "target_group",
     "ahead", "ahead_step", "ahead_line", "ahead_group",
-    "lines", "groups", "first", "count", "spare", "option", "parts",
+    "lines", "groups", "first", "count", "spare", "option", "parts", "ahead_parts",
 )  # fmt: skip
 ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
 SPARE_BYTES = 8 * VECTOR_BYTES
@@ -125,13 +127,19 @@ class _Line:
     """Emits the transform of one line; `given` holds the parameters and where this line begins."""
 
     def __init__(
-        self, b: ir.IRBuilder, kind: Kind, net: Network, given: dict[str, Value], ranges: list[Any]
+        self,
+        b: ir.IRBuilder,
+        kind: Kind,
+        net: Network,
+        given: dict[str, Value],
+        ranged: str,
+        ranges: list[Any],
     ) -> None:
         self.b, self.kind, self.net, self.given = b, kind, net, given
         self.values: dict[int, Value] = {}
         self.uses = self._uses()
         self.added = self.multiplied = 0
-        self.ranges = ranges
+        self.ranged, self.ranges = ranged, ranges
 
     def _uses(self) -> dict[int, list[Node]]:
         """Which sums use each product, but nothing else: those are fused into multiply-adds."""
@@ -148,7 +156,7 @@ class _Line:
         b, vectors = self.b, _VECTORS[self.kind][end == "target"]
         element, part = divmod(index, vectors)
         start = self.given[f"{end}{part}"]
-        if vectors == 1:
+        if end == self.ranged:
             inside, offset = self.ranges[element]
             return b.add(b.and_(start, inside), offset)
         return b.add(start, b.mul(self.given[f"{end}_step"], word(element)))
@@ -164,9 +172,14 @@ class _Line:
 
     def ask(self, index: int) -> None:
         """For the cache line that stands to `ahead` as vector `index` to this line."""
-        b, element = self.b, word(index // 2)
-        address = b.add(self.given["ahead"], b.mul(self.given["ahead_step"], element))
-        prefetch(b, b.add(address, self.given["parts"]) if index % 2 else address)
+        b, element = self.b, index // 2
+        address = b.add(self.given["ahead"], b.mul(self.given["ahead_step"], word(element)))
+        if index % 2:
+            address = b.add(address, self.given["ahead_parts"])
+        if self.ranged:  # what is out of range is never wanted
+            spare = self.given["spare"]
+            address = b.add(b.and_(b.sub(address, spare), self.ranges[element][0]), spare)
+        prefetch(b, address)
 
     def value(self, number: int) -> Value:
         """The value of a node, emitted at its first use."""
@@ -278,9 +291,18 @@ def prefetch(b: ir.IRBuilder, address: Value) -> None:
     b.call(function, [pointer, *(ir.Constant(number, n) for n in (0, 3, 1))])
 
 
-def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
+# The end of a line of which a range of elements is touched; of complex lines where they are cut.
+_RANGED = {
+    Kind.REAL: "source",
+    Kind.HERMITIAN: "target",
+    Kind.FORWARD: "source",
+    Kind.BACKWARD: "target",
+}
+
+
+def lines_function(module: ir.Module, kind: Kind, size: int, few: bool, cut: bool) -> Any:
     """The function that transforms lines of `size`, made in this module at the first request."""
-    name = f"znnpy_{kind.value}_lines_{size}_{LANES}{'_few' if few else ''}"
+    name = f"znnpy_{kind.value}_lines_{size}_{LANES}{'_few' if few else ''}{'_cut' if cut else ''}"
     if name in module.globals:
         return module.globals[name]
     signature = ir.FunctionType(ir.VoidType(), [WORD] * len(PARAMETERS) + [FLOAT])
@@ -302,7 +324,7 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
     for name, place in (("one", ONES), ("floor", FLOOR)):
         address = b.add(given["spare"], word(place))
         given[name] = b.load(b.inttoptr(address, VECTOR.as_pointer()), align=4)
-    ranged = {Kind.REAL: "source", Kind.HERMITIAN: "target"}.get(kind)
+    ranged = _RANGED[kind] if cut or not _asks(kind) else ""
     ranges = _range(b, ranged, size, given) if ranged else []
     starts = _starts(b, kind, given)
 
@@ -312,7 +334,7 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
 
     def line(_: Value, places: list[Value]) -> list[Value]:
         here = given | dict(zip(starts, places, strict=True))
-        _Line(b, kind, _network(kind, size, few), here, ranges).emit()
+        _Line(b, kind, _network(kind, size, few), here, ranged, ranges).emit()
         return following(places, "line")
 
     def group(_: Value, places: list[Value]) -> list[Value]:
@@ -324,7 +346,7 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool) -> Any:
     return function
 
 
-def _lines(kind: Kind, few: bool = False) -> Any:
+def _lines(kind: Kind, few: bool = False, cut: bool = False) -> Any:
     """An intrinsic lines(size, arguments tuple, factor) that calls the function for a size."""
 
     def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
@@ -337,7 +359,7 @@ def _lines(kind: Kind, few: bool = False) -> Any:
                 block = b.append_basic_block(f"size{each}")
                 choice.add_case(word(each), block)
                 b.position_at_end(block)
-                b.call(lines_function(b.module, kind, each, few), values)
+                b.call(lines_function(b.module, kind, each, few, cut), values)
                 b.branch(done)
             b.position_at_end(done)
             return context.get_dummy_value()
@@ -345,7 +367,8 @@ def _lines(kind: Kind, few: bool = False) -> Any:
         given = types.UniTuple(types.int64, len(PARAMETERS))
         return types.void(types.int64, given, types.float64), codegen
 
-    lines.__name__ = lines.__qualname__ = f"{'few_' if few else ''}{kind.value}_lines"
+    name = f"{'few_' if few else ''}{'cut_' if cut else ''}{kind.value}_lines"
+    lines.__name__ = lines.__qualname__ = name
     return intrinsic(lines)
 
 
@@ -353,5 +376,7 @@ forward_lines = _lines(Kind.FORWARD)
 backward_lines = _lines(Kind.BACKWARD)
 few_forward_lines = _lines(Kind.FORWARD, few=True)
 few_backward_lines = _lines(Kind.BACKWARD, few=True)
+cut_forward_lines = _lines(Kind.FORWARD, cut=True)
+cut_backward_lines = _lines(Kind.BACKWARD, cut=True)
 real_lines = _lines(Kind.REAL)
 hermitian_lines = _lines(Kind.HERMITIAN)

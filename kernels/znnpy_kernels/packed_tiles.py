@@ -307,7 +307,7 @@ def packed_spectra(args: Any, worker: int) -> None:
             for z in range(planes):
                 gathered_plane(args, table, pieces, z, room)
                 forward_plane(room, steps, (0, 0, 0), count, size, here, 1.0, scratch, z, room)
-            fill_planes(here, 0, planes, size)
+            fill_planes(here, 0, planes, size[0], size)
         target = args[29] + start * VECTOR_BYTES
         columns = to_spectra(
             work, size, vectors, target, VECTOR_BYTES, 4 * args[30], 4 * args[31], 1.0, scratch

@@ -95,7 +95,7 @@ def _cut(count: int, most: int) -> Any:
 
 
 @inlined
-def _pace(floats: int, chunks: int) -> Any:
+def pace(floats: int, chunks: int) -> Any:
     """Of what is asked for in so many chunks: bytes a chunk, bytes from request to request."""
     pace = max(1, _cover(4 * floats, chunks))
     return pace, _cover(pace, _cover(pace, LINE))
@@ -150,34 +150,42 @@ def _images(
 
 
 @inlined
-def _product_cuts(args: Any) -> Any:
+def product_cuts(args: Any) -> Any:
     """Cuts of the tiles for two vectors and for one; chunks of all register blocks of a frequency."""
     two, one = _cut(args[13], ROWS[1]), _cut(args[13], ROWS[0])
     blocks = args[15] // 2 * two[0] + args[15] % 2 * one[0]
     return two, one, blocks * _cover(args[14], CHUNK)
 
 
+@inlined
+def multiply_frequency(
+    args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+) -> None:
+    """Products of one frequency; `cuts` of the tiles for two vectors and for one."""
+    for pair in range(args[15] // 2):
+        filters = w + 8 * pair * args[7], args[6], args[7], LANES
+        outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
+        ahead = _tiles(2, args, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if args[15] % 2:
+        last = args[15] - 1
+        filters = w + 4 * last * args[7], args[6], args[7], LANES
+        outputs = y + 4 * last * args[11]
+        _tiles(1, args, x, filters, outputs, args[18], cuts[1], paces, ahead)
+
+
 @kernel(*FIELDS)
 def spectral_products(args: Any, worker: int) -> None:
     """Spectra of images times those of filters, summed over images."""
-    two, one, chunks = _product_cuts(args)
+    two, one, chunks = product_cuts(args)
     paces = (
-        *_pace(_floats(args[13], args[2], args[16]), chunks),
-        *_pace(args[14] * args[6], chunks),
-        *_pace(_floats(args[13], args[10], args[17]), chunks),
+        *pace(_floats(args[13], args[2], args[16]), chunks),
+        *pace(args[14] * args[6], chunks),
+        *pace(_floats(args[13], args[10], args[17]), chunks),
     )
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         ahead = x + 4 * args[1], w + 4 * args[5], y + 4 * args[9]
-        for pair in range(args[15] // 2):
-            filters = w + 8 * pair * args[7], args[6], args[7], LANES
-            outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
-            ahead = _tiles(2, args, x, filters, outputs, lanes, two, paces, ahead)
-        if args[15] % 2:
-            last = args[15] - 1
-            filters = w + 4 * last * args[7], args[6], args[7], LANES
-            outputs = y + 4 * last * args[11]
-            _tiles(1, args, x, filters, outputs, args[18], one, paces, ahead)
+        multiply_frequency(args, x, w, y, (two, one), paces, ahead)
 
 
 @inlined
@@ -205,28 +213,45 @@ def _exchanged(vectors: int, args: Any, w: int, first: int, scratch: int) -> Any
     return scratch, vectors * PAIR, PAIR, LANES
 
 
+@inlined
+def multiply_exchanged(
+    args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
+) -> None:
+    """The same with the forward pass's filters, of which args[19] images are wanted."""
+    for pair in range(args[15] // 2):
+        filters = _exchanged(2, args, w, 2 * pair * LANES, scratch)
+        outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
+        ahead = _tiles(2, args, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if args[15] % 2:
+        last = args[15] - 1
+        filters = _exchanged(1, args, w, last * LANES, scratch)
+        outputs = y + 4 * last * args[11]
+        _tiles(1, args, x, filters, outputs, args[18], cuts[1], paces, ahead)
+
+
 @kernel(*BACKWARD_FIELDS)
 def backward_products(args: Any, worker: int) -> None:
     """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
     scratch = args[20] + 4 * worker * args[21]
-    two, one, chunks = _product_cuts(args)
+    two, one, chunks = product_cuts(args)
     paces = (
-        *_pace(_floats(args[13], args[2], args[16]), chunks),
-        *_pace(args[19] * args[6], chunks),
-        *_pace(_floats(args[13], args[10], args[17]), chunks),
+        *pace(_floats(args[13], args[2], args[16]), chunks),
+        *pace(args[19] * args[6], chunks),
+        *pace(_floats(args[13], args[10], args[17]), chunks),
     )
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         ahead = x + 4 * args[1], w + 4 * args[5], y + 4 * args[9]
-        for pair in range(args[15] // 2):
-            filters = _exchanged(2, args, w, 2 * pair * LANES, scratch)
-            outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
-            ahead = _tiles(2, args, x, filters, outputs, lanes, two, paces, ahead)
-        if args[15] % 2:
-            last = args[15] - 1
-            filters = _exchanged(1, args, w, last * LANES, scratch)
-            outputs = y + 4 * last * args[11]
-            _tiles(1, args, x, filters, outputs, args[18], one, paces, ahead)
+        multiply_exchanged(args, x, w, y, (two, one), paces, ahead, scratch)
+
+
+@inlined
+def image_cuts(args: Any) -> Any:
+    """Cuts of the images of a whole block and of the last one, for two vectors of outputs and for one;
+    chunks of all register blocks of a frequency."""
+    (two, two_parts), (one, one_parts) = _image_cuts(args, ROWS[1]), _image_cuts(args, ROWS[0])
+    blocks = args[15] // 2 * two_parts + args[15] % 2 * one_parts
+    return two, one, blocks * _cover(args[13], CHUNK)
 
 
 @inlined
@@ -237,25 +262,29 @@ def _image_cuts(args: Any, most: int) -> Any:
     return (whole, last), (blocks - 1) * whole[0] + last[0]
 
 
+@inlined
+def sum_frequency(args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any) -> None:
+    """Gradients of the filters of one frequency; `cuts` of the images for two vectors and for one."""
+    for pair in range(args[15] // 2):
+        filters, outputs = w + 8 * pair * args[7], y + 8 * pair * args[11]
+        lanes = _lanes(args, 2 * pair + 2)
+        ahead = _images(2, args, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if args[15] % 2:
+        last = args[15] - 1
+        filters, outputs = w + 4 * last * args[7], y + 4 * last * args[11]
+        _images(1, args, x, filters, outputs, args[18], cuts[1], paces, ahead)
+
+
 @kernel(*GRADIENT_FIELDS)
 def spectral_gradients(args: Any, worker: int) -> None:
     """Spectra of images times conjugate ones of output gradients, summed over tiles."""
-    (two, two_parts), (one, one_parts) = _image_cuts(args, ROWS[1]), _image_cuts(args, ROWS[0])
-    blocks = args[15] // 2 * two_parts + args[15] % 2 * one_parts
-    chunks = blocks * _cover(args[13], CHUNK)
+    two, one, chunks = image_cuts(args)
     paces = (
-        *_pace(_floats(args[13], args[2], args[16]), chunks),
-        *_pace(_floats(args[13], args[10], args[17]), chunks),
-        *_pace(args[14] * args[6], chunks),
+        *pace(_floats(args[13], args[2], args[16]), chunks),
+        *pace(_floats(args[13], args[10], args[17]), chunks),
+        *pace(args[14] * args[6], chunks),
     )
     for f in range(args[12]):
         x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
         ahead = x + 4 * args[1], y + 4 * args[9], w + 4 * args[5]
-        for pair in range(args[15] // 2):
-            filters, outputs = w + 8 * pair * args[7], y + 8 * pair * args[11]
-            lanes = _lanes(args, 2 * pair + 2)
-            ahead = _images(2, args, x, filters, outputs, lanes, two, paces, ahead)
-        if args[15] % 2:
-            last = args[15] - 1
-            filters, outputs = w + 4 * last * args[7], y + 4 * last * args[11]
-            _images(1, args, x, filters, outputs, args[18], one, paces, ahead)
+        sum_frequency(args, x, w, y, (two, one), paces, ahead)

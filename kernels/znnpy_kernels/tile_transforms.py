@@ -172,7 +172,7 @@ def forward_rows(
             source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
             here + first[1] * row, COMPLEX_BYTES, row, 0,
             0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, 0, 0,
+            count[1], 1, first[2], count[2], spare, 0, 0, 0,
         ),
         sign,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def _plane(
         here, row, COMPLEX_BYTES, 0,
         here, row, COMPLEX_BYTES, 0,
         ahead, ahead_row, COMPLEX_BYTES, 0,
-        row // COMPLEX_BYTES, 1, 0, 0, spare, 0 if sign > 0.0 else 1, VECTOR_BYTES,
+        row // COMPLEX_BYTES, 1, 0, 0, spare, 0 if sign > 0.0 else 1, VECTOR_BYTES, VECTOR_BYTES,
     )  # fmt: skip
 
 
@@ -209,9 +209,9 @@ def forward_plane(
 
 
 @inlined
-def fill_planes(work: int, first: int, end: int, size: Any) -> None:
-    """Zeros in the planes of scratch before `first` and from `end` on."""
-    _fill(work, first, end, size[0], plane_bytes(size), plane_bytes(size))
+def fill_planes(work: int, first: int, end: int, limit: int, size: Any) -> None:
+    """Zeros in the planes of scratch before `first`, and from `end` to `limit`."""
+    _fill(work, first, end, limit, plane_bytes(size), plane_bytes(size))
 
 
 @inlined
@@ -229,7 +229,7 @@ def forward_planes(
         ahead += first[1] * steps[1] + first[2] * steps[2]
         here = source + z * steps[0]
         forward_plane(here, steps, first, count, size, work, sign, spare, z, ahead)
-    fill_planes(work, first[0], first[0] + count[0], size)
+    fill_planes(work, first[0], first[0] + count[0], size[0], size)
 
 
 @inlined
@@ -258,7 +258,7 @@ def inverse_rows(
             here + first[1] * row, COMPLEX_BYTES, row, 0,
             target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
             0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, added, 0,
+            count[1], 1, first[2], count[2], spare, added, 0, 0,
         ),
         scale,
     )  # fmt: skip
@@ -291,6 +291,34 @@ def inverse_planes(
             start = first[0], first[1] + rows, first[2]
             part = count[0], count[1] - rows, count[2]
             inverse_rows(work, size, start, part, target, steps, old[2], scale, spare, z)
+
+
+@inlined
+def columns_to(work: int, target: int, size: Any, spare: int) -> None:
+    """Forward along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
+    row, ahead = _row_bytes(size), target + plane_bytes(size)
+    forward_lines(
+        size[1],
+        (
+            work, row, COMPLEX_BYTES, 0, target, row, COMPLEX_BYTES, 0, ahead, row, COMPLEX_BYTES, 0,
+            row // COMPLEX_BYTES, 1, 0, 0, spare, 0, VECTOR_BYTES, VECTOR_BYTES,
+        ),
+        1.0,
+    )  # fmt: skip
+
+
+@inlined
+def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> None:
+    """Back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
+    row = _row_bytes(size)
+    backward_lines(
+        size[1],
+        (
+            source, row, COMPLEX_BYTES, 0, work, row, COMPLEX_BYTES, 0, ahead, row, COMPLEX_BYTES, 0,
+            row // COMPLEX_BYTES, 1, 0, 0, spare, 1, VECTOR_BYTES, VECTOR_BYTES,
+        ),
+        1.0,
+    )  # fmt: skip
 
 
 @inlined
@@ -327,7 +355,7 @@ def to_spectra(
         work, step, tile_bytes(size), COMPLEX_BYTES,
         target, columns * frequency, tile, frequency,
         target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
-        tiles, columns, 0, 0, spare, 0 if sign > 0.0 else 1, parts,
+        tiles, columns, 0, 0, spare, 0 if sign > 0.0 else 1, parts, parts,
     )  # fmt: skip
 
 
@@ -341,7 +369,7 @@ def from_spectra(
         source, columns * frequency, tile, frequency,
         work, step, tile_bytes(size), COMPLEX_BYTES,
         source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
-        tiles, columns, 0, 0, spare, 1, parts,
+        tiles, columns, 0, 0, spare, 1, parts, parts,
     )  # fmt: skip
 
 

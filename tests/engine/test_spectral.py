@@ -102,13 +102,22 @@ def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead,
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("channels", [(1, 10, 20), (20, 3, 24)])
-def test_packed_tiles_do_not_depend_on_threads(channels):
-    network = layers(channels, (3, 3, 3), (2, 1, 2))
+@pytest.mark.parametrize(
+    ("channels", "size", "sparsity", "output", "tiles"),
+    [
+        ((1, 10, 20), (3, 3, 3), (2, 1, 2), (7, 13, 9), [(8, 8, 6)] * 3),
+        ((20, 3, 24), (3, 3, 3), (2, 1, 2), (7, 13, 9), [(8, 8, 6)] * 3),
+        ((1, 10, 20), (5, 5, 5), (1, 2, 1), (20, 9, 21), [(16, 24, 24)] * 3),
+        ((2, 5, 3), (3, 3, 3), ONE, (21, 9, 21), [(20, 20, 24), (24, 20, 20), (24, 20, 20)]),
+    ],
+)
+def test_packed_tiles_do_not_depend_on_threads(channels, size, sparsity, output, tiles):
+    network = layers(channels, size, sparsity)
     plan = dict.fromkeys(("forward", "gradient", "weight"), "spectral")
-    plan |= dict.fromkeys(("forward_tile", "gradient_tile", "weight_tile"), (8, 8, 6))
+    names = ("forward_tile", "gradient_tile", "weight_tile")
+    plan |= dict(zip(names, tiles, strict=True))
     plan = {edge.name: plan for edge in network.edges}
-    found = [errors(network, (7, 13, 9), plan, batch=2, threads=threads) for threads in (0, 3)]
+    found = [errors(network, output, plan, batch=2, threads=threads) for threads in (0, 3)]
     assert max(found[0].values()) < 2e-5, found
     assert found[0] == found[1]
 

@@ -119,6 +119,27 @@ def test_spectra(case: Case, whole: bool) -> None:
     assert (row.memory[:, :, row.vectors * LANES :] == GUARD).all()
 
 
+def expected_images(case: Case, tiles, before, bias) -> tuple[np.ndarray, np.ndarray]:
+    """Images with half of what tiles bring, and where; without a bias tiles overlap, else relu follows."""
+    count = case.tiling.tile if bias is None else case.tiling.step
+    expected, written = before.astype(np.float64), np.zeros(case.shape, bool)
+    for number, (lattice, origin) in enumerate(origins(case)):
+        here = box(case, lattice, origin, count, case.shape)
+        shape = expected[here].shape[1:]
+        new = 0.5 * tiles[(number, slice(None), *map(slice, shape))]
+        if bias is None:
+            old = np.array([o > 0 for o in origin])
+            first = np.ones(shape, bool)
+            for axis in np.flatnonzero(old):
+                done = case.tiling.tile[axis] - case.tiling.step[axis]
+                first[(*[slice(None)] * axis, slice(done))] = False
+            new = new + np.where(first, 0.0, expected[here])
+        else:
+            new = np.maximum(new + bias[:, None, None, None], 0.0)
+        expected[here], written[here[1:]] = new, True
+    return expected, written
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("overlap", [True, False])
 def test_images(case: Case, overlap: bool) -> None:
@@ -140,21 +161,7 @@ def test_images(case: Case, overlap: bool) -> None:
     }
     for task in row.tasks():
         packed_images.run(**row.words(target, count), **task, **given)
-    expected, written = before.astype(np.float64), np.zeros(case.shape, bool)
-    for number, (lattice, origin) in enumerate(origins(case)):
-        here = box(case, lattice, origin, count, case.shape)
-        shape = expected[here].shape[1:]
-        new = 0.5 * tiles[(number, slice(None), *map(slice, shape))]
-        if overlap:
-            old = np.array([o > 0 for o in origin])
-            first = np.ones(shape, bool)
-            for axis in np.flatnonzero(old):
-                done = case.tiling.tile[axis] - case.tiling.step[axis]
-                first[(*[slice(None)] * axis, slice(done))] = False
-            new = new + np.where(first, 0.0, expected[here])
-        else:
-            new = np.maximum(new + bias[:, None, None, None], 0.0)
-        expected[here], written[here[1:]] = new, True
+    expected, written = expected_images(case, tiles, before, None if overlap else bias)
     assert not pads[:, written].any(), "lanes beyond the last image must be 0"
     pads[...] = 0
     near(target.read(), expected)

@@ -181,6 +181,23 @@ class TileSpectra:
         return self.tiling.shares(start, start + self.count(group), group, start)
 
 
+class PlaneSpectra(TileSpectra):
+    """Packed tiles transformed along their planes alone: [vector][z][y][kx][re, im][lane].
+
+    A column is one frequency of the planes along the axis that is left, of `points` points.
+    """
+
+    def __init__(self, tiling: Tiling, images: int, most: int) -> None:
+        super().__init__(tiling, images, most, packed=True)
+        z, y, x = tiling.tile
+        row = (x // 2 + 1) * PAIR
+        self.vector_stride = z * (y * row + PAIR)
+        self.axis, self.point_stride = (1, row) if z == 1 else (0, y * row + PAIR)
+        self.points = tiling.tile[self.axis]
+        self.columns = row // PAIR * (1 if z == 1 else y)
+        self.floats = self.vectors(0) * self.vector_stride
+
+
 @dataclass(frozen=True)
 class Window:
     """Which points of a lattice a tile touches: `count` from origin + tile number * step on."""

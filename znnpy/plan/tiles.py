@@ -33,12 +33,15 @@ GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 LANES_RATE = 25e9  # of few images, with the gathering of their voxels
 FEW_RATE = 20e9  # bytes/s of products with them
 PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
+PLANES_SHARE = 0.7  # of a transform: lines along the first axis are left to the products
 PACKING_SAVES = 1.3  # times the lanes, at least
 FEWEST_SMALL = 4  # tiles of a group, even where no L2 cache holds them
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 FILTERS_KEPT_BYTES = 1 << 27  # the same of filters, for the data gradient
 # Spectra of a group of tiles, used while near: larger groups read filters less often. Those of few images need none.
 GROUP_BYTES, SMALL_BYTES = 1 << 22, 1 << 19
+# A vector of packed tiles beyond which they are left half transformed, and a group of those.
+NEAR_BYTES, COLUMNS_BYTES = 1 << 19, 1 << 24
 
 often_asked = lru_cache(maxsize=1 << 14)
 """Estimates of many patches ask for the same few numbers again and again."""
@@ -106,6 +109,17 @@ def group_size(tile: Triple, tiles: int, images: int) -> int:
     cached = bytes_ * images <= CACHED_BYTES
     fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * images))
     groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
+    return -(-tiles // groups)
+
+
+def leaves_cache(tile: Triple) -> bool:
+    """Whether packed tiles are so large that products go column by column."""
+    return spectra_bytes(tile) > NEAR_BYTES
+
+
+def column_group(tile: Triple, tiles: int, images: int) -> int:
+    """Tiles of so many images whose products go column by column, which needs no cache to hold them all."""
+    groups = -(-tiles // max(FEWEST_SMALL, COLUMNS_BYTES // (8 * images * frequencies(tile))))
     return -(-tiles // groups)
 
 

@@ -8,11 +8,19 @@ from znnpy.engine.build import Build
 from znnpy.engine.sharing import gate
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
-from znnpy.engine.tiles import PAIR, Place, TileSpectra, Tiling
+from znnpy.engine.tiles import PAIR, Place, PlaneSpectra, TileSpectra, Tiling
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
-from znnpy.plan.tiles import frequencies, group_size, kept_between_passes, new_points, saves_lanes
+from znnpy.plan.tiles import (
+    column_group,
+    frequencies,
+    group_size,
+    kept_between_passes,
+    leaves_cache,
+    new_points,
+    saves_lanes,
+)
 
 AHEAD_BYTES = 1 << 24  # of a ring's buffers: large groups have enough tasks to go round
 WORKER_BYTES = 1 << 22  # the same for each worker, where there are many
@@ -63,7 +71,7 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
     tiling = tiling_of(build, edge, step)
     source = build.value(edge.source)
-    spectra = grouped_spectra(tiling, source)
+    spectra = edge_spectra(build, edge, tiling, source)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
     if (
@@ -71,10 +79,27 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
         and same
         and kept_between_passes(tiling.tile, tiling.tiles, source.images)
     ):
+        kind = type(spectra).__name__, spectra.most
         for group in range(spectra.groups):
-            key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, group)
+            key = ("tiles", edge.source, kind, tiling.tile, tiling.step, tiling.dilation, group)
             spectra.places[group] = Place(build.shared(key, spectra.floats), key)
     return spectra
+
+
+def by_columns(build: Build, edge: Edge, tile: Triple) -> bool:
+    """Whether products go column by column: tiles are large, both ends packed if one saves lanes so."""
+    ends = build.value(edge.source), build.images.contributions[edge.name]
+    packed = any(saves_lanes(end.images, LANES) for end in ends)
+    return packed and all(end.lanes == LANES for end in ends) and leaves_cache(tile)
+
+
+def edge_spectra(build: Build, edge: Edge, tiling: Tiling, tensor: Tensor) -> TileSpectra:
+    """Spectra of an end's tiles in groups that serve products."""
+    if not by_columns(build, edge, tiling.tile):
+        return grouped_spectra(tiling, tensor)
+    images = max(build.value(edge.source).images, build.images.contributions[edge.name].images)
+    most = tiling.in_lattices(column_group(tiling.tile, tiling.tiles, images))
+    return PlaneSpectra(tiling, tensor.images, most)
 
 
 def grouped_spectra(tiling: Tiling, tensor: Tensor) -> TileSpectra:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from znnpy_kernels.few_columns import RUNS, few_gradients, few_products
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_gemm import spectral_gradients, spectral_products
 from znnpy_kernels.tile_lanes import lanes_floats, tile_lanes
@@ -15,13 +16,16 @@ from znnpy_kernels.tile_lanes import lanes_floats, tile_lanes
 from znnpy.engine.build import Build
 from znnpy.engine.dependencies import Region
 from znnpy.engine.spectral.buffers import Filters, tiling_of
+from znnpy.engine.spectral.columns import column_words, line_seconds
 from znnpy.engine.spectral.words import lattice_strides, sizes
 from znnpy.engine.step import Step
+from znnpy.engine.tensors import Tensor
 from znnpy.engine.tiles import (
     PAIR,
     WHOLE,
     Grid,
     Place,
+    PlaneSpectra,
     Share,
     TileSpectra,
     Tiling,
@@ -30,7 +34,7 @@ from znnpy.engine.tiles import (
 )
 from znnpy.network.types import Edge
 from znnpy.plan import PassName, parts
-from znnpy.plan.tiles import FEW_RATE, LANES_RATE, tile_seconds
+from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
 
 SHORTER = 4  # tasks than others
 
@@ -79,6 +83,18 @@ class FewSpectra:
     def share(self, grid: Grid, low: int, high: int) -> Share:
         """The tiles of some blocks of a grid."""
         return Share(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
+
+    def planes(self, tensor: Tensor) -> PlaneSpectra:
+        """Half transformed tiles of a tensor, in groups that hold tiles of at most RUNS runs each."""
+        tiling = self.tiling
+        most = column_group(tiling.tile, tiling.tiles, tensor.images)
+        if most > self.tiles:
+            most -= most % self.tiles
+        found = PlaneSpectra(tiling, tensor.images, most)
+        while max(len(self.runs(found, group)) for group in range(found.groups)) > RUNS:
+            most -= 1
+            found = PlaneSpectra(tiling, tensor.images, most)
+        return found
 
     def runs(self, others: TileSpectra, group: int) -> list[_Run]:
         """The tiles of a group of other spectra, block by block."""
@@ -187,6 +203,66 @@ def emit_few_weight_products(
                 reads=[x.region(run.grid, run.block), dy.places[group].region()],
                 writes=[w.place.region(low, high)],
             )
+
+
+def emit_few_column_products(
+    step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, y: PlaneSpectra, group: int
+) -> None:
+    """Spectra of the sums over images of one group of tiles, column by column."""
+    words, seconds = _column_words(build, x, w, y, group), _column_seconds(x, w, y, group)
+    for low, high in parts(y.columns, seconds):
+        step.add(
+            few_products,
+            words | {"w": w.at(), "column0": low, "column1": high},
+            name=f"{edge.name} products",
+            kind="product",
+            cost=seconds * (high - low) / y.columns,
+            reads=[*_blocks(x, y, group), w.place.region()],
+            writes=[y.places[group].region(low, high)],
+        )
+
+
+def emit_few_column_gradients(
+    step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, dy: PlaneSpectra, group: int
+) -> None:
+    """Add one group of tiles to the spectra of filter gradients, column by column."""
+    words = _column_words(build, x, w, dy, group)
+    words |= {"w": 0, "gradient": w.at(), "accumulate": int(group > 0)}
+    seconds = _column_seconds(x, w, dy, group)
+    for low, high in parts(dy.columns, _column_seconds(x, w, dy, 0)):
+        step.add(
+            few_gradients,
+            words | {"column0": low, "column1": high},
+            name=f"{edge.name} weight products",
+            kind="product",
+            cost=seconds * (high - low) / dy.columns,
+            reads=[*_blocks(x, dy, group), dy.places[group].region(low, high)],
+            writes=[w.place.region(low, high)],
+        )
+
+
+def _column_words(
+    build: Build, x: FewSpectra, w: Filters, y: PlaneSpectra, group: int
+) -> dict[str, int]:
+    runs = x.runs(y, group)
+    places = [
+        ((x.at(run.grid, run.block, run.lane) - x.place.address) // 4, run.tile, run.tiles)
+        for run in runs
+    ]
+    places += [(0, 0, 0)] * (RUNS - len(runs))
+    words = column_words(build, x.images, w, y, group) | {"x": x.place.address, "runs": len(runs)}
+    for number, (lane, first, tiles) in enumerate(places):
+        words |= {f"lane{number}": lane, f"first{number}": first, f"tiles{number}": tiles}
+    return words
+
+
+def _blocks(x: FewSpectra, y: PlaneSpectra, group: int) -> list[Region]:
+    return [x.region(run.grid, run.block) for run in x.runs(y, group)]
+
+
+def _column_seconds(x: FewSpectra, w: Filters, y: PlaneSpectra, group: int) -> float:
+    products = sum(_seconds(run, w, x.tiling.frequencies) for run in x.runs(y, group))
+    return line_seconds(y, group) + products
 
 
 def _words(

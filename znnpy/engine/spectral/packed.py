@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from znnpy_kernels.lanes import LANES
+from znnpy_kernels.packed_planes import packed_plane_images, packed_planes, plane_floats
 from znnpy_kernels.packed_tiles import packed_floats, packed_images, packed_spectra
 
 from znnpy.engine.build import Build
@@ -12,11 +13,11 @@ from znnpy.engine.spectral.buffers import join
 from znnpy.engine.spectral.words import ORIGIN, sizes
 from znnpy.engine.step import Step
 from znnpy.engine.tensors import Tensor
-from znnpy.engine.tiles import Share, TileSpectra, Window, planes_of, squares_of
+from znnpy.engine.tiles import PlaneSpectra, Share, TileSpectra, Window, planes_of, squares_of
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
 from znnpy.plan import parts
-from znnpy.plan.tiles import PACKING, tile_seconds
+from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 
 
 def emit_packed_spectra(
@@ -32,7 +33,7 @@ def emit_packed_spectra(
     words = _words(build, spectra, tensor, group, window.count)
     for number, (low, high) in enumerate(_cuts(spectra, group)):
         step.add(
-            packed_spectra,
+            packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra,
             {**words, "vector0": low, "vector1": high},
             name=name,
             kind="transform",
@@ -72,7 +73,7 @@ def emit_packed_images(
     join(step, spectra.places[group])
     for low, high in _cuts(spectra, group, apart=count != tiling.step):
         step.add(
-            packed_images,
+            packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images,
             {**words, "vector0": low, "vector1": high},
             name=name,
             kind="transform",
@@ -112,7 +113,8 @@ def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tupl
 
 
 def _seconds(spectra: TileSpectra, vectors: int) -> float:
-    return PACKING * vectors * tile_seconds(spectra.tiling.tile)
+    share = PLANES_SHARE if isinstance(spectra, PlaneSpectra) else 1.0
+    return share * PACKING * vectors * tile_seconds(spectra.tiling.tile)
 
 
 def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Share]:
@@ -143,8 +145,18 @@ def _words(
         "image_z": tensor.z_stride,
         "image_y": tensor.y_stride,
         "image_x": tensor.lanes,
+        **_places(build, spectra, group),
+    }
+
+
+def _places(build: Build, spectra: TileSpectra, group: int) -> dict[str, int]:
+    """Where spectra, or half transformed tiles, lie, and scratch."""
+    tile = spectra.tiling.tile
+    if isinstance(spectra, PlaneSpectra):
+        return {"planes": spectra.at(group), **build.worker_scratch(plane_floats(tile))}
+    return {
         "spectra": spectra.at(group),
         "spectra_frequency": spectra.frequency_stride,
         "spectra_parts": spectra.parts,
-        **build.worker_scratch(packed_floats(tiling.tile)),
+        **build.worker_scratch(packed_floats(tile)),
     }
