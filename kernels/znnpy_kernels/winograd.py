@@ -56,7 +56,7 @@ FIELDS = (
     "before_z", "before_y", "before_x", "output_block", "output_z", "output_y", "bias_gradient",
 )  # fmt: skip
 CUBE = POINTS**3
-GROUP = 3 * ROWS[0] // 2  # most tiles at once
+GROUP = 2 * ROWS[0]  # most tiles at once
 AHEAD = 1  # tiles whose voxels are asked for
 PLACES_BYTES = -(-2 * 8 * GROUP // 64) * 64
 PLANE_BYTES = PLANE * VECTOR_BYTES

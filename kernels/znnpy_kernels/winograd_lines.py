@@ -139,7 +139,7 @@ def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
     return made[:count]
 
 
-def _asking(rows: int, columns: int, *, write: bool) -> Any:
+def _asking(rows: int, columns: int) -> Any:
     """The intrinsic `(source, step_y, step_x)` that asks for rows x columns vectors, into the L1 cache."""
 
     def ask(typingctx: Any, source: Any, step_y: Any, step_x: Any) -> tuple[Signature, Any]:
@@ -147,7 +147,7 @@ def _asking(rows: int, columns: int, *, write: bool) -> Any:
             b, (source, step_y, step_x) = builder, args
             along = _along(b, step_x, columns)
             for row, by in product(_places(b, source, step_y, range(rows)), along):
-                prefetch(b, b.add(row, by), write=write, level=1)
+                prefetch(b, b.add(row, by), write=False, level=1)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), codegen
@@ -155,7 +155,7 @@ def _asking(rows: int, columns: int, *, write: bool) -> Any:
     return intrinsic(ask)
 
 
-ask_to_read, ask_to_write = _asking(POINTS, NEW, write=False), _asking(NEW, NEW, write=True)
+ask_to_read = _asking(POINTS, NEW)
 
 
 @intrinsic
