@@ -1,13 +1,14 @@
 """Operations of an update by the textbook, by name of task; padding of lanes and tiles is not counted.
 
-A real transform of n points counts 2.5 n log2 n, a complex multiply-add 8, a real one 2.
+A real transform of n points counts 2.5 n log2 n, a complex multiply-add 8, a real one 2. Minimal
+filtering counts its products, and 2 for each coefficient of its transforms that is not 0.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from math import log2
+from math import log2, prod
 
 from znnpy.engine import Model
 from znnpy.engine.fft.filters import spectra_stay_cached
@@ -17,12 +18,17 @@ from znnpy.plan import ConvShape
 from znnpy.plan.fftw import good_size
 from znnpy.plan.tiles import frequencies, tiles_of
 from znnpy.plan.types import PASSES, PassName
+from znnpy.plan.winograd import POINTS, backward_shape, tile_layers
 
 DIRECT_NAMES: dict[PassName, str] = {
     "forward": "",
     "gradient": " backward",
     "weight": " weight gradient",
 }
+# Of Winograd's transforms of a cube: coefficients of a line, lines along all axes.
+SOURCE_FLOPS = 2 * 22 * (36 + 36 + 36)  # 6^3 points from as many voxels
+TARGET_FLOPS = 2 * 18 * (36 + 24 + 16)  # 4^3 voxels from 6^3 points, or back
+FILTER_FLOPS = 2 * 14 * (9 + 18 + 36)  # 6^3 points from 3^3 taps, or back
 
 
 def convolution_flops(model: Model) -> dict[str, float]:
@@ -46,12 +52,26 @@ def flops_by_name(model: Model) -> dict[str, float]:
             algorithm, tile = layer.method(step)
             if algorithm == "direct":
                 found[edge.name + DIRECT_NAMES[step]] += _direct(shape)
+            elif algorithm == "winograd":
+                found |= _winograd(edge, shape, step)
             elif tile:
                 parts = _products(edge, shape, step, tile)
                 parts |= _transforms(edge, shape, step, tile, shared)
                 for name, flops in parts.items():
                     found[name] += flops
     return dict(found)
+
+
+def _winograd(edge: Edge, shape: ConvShape, step: PassName) -> dict[str, float]:
+    pairs = shape.inputs * shape.outputs
+    run = backward_shape(shape) if step == "gradient" else shape
+    tiles = shape.batch * prod(map(tile_layers, run.target, run.dilation))
+    flops = tiles * (2.0 * POINTS * pairs + run.inputs * SOURCE_FLOPS + run.outputs * TARGET_FLOPS)
+    name = edge.name + DIRECT_NAMES[step]
+    if step == "weight":
+        return {name: flops + pairs * FILTER_FLOPS}
+    filters = f"{edge.name} filter points{DIRECT_NAMES[step]}"
+    return {name: flops, filters: pairs * FILTER_FLOPS}
 
 
 def whole_image_flops(model: Model) -> dict[str, float]:
