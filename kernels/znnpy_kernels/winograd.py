@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, word_numbers
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import longs
@@ -46,6 +46,7 @@ from znnpy_kernels.winograd_lines import (
     target_plane_of,
 )
 from znnpy_kernels.winograd_products import ROWS, products
+from znnpy_kernels.winograd_tiles import cover, origin, tiles_along
 
 FIELDS = (
     "source", "source_block", "source_z", "source_y", "inputs",
@@ -55,6 +56,7 @@ FIELDS = (
     "bias", "slope:float", "output", "scratch", "scratch_worker",
     "before_z", "before_y", "before_x", "output_block", "output_z", "output_y", "bias_gradient",
 )  # fmt: skip
+AT = word_numbers(FIELDS)
 CUBE = POINTS**3
 GROUP = 2 * ROWS[0]  # most tiles at once
 AHEAD = 1  # tiles whose voxels are asked for
@@ -85,35 +87,19 @@ _compiled_room = inlined(_room)
 
 
 @inlined
-def _cover(whole: int, part: int) -> Any:
-    return (whole + part - 1) // part
-
-
-@inlined
-def _origin(tile: int, dilation: int) -> int:
-    return tile // dilation * NEW * dilation + tile % dilation
-
-
-@inlined
-def _tiles(size: int, dilation: int) -> Any:
-    """Tiles along an axis; the last ones may lie outside."""
-    return _cover(size, NEW * dilation) * dilation
-
-
-@inlined
 def _inside(first: int, end: int, dilation: int, size: int) -> Any:
     """How many of a range of tiles begin inside."""
     count = 0
     for tile in range(first, end):
-        count += _origin(tile, dilation) < size
+        count += origin(tile, dilation) < size
     return count
 
 
 @inlined
 def _seen(place: int, size: int, dilation: int) -> Any:
     """The first voxel of a tile that lies in the source, and how many do; it may begin before."""
-    first = max(0, _cover(-place, dilation))
-    return first, min(POINTS, _cover(size - place, dilation)) - first
+    first = max(0, cover(-place, dilation))
+    return first, min(POINTS, cover(size - place, dilation)) - first
 
 
 @inlined
@@ -136,11 +122,11 @@ def _transform(args: Any, source: int, ahead: int, place: Any, loose: int, targe
 
     `place`: z, y, x of its first voxel, at `source`.
     """
-    steps = 4 * args[2] * args[8], VECTOR_BYTES * args[10]
+    steps = 4 * args[AT.source_z] * args[AT.dilation_z], VECTOR_BYTES * args[AT.dilation_x]
     packed = POINTS * VECTOR_BYTES, VECTOR_BYTES
-    first_z, seen_z = _seen(place[0], args[5], args[8])
-    first_x, seen_x = _seen(place[2], args[7], args[10])
-    inside = 0 <= place[1] < args[6]
+    first_z, seen_z = _seen(place[0], args[AT.source_size_z], args[AT.dilation_z])
+    first_x, seen_x = _seen(place[2], args[AT.source_size_x], args[AT.dilation_x])
+    inside = 0 <= place[1] < args[AT.source_size_y]
     whole = inside and seen_z == POINTS and seen_x == POINTS
     if not whole:
         _zeros(loose)
@@ -166,24 +152,26 @@ def _added(bias_gradient: int, source: int, steps: Any, counts: Any) -> None:
 @inlined
 def _inverse(args: Any, block: int, source: int, place: Any, loose: int, target: int) -> None:
     """A row of outputs of one tile and block; those outside the target are dropped."""
-    steps = 4 * args[14] * args[8], VECTOR_BYTES * args[10]
-    value_steps = 4 * args[33] * args[8], steps[1]
+    steps = 4 * args[AT.target_z] * args[AT.dilation_z], VECTOR_BYTES * args[AT.dilation_x]
+    value_steps = 4 * args[AT.output_z] * args[AT.dilation_z], steps[1]
     packed = NEW * VECTOR_BYTES, VECTOR_BYTES
     made = (
-        min(NEW, _cover(args[17] - place[0], args[8])),
-        min(NEW, _cover(args[19] - place[2], args[10])),
+        min(NEW, cover(args[AT.target_size_z] - place[0], args[AT.dilation_z])),
+        min(NEW, cover(args[AT.target_size_x] - place[2], args[AT.dilation_x])),
     )
     whole = made[0] == NEW and made[1] == NEW
-    value = args[26] + 4 * (block * args[32] + place[0] * args[33] + place[1] * args[34])
+    value = args[AT.output] + 4 * (
+        block * args[AT.output_block] + place[0] * args[AT.output_z] + place[1] * args[AT.output_y]
+    )
     value, values = value + place[2] * VECTOR_BYTES, loose + NEW * NEW * VECTOR_BYTES
-    if args[26] and not whole:
+    if args[AT.output] and not whole:
         _copied(value, value_steps, made, values, packed)
     here, by = (target, steps) if whole else (loose, packed)
     seen, seen_by = (value, value_steps) if whole else (values, packed)
-    bias = args[24] + block * VECTOR_BYTES
+    bias = args[AT.bias] + block * VECTOR_BYTES
     _target_plane(args, bias, seen, seen_by[0], source, COLUMN, here, by[0], by[1])
-    if args[35]:
-        _added(args[35] + block * VECTOR_BYTES, here, by, made)
+    if args[AT.bias_gradient]:
+        _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
     if not whole:
         _copied(loose, packed, made, target, steps)
 
@@ -194,31 +182,36 @@ def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, 
 
     Negative: none. What is read from and written to the same place follows at once.
     """
-    inputs, outputs = _cover(args[4], LANES), args[16]
+    inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
+    before = args[AT.before_z] * args[AT.source_z] + args[AT.before_x] * LANES
+    before -= (seen - args[AT.before_y]) * args[AT.source_y]
     for block in range(max(inputs, outputs)):
-        source = args[0] + 4 * (block * args[1] + (seen - args[30]) * args[3] - args[29] * args[2])
-        source -= args[31] * VECTOR_BYTES
-        target = args[12] + 4 * (block * args[13] + made * args[15])
+        source = args[AT.source] + 4 * (block * args[AT.source_block] - before)
+        target = args[AT.target] + 4 * (block * args[AT.target_block] + made * args[AT.target_y])
         for tile in range(count):
             z, x = places[2 * tile], places[2 * tile + 1]
             here = slot + block * RING_BYTES + tile * VECTOR_BYTES
             if made >= 0 and block < outputs:
-                there = target + 4 * z * args[14] + x * VECTOR_BYTES
+                there = target + 4 * z * args[AT.target_z] + x * VECTOR_BYTES
                 _inverse(args, block, here, (z, made, x), loose, there)
             if seen >= 0 and block < inputs:
-                there = source + 4 * z * args[2] + x * VECTOR_BYTES
+                there = source + 4 * z * args[AT.source_z] + x * VECTOR_BYTES
                 after = 2 * min(tile + AHEAD, count - 1)
-                ahead = source + 4 * places[after] * args[2] + places[after + 1] * VECTOR_BYTES
-                place = z - args[29], seen - args[30], x - args[31]
+                ahead = (
+                    source
+                    + 4 * places[after] * args[AT.source_z]
+                    + places[after + 1] * VECTOR_BYTES
+                )
+                place = z - args[AT.before_z], seen - args[AT.before_y], x - args[AT.before_x]
                 _transform(args, there, ahead, place, loose, here)
 
 
 @inlined
 def _multiply(args: Any, count: int, filters: int, points: int, start: int) -> None:
     """Products of the points of a column, in the place of the tiles or behind them."""
-    inputs, outputs = args[4], args[16]
-    blocks, last = _cover(inputs, LANES), inputs - (_cover(inputs, LANES) - 1) * LANES
-    singles, pairs = _cover(count, ROWS[0]), _cover(count, ROWS[1])
+    inputs, outputs = args[AT.inputs], args[AT.blocks]
+    blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
+    singles, pairs = cover(count, ROWS[0]), cover(count, ROWS[1])
     for point in range(POINTS):
         source = points + point * POINT
         target = source + start * POINTS_BYTES
@@ -246,14 +239,16 @@ def _columns(args: Any, count: int, first: int, points: int, start: int, ring: i
     """Outputs along y of all columns of a group of tiles, in the place of their first rows."""
     for number in range(PLANE):
         here = ring + number * COLUMN
-        for block in range(_cover(args[4], LANES)):
+        for block in range(cover(args[AT.inputs], LANES)):
             source, target = here + block * RING_BYTES, points + block * POINTS_BYTES
             for tile in range(count):
                 by = tile * VECTOR_BYTES
                 source_depth(source + by, first, SLOT, target + by, POINT)
-        filters = args[11] + number * POINTS * args[4] * args[16] * VECTOR_BYTES
+        filters = (
+            args[AT.filters] + number * POINTS * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
+        )
         _multiply(args, count, filters, points, start)
-        for block in range(args[16]):
+        for block in range(args[AT.blocks]):
             source, target = points + (start + block) * POINTS_BYTES, here + block * RING_BYTES
             for tile in range(count):
                 by = tile * VECTOR_BYTES
@@ -265,39 +260,40 @@ def _march(args: Any, places: Any, count: int, scratch: int) -> None:
     """All tiles along y of a group: two of six rows are those of the tile before."""
     loose = scratch + PLACES_BYTES
     points = loose + PLANE_BYTES
-    room, start = _compiled_room(_cover(args[4], LANES), args[16])
-    ring, step = points + room * POINTS_BYTES, args[9]
-    for lattice in range(args[22], min(args[23], args[22] + step)):
-        tile, y, before = lattice, _origin(lattice, step), False
-        more = y < args[18]
+    room, start = _compiled_room(cover(args[AT.inputs], LANES), args[AT.blocks])
+    ring, step = points + room * POINTS_BYTES, args[AT.dilation_y]
+    for lattice in range(args[AT.y0], min(args[AT.y1], args[AT.y0] + step)):
+        tile, y, before = lattice, origin(lattice, step), False
+        more = y < args[AT.target_size_y]
         while more or before:
             first, rows = tile // step * NEW % POINTS, NEW if before else POINTS
             for row in range(POINTS - rows, POINTS):
                 seen = y + row * step if more else -1
                 made = y + (row - POINTS) * step
-                made = made if before and made < args[18] else -1
+                made = made if before and made < args[AT.target_size_y] else -1
                 here = ring + (first + row) % POINTS * SLOT
                 _rows(args, places, count, made, seen, loose, here)
             if more:
                 _columns(args, count, first, points, start, ring)
             tile, y, before = tile + step, y + NEW * step, more
-            more = more and tile < args[23] and y < args[18]
+            more = more and tile < args[AT.y1] and y < args[AT.target_size_y]
 
 
 @kernel(*FIELDS)
 def winograd(args: Any, worker: int) -> None:
     """Correlation of images with filters of 3^3 taps, bias and transfer. Words: see the module."""
-    if args[35]:
-        for block in range(args[16]):
-            store(args[35] + block * VECTOR_BYTES, splat(0.0))
-    scratch = args[27] + 4 * worker * args[28]
-    places, along_x = longs(scratch), _tiles(args[19], args[10])
-    total = _inside(args[20], args[21], args[8], args[17]) * _inside(0, along_x, args[10], args[19])
-    groups, group, count = _cover(total, GROUP), 0, 0
-    for number in range((args[21] - args[20]) * along_x):
-        z = _origin(args[20] + number // along_x, args[8])
-        x = _origin(number % along_x, args[10])
-        if z < args[17] and x < args[19]:
+    if args[AT.bias_gradient]:
+        for block in range(args[AT.blocks]):
+            store(args[AT.bias_gradient] + block * VECTOR_BYTES, splat(0.0))
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+    places, along_x = longs(scratch), tiles_along(args[AT.target_size_x], args[AT.dilation_x])
+    total = _inside(args[AT.z0], args[AT.z1], args[AT.dilation_z], args[AT.target_size_z])
+    total *= _inside(0, along_x, args[AT.dilation_x], args[AT.target_size_x])
+    groups, group, count = cover(total, GROUP), 0, 0
+    for number in range((args[AT.z1] - args[AT.z0]) * along_x):
+        z = origin(args[AT.z0] + number // along_x, args[AT.dilation_z])
+        x = origin(number % along_x, args[AT.dilation_x])
+        if z < args[AT.target_size_z] and x < args[AT.target_size_x]:
             places[2 * count], places[2 * count + 1] = z, x
             count += 1
         if count and count == (group + 1) * total // groups - group * total // groups:

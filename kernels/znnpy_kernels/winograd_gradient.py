@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, word_numbers
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import longs
@@ -57,6 +57,7 @@ FIELDS = (
     "gradient_size_z", "gradient_size_y", "gradient_size_x", "z0", "z1", "y0", "y1",
     "target", "scratch", "scratch_worker",
 )  # fmt: skip
+AT = word_numbers(FIELDS)
 GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read more often
 CUBE = POINTS**3
 CUBE_BYTES = CUBE * VECTOR_BYTES
@@ -113,16 +114,16 @@ def _fetch(
 @inlined
 def _transform(args: Any, places: Any, count: int, loose: int, source: int, gradient: int) -> None:
     """Planes of all tiles and blocks of a group."""
-    dilation = args[8], args[9], args[10]
-    rows = args[2], args[3], LANES
-    gradient_rows = args[13], args[14], LANES
+    dilation = args[AT.dilation_z], args[AT.dilation_y], args[AT.dilation_x]
+    rows = args[AT.source_z], args[AT.source_y], LANES
+    gradient_rows = args[AT.gradient_z], args[AT.gradient_y], LANES
     for tile in range(count):
         place = places[3 * tile], places[3 * tile + 1], places[3 * tile + 2]
         after = 3 * min(tile + 1, count - 1)
         next_z, next_y, next_x = places[after], places[after + 1], places[after + 2]
-        for block in range(cover(args[4], LANES)):
-            base = args[0] + 4 * block * args[1]
-            sizes = args[5], args[6], args[7]
+        for block in range(cover(args[AT.inputs], LANES)):
+            base = args[AT.source] + 4 * block * args[AT.source_block]
+            sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
             here, z_step, y_step, x_step = _fetch(sizes, rows, dilation, base, place, POINTS, loose)
             target = source + block * PLANES + tile * VECTOR_BYTES
             ahead = base + 4 * (next_z * rows[0] + next_y * rows[1] + next_x * rows[2])
@@ -130,9 +131,9 @@ def _transform(args: Any, places: Any, count: int, loose: int, source: int, grad
                 deep = ahead + 4 * z * rows[0] * dilation[0]
                 ask_to_read(deep, 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2])
                 source_plane(here + z * z_step, y_step, x_step, target + z * SLOT, COLUMN)
-        for block in range(args[15]):
-            base = args[11] + 4 * block * args[12]
-            sizes = args[16], args[17], args[18]
+        for block in range(args[AT.blocks]):
+            base = args[AT.gradient] + 4 * block * args[AT.gradient_block]
+            sizes = args[AT.gradient_size_z], args[AT.gradient_size_y], args[AT.gradient_size_x]
             here, z_step, y_step, x_step = _fetch(
                 sizes, gradient_rows, dilation, base, place, NEW, loose
             )
@@ -145,7 +146,7 @@ def _transform(args: Any, places: Any, count: int, loose: int, source: int, grad
 @inlined
 def _point(args: Any, count: int, here: int, sums: int) -> None:
     """Add the products of one point of all tiles of a group."""
-    inputs, blocks = args[4], args[15]
+    inputs, blocks = args[AT.inputs], args[AT.blocks]
     gradients = here + cover(inputs, LANES) * GROUP * VECTOR_BYTES
     row = blocks * VECTOR_BYTES
     for block in range(cover(inputs, LANES)):
@@ -173,9 +174,9 @@ def _point(args: Any, count: int, here: int, sums: int) -> None:
 @inlined
 def _multiply(args: Any, count: int, source: int, gradient: int, column: int, sums: int) -> None:
     """Transforms along z and products, column by column."""
-    rows, blocks = cover(args[4], LANES), args[15]
+    rows, blocks = cover(args[AT.inputs], LANES), args[AT.blocks]
     point = _compiled_point_bytes(rows + blocks)
-    step = args[4] * blocks * VECTOR_BYTES
+    step = args[AT.inputs] * blocks * VECTOR_BYTES
     for number in range(PLANE):
         for block in range(rows):
             for tile in range(count):
@@ -195,11 +196,11 @@ def _multiply(args: Any, count: int, source: int, gradient: int, column: int, su
 @inlined
 def _taps(args: Any, sums: int, cube: int) -> None:
     """Sums of all pairs of images to packed filter gradients."""
-    inputs, blocks = args[4], args[15]
+    inputs, blocks = args[AT.inputs], args[AT.blocks]
     point = inputs * blocks * VECTOR_BYTES
     for block in range(blocks):
         width = min(2, blocks - block // 2 * 2) * VECTOR_BYTES
-        group = args[23] + TAPS**3 * inputs * (block // 2) * 2 * VECTOR_BYTES
+        group = args[AT.target] + TAPS**3 * inputs * (block // 2) * 2 * VECTOR_BYTES
         for image in range(inputs):
             first = image // LANES * LANES
             tap = min(LANES, inputs - first) * width
@@ -217,25 +218,35 @@ def _taps(args: Any, sums: int, cube: int) -> None:
 @kernel(*FIELDS)
 def winograd_gradient(args: Any, worker: int) -> None:
     """Filter gradients, summed over some tiles. Words: see the module."""
-    scratch = args[24] + 4 * worker * args[25]
-    rows, blocks = cover(args[4], LANES), args[15]
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+    rows, blocks = cover(args[AT.inputs], LANES), args[AT.blocks]
     places, loose = longs(scratch), scratch + PLACES_BYTES
     source = loose + CUBE_BYTES
     gradient = source + rows * PLANES
     column = gradient + blocks * GRADIENT_PLANES
     sums = column + POINTS * _compiled_point_bytes(rows + blocks)
-    for vector in range(CUBE * args[4] * blocks):
+    for vector in range(CUBE * args[AT.inputs] * blocks):
         store(sums + vector * VECTOR_BYTES, splat(0.0))
-    along_y, along_x = args[22] - args[21], tiles_along(args[18], args[10])
-    number, total = 0, (args[20] - args[19]) * along_y * along_x
+    along_y, along_x = (
+        args[AT.y1] - args[AT.y0],
+        tiles_along(args[AT.gradient_size_x], args[AT.dilation_x]),
+    )
+    number, total = 0, (args[AT.z1] - args[AT.z0]) * along_y * along_x
     while number < total:
         count = 0
         while count < GROUP and number < total:
             rest, tile = number // along_x, number % along_x
-            z = origin(args[19] + rest // along_y, args[8])
-            y, x = origin(args[21] + rest % along_y, args[9]), origin(tile, args[10])
+            z = origin(args[AT.z0] + rest // along_y, args[AT.dilation_z])
+            y, x = (
+                origin(args[AT.y0] + rest % along_y, args[AT.dilation_y]),
+                origin(tile, args[AT.dilation_x]),
+            )
             number += 1
-            if z < args[16] and y < args[17] and x < args[18]:
+            if (
+                z < args[AT.gradient_size_z]
+                and y < args[AT.gradient_size_y]
+                and x < args[AT.gradient_size_x]
+            ):
                 places[3 * count], places[3 * count + 1], places[3 * count + 2] = z, y, x
                 count += 1
         if count:
