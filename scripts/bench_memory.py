@@ -52,8 +52,9 @@ def measured(options: argparse.Namespace, stack: Path, limit: str) -> dict[str, 
     seconds = time.perf_counter() - start
     if status:
         raise SystemExit(f"{limit}: the prediction ended with {os.waitstatus_to_exitcode(status)}")
-    first = output.with_name(f"{output.name}.log.jsonl").read_text().splitlines()[0]
-    patch = " x ".join(map(str, json.loads(first)["patch"]))
+    log = output.with_name(f"{output.name}.log.jsonl")
+    events = map(json.loads, log.read_text().splitlines())
+    patch = [" x ".join(map(str, one["patch"])) for one in events if one["event"] == "start"][-1]
     peak = usage.ru_maxrss * 1024
     words = (patch, planned, f"{peak / MEBI:.0f}", f"{options.side**3 / seconds:,.0f}")
     return {"peak": peak, "words": words}
