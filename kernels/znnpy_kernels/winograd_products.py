@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -27,6 +28,18 @@ from znnpy_kernels.simd import (
 ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
 
 
+def by_count(b: ir.IRBuilder, count: Value, most: int, emit: Callable[[int], None]) -> None:
+    """Code of its own for each count from 1 to `most`; none runs for others."""
+    done = b.append_basic_block("stored")
+    choice = b.switch(count, done)
+    for number in range(1, most + 1):
+        choice.add_case(word(number), b.append_basic_block(f"count{number}"))
+        b.position_at_end(choice.cases[-1][1])
+        emit(number)
+        b.branch(done)
+    b.position_at_end(done)
+
+
 @intrinsic(prefer_literal=True)
 def products(
     typingctx: Any,
@@ -48,14 +61,9 @@ def products(
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        done = builder.append_basic_block("stored")
-        choice = builder.switch(args[-1], done)
-        for count in range(1, ROWS[vectors.literal_value - 1] + 1):
-            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
-            builder.position_at_end(choice.cases[-1][1])
-            _emit(builder, vectors.literal_value, count, list(args[1:-1]))
-            builder.branch(done)
-        builder.position_at_end(done)
+        number, words = vectors.literal_value, list(args[1:-1])
+        most = ROWS[number - 1]
+        by_count(builder, args[-1], most, lambda rows: _emit(builder, number, rows, words))
         return context.get_dummy_value()
 
     return types.void(vectors, *[types.int64] * 8), codegen

@@ -21,6 +21,7 @@ from znnpy_kernels.simd import (
     store_vector,
     word,
 )
+from znnpy_kernels.winograd_products import by_count
 
 # Most images of a register block with one and with two vectors: their sums fit the registers.
 IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
@@ -45,14 +46,9 @@ def add_products(
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        done = builder.append_basic_block("stored")
-        choice = builder.switch(args[-1], done)
-        for count in range(1, IMAGES[vectors.literal_value - 1] + 1):
-            choice.add_case(word(count), builder.append_basic_block(f"images{count}"))
-            builder.position_at_end(choice.cases[-1][1])
-            _emit(builder, vectors.literal_value, count, list(args[1:-1]))
-            builder.branch(done)
-        builder.position_at_end(done)
+        number, words = vectors.literal_value, list(args[1:-1])
+        most = IMAGES[number - 1]
+        by_count(builder, args[-1], most, lambda images: _emit(builder, number, images, words))
         return context.get_dummy_value()
 
     return types.void(vectors, *[types.int64] * 7), codegen

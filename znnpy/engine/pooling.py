@@ -27,9 +27,8 @@ from znnpy.plan.parts import TARGET_SECONDS
 
 SECONDS_PER_COMPARE = 4e-11  # one lane of one tap, on one core
 SLAB_BYTES = 1 << 19  # of one task's images
-STREAMED_BYTES = (
-    1 << 26
-)  # of images that pass by the caches: most of them leave before they are read
+# Of images that pass by the caches: most of them would leave before they are read.
+STREAMED_BYTES = 1 << 26
 PLANES = 6  # of one task at least, where no cache holds two large planes
 
 
