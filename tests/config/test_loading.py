@@ -224,3 +224,29 @@ def test_shorthand_means_the_full_form() -> None:
 def test_configs_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         loaded().training.batch = 2
+
+
+def test_paths_of_overrides_count_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    data = {**BASE, "data": {"train": [{"image": "a.h5:raw", "labels": "a.h5:labels"}]}}
+    overrides = [
+        "data.train.0.labels={output: b.h5:labels}",
+        "data.validation=[{image: c.zarr}]",
+        "run.directory=run",
+        "training.loss=softmax",
+        "training.optimizer=adam",
+    ]
+    config = config_from(data, folder=tmp_path / "there", overrides=overrides)
+    assert config.data.train[0].image[""].path == tmp_path / "there" / "a.h5"
+    assert str(config.data.train[0].labels["output"]) == f"{here}/b.h5:labels"
+    assert config.data.validation[0].image[""].path == here / "c.zarr"
+    assert config.run.directory == here / "run"
+    assert config_from(data, folder=tmp_path).run.directory == tmp_path / "run"
+    network = config_from(BASE | {"network": {"znn": "n"}}, tmp_path, ["network.znn=~/n.znn"])
+    assert network.network.znn == Path.home() / "n.znn"
+    with pytest.raises(MalformedConfigError, match="names a home that is not known"):
+        config_from(data, overrides=["run.directory=~no-such-user/run"])

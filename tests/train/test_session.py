@@ -92,11 +92,42 @@ def test_threads_do_not_change_the_bits(undisturbed, config):
     assert state(config.parent / "run") == state(undisturbed / "run")
 
 
-def test_more_iterations_go_on_and_a_finished_run_only_evaluates(undisturbed, config):
-    znnpy("train", config, "--set", "training.iterations=90")
-    assert "loss" in znnpy("train", config, "--set", "training.iterations=90").stdout
-    znnpy("train", config)
+def test_a_finished_run_says_so_at_once_and_more_iterations_go_on(undisturbed, config):
+    words = ["train", config, "--set", "training.iterations=90"]
+    result = config.parent / "run/result.json"
+    assert "evaluating on" in znnpy(*words).stderr
+    first = result.read_bytes()
+    again = znnpy(*words)
+    assert "finished, 90 iterations" in again.stderr
+    assert str(result) in again.stderr
+    assert "evaluating" not in again.stderr
+    for damaged in (None, b'{"iteration"', first.replace(b"90", b"60")):  # killed while evaluating
+        result.unlink()
+        if damaged is not None:
+            result.write_bytes(damaged)
+        assert "loss" in znnpy(*words).stdout
+        assert result.read_bytes() == first
+    done = znnpy("train", config)
+    assert "evaluating" in done.stderr
     assert state(config.parent / "run")[2] == state(undisturbed / "run")[2]
+
+
+def test_what_is_evaluated_in_the_end_is_said(config):
+    def ended(*changes):
+        sets = [
+            word for change in ("training.iterations=1", *changes) for word in ("--set", change)
+        ]
+        return znnpy("train", config, "--overwrite", *sets)
+
+    assert "evaluating on" in ended().stderr
+    assert "(data.validation)" in ended().stderr
+    done = ended("data.test=[]")
+    assert "no final evaluation: data.test is []" in done.stderr
+    assert "voxel error" not in done.stdout
+    assert not (config.parent / "run/result.json").exists()
+    volume = f"{{image: {config.parent}/data.h5:raw}}"
+    assert "no volume of data.test has labels" in ended(f"data.test=[{volume}]").stderr
+    assert "names a volume" in ended("data.validation=[]").stderr
 
 
 def test_changed_config_is_refused_by_key_and_overwrite_starts_anew(undisturbed, tmp_path):

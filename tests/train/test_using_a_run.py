@@ -110,7 +110,7 @@ def test_predict_never_replaces_its_input(folder, tmp_path, name):
 def test_evaluate_repeats_what_training_found(folder):
     done = znnpy("evaluate", folder / "run", "--json")
     found = json.loads(done.stdout)
-    assert found == json.loads((folder / "run/result.json").read_text())
+    assert found.items() <= json.loads((folder / "run/result.json").read_text()).items()
     network = found["evaluations"][0]["scores"]["network"]
     assert {"voxel_error", "average_precision", "adapted_rand_error", "voi"} <= set(network)
 

@@ -52,7 +52,7 @@ def evaluate(
     """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI."""
     from znnpy.cli.tables import print_evaluations
     from znnpy.infer.scores import Objects
-    from znnpy.train.finish import evaluate_run
+    from znnpy.train.finish import evaluate_run, result_of
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
@@ -64,8 +64,7 @@ def evaluate(
         sections = _sections(saved.config, volume, labels, mask)
         found = evaluate_run(saved, sections, Objects(threshold, min_size, grow))
     if as_json:
-        records = [evaluation.record() for evaluation in found]
-        result = {"iteration": saved.checkpoint.iteration, "evaluations": records}
+        result = result_of(saved.checkpoint.iteration, found)
         typer.echo(json.dumps(result, indent=2))
     else:
         print_evaluations(found)

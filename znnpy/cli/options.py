@@ -11,7 +11,11 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that train made.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a value, e.g. training.batch=2."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a value, e.g. training.batch=2; paths count from the current folder.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Threads = Annotated[
@@ -52,12 +56,22 @@ def memory_bytes(text: str | None) -> int | None:
         raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint="--max-memory") from error
 
 
+SIZES = "N|Z,Y,X"
+
+
 def block_sizes(text: str | None, option: str = "--block") -> tuple[int, int, int] | None:
-    """The sizes z, y, x that an option gives; wrong usage if they are none."""
+    """The sizes z, y, x that an option gives, one for a cube; wrong usage if they are none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from znnpy.config.fields import Size3, shown
+
     if text is None:
         return None
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"{option} must be three sizes z,y,x, such as 64,64,64")
-    z, y, x = (int(part) for part in parts)
-    return (z, y, x)
+    try:
+        sizes = [int(part) for part in text.split(",")]
+        return TypeAdapter(Size3).validate_python(sizes[0] if len(sizes) == 1 else sizes)
+    except (ValueError, ValidationError) as error:
+        raise typer.BadParameter(
+            f"must be one size or three, z,y,x, such as 64 or 16,64,64; found {shown(text)}",
+            param_hint=option,
+        ) from error

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from znnpy.cli.options import MaxMemory, Overrides, RunPath, Threads, block_sizes, overrides
+from znnpy.cli.options import (
+    SIZES,
+    MaxMemory,
+    Overrides,
+    RunPath,
+    Threads,
+    block_sizes,
+    overrides,
+)
 
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
@@ -19,7 +27,6 @@ if TYPE_CHECKING:
 
 DATASET = "prediction"
 SEAMS = 20  # places that --verify-seams alone stands for
-_SIZE = "Z,Y,X"
 
 
 def predict(
@@ -53,11 +60,11 @@ def predict(
         typer.Option(metavar="FILE[:DATASET]", help="Where to predict; elsewhere is 0."),
     ] = None,
     block: Annotated[
-        str | None, typer.Option(metavar=_SIZE, help="Voxels written at once (default: chosen).")
+        str | None, typer.Option(metavar=SIZES, help="Voxels written at once (default: chosen).")
     ] = None,
     patch: Annotated[
         str | None,
-        typer.Option(metavar=_SIZE, help="Output voxels of one network run (default: the best)."),
+        typer.Option(metavar=SIZES, help="Output voxels of one network run (default: the best)."),
     ] = None,
     borders: Annotated[
         Literal["valid", "mirror"] | None,
@@ -301,4 +308,5 @@ def _roi(text: str | None) -> Region | None:
 
 
 def _is_range(ends: list[str]) -> bool:
-    return len(ends) == 2 and all(e.strip().isdigit() for e in ends) and int(ends[0]) < int(ends[1])
+    good = len(ends) == 2 and all(end.strip().isdecimal() and len(end) < 19 for end in ends)
+    return good and int(ends[0]) < int(ends[1])

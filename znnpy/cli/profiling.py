@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.options import AsJson, MaxMemory, Overrides, block_sizes, overrides
+from znnpy.cli.options import SIZES, AsJson, MaxMemory, Overrides, block_sizes, overrides
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +42,7 @@ def profile(
     ] = None,
     patch: Annotated[
         str | None,
-        typer.Option(metavar="Z,Y,X", help="Output patch of --predict (default: 48,48,48)."),
+        typer.Option(metavar=SIZES, help="Output patch of --predict (default: 48)."),
     ] = None,
     out: Annotated[
         Path, typer.Option("--output", "--out", metavar="DIR", help="Folder for report and traces.")
@@ -104,7 +104,7 @@ def _subject(
 
 def _counts(threads: str) -> tuple[int, ...]:
     words = [word for word in threads.split(",") if word.strip()]
-    if not all(word.strip().isdigit() and int(word) > 0 for word in words):
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise typer.BadParameter(f"{threads!r} is not like 1,2,4", param_hint="--threads")
     return tuple(int(word) for word in words)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
-    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_serializer,
@@ -20,10 +18,10 @@ from pydantic import (
 from znnpy.config.fields import (
     Bool,
     Count,
+    FilePath,
     Int,
     Spacing3,
     Strict,
-    in_folder,
     shorthand,
     shown,
     wrong,
@@ -35,20 +33,20 @@ SUFFIX = re.compile(r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr))(?::(?P<dataset>.*))?",
 class Source(Strict):
     """Where an array lies: a file and, in HDF5 or Zarr, a dataset. Written `path` or `path:dataset`."""
 
-    path: Path = Field(description="File; relative paths count from the config file's folder.")
+    path: FilePath = Field(description="File; relative paths count from the config file's folder.")
     dataset: str | None = Field(
         default=None, description="Dataset inside an HDF5 file or Zarr folder."
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
+    def _parse(cls, value: Any) -> Any:
         if isinstance(value, cls | dict):
             return value
         if not isinstance(value, str) or not value.strip() or "\0" in value:
             raise wrong(f"must be a path or path:dataset; found {shown(value)}")
         path, dataset = split_source(value)
-        return {"path": in_folder(path, info), "dataset": dataset}
+        return {"path": type(value)(path), "dataset": dataset}  # of typed text, the path is typed
 
     @model_serializer
     def text(self) -> str:
@@ -149,8 +147,9 @@ class DataSection(Strict):
 
     train: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to train on.")
     validation: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to validate on.")
-    test: tuple[VolumeSection, ...] = Field(
-        default=(), description="Volumes for the final evaluation."
+    test: tuple[VolumeSection, ...] | None = Field(
+        default=None,
+        description="Volumes for the final evaluation (default: those of validation; []: none).",
     )
     target: Target = Field(
         default=BoundaryTarget(kind="boundary"),

@@ -97,11 +97,32 @@ Spacing3 = Annotated[
 """Three positive lengths z, y, x; one number stands for all three."""
 
 
-def in_folder(path: str | Path, info: ValidationInfo) -> Path:
-    """The path, taken relative to the folder of the config file when there is one."""
-    folder = (info.context or {}).get("folder")
-    path = Path(path).expanduser()
-    return Path(folder, path) if folder is not None else path
+class Typed(str):
+    """Text of an override, typed at a prompt: a path in it counts from the current folder."""
+
+    __slots__ = ()
+
+
+def typed(value: Any) -> Any:
+    """Plain values with every text in them marked as typed."""
+    match value:
+        case str():
+            return Typed(value)
+        case list():
+            return [typed(item) for item in value]
+        case dict():
+            return {key: typed(item) for key, item in value.items()}
+    return value
+
+
+def in_folder(path: str, info: ValidationInfo) -> Path:
+    """The path from the folder of the config file, if there is one; a typed path from the current."""
+    folder = Path.cwd() if isinstance(path, Typed) else (info.context or {}).get("folder")
+    try:
+        found = Path(path).expanduser()
+    except RuntimeError:
+        raise wrong(f"names a home that is not known; found {shown(str(path))}") from None
+    return Path(folder, found) if folder is not None else found
 
 
 def _path(value: Any, info: ValidationInfo) -> Any:
@@ -115,7 +136,7 @@ def _path(value: Any, info: ValidationInfo) -> Any:
 FilePath = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(str), WithJsonSchema({"type": "string"})
 ]
-"""A path; relative ones count from the folder of the config file."""
+"""A path; relative ones count from the folder of the config file, of overrides from the current."""
 
 UNITS = {"": 1, "b": 1} | {
     prefix + suffix: base**power

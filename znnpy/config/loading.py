@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from znnpy.config.explain import explain, misspelt
-from znnpy.config.fields import shown
+from znnpy.config.fields import shown, typed
 from znnpy.config.models import Config
 from znnpy.config.network_section import NetworkSection, Origin
 from znnpy.config.problems import Key, MalformedConfigError, Place, Problem, dotted
@@ -22,8 +22,8 @@ Model = TypeVar("Model", bound=BaseModel)
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Load a config file; each override is `dotted.key=value`, the value written as in YAML.
 
-    Relative paths, also those in overrides, count from the folder of the file and come back
-    absolute. Raises MalformedConfigError (a ConfigError) with every problem of file and overrides.
+    Relative paths count from the folder of the file, those in overrides from the current folder, and
+    come back absolute. Raises MalformedConfigError (a ConfigError) with every problem of file and overrides.
     """
     document = read_file(path)
     return _config(document, overrides, Path(path).resolve().parent)
@@ -119,7 +119,7 @@ def _override(document: Document, override: str) -> None:
         document.problems += [Problem(place, key, p.message) for p in error.problems]
         return
     document.problems += [Problem(place, key + p.key, p.message) for p in parsed.problems]
-    _set(document, key, parsed.data, place)
+    _set(document, key, typed(parsed.data), place)
 
 
 def _set(document: Document, key: Key, value: Any, place: Place) -> None:

@@ -48,7 +48,7 @@ data:
   #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
   validation: []
-  test: []
+  # test: []                       # for the final evaluation; default: those of validation; []: none
   target: {kind: boundary, thickness: 1}           # or one of the next two
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
   # target: labels                                 # as given; class numbers for softmax

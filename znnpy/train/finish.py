@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from znnpy.config.models import Config, VolumeSection
+from znnpy.errors import RunError
 from znnpy.infer.build import Weights
 from znnpy.infer.evaluate import DEFAULT, Evaluation, evaluate
 from znnpy.infer.material import open_scene
 from znnpy.infer.scores import Objects
 from znnpy.pictures import side_by_side
-from znnpy.train.rundir import PICTURE, RESULT, write_json
+from znnpy.train.rundir import PICTURE, RESULT, read_json, write_json
 from znnpy.train.start import SavedRun
 
 
 def held_out(config: Config) -> tuple[VolumeSection, ...]:
-    """Volumes to evaluate on: data.test, else data.validation; only those with labels."""
-    sections = config.data.test or config.data.validation
+    """Volumes to evaluate on: data.test, or data.validation if not given; only those with labels."""
+    data = config.data
+    sections = data.validation if data.test is None else data.test
     return tuple(section for section in sections if section.labels is not None)
+
+
+def spoken(config: Config) -> str:
+    """What the final evaluation is of, for people."""
+    data, sections = config.data, held_out(config)
+    if sections:
+        names = ", ".join(str(next(iter(section.image.values()))) for section in sections)
+        return f"evaluating on {names}" + (" (data.validation)" if data.test is None else "")
+    if data.test is None:
+        why = "neither data.test nor data.validation names a volume with labels"
+    else:
+        why = "no volume of data.test has labels" if data.test else "data.test is []"
+    return f"no final evaluation: {why}"
 
 
 def evaluate_run(
@@ -40,10 +56,20 @@ def evaluate_run(
     return found
 
 
-def write_result(path: Path, iteration: int, evaluations: list[Evaluation]) -> None:
-    """Scores as JSON, and raw, label and prediction of the first evaluation as a PNG."""
-    records = [evaluation.record() for evaluation in evaluations]
-    write_json(path / RESULT, {"iteration": iteration, "evaluations": records})
+def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -> bool:
+    """Whether the scores of these weights on these volumes are there; damaged ones are not."""
+    try:
+        result = read_json(path / RESULT)
+    except RunError:
+        return False
+    wanted = {"iteration": iteration, "volumes": _plain(sections)}
+    return isinstance(result, dict) and wanted.items() <= result.items()
+
+
+def write_result(
+    path: Path, iteration: int, sections: tuple[VolumeSection, ...], evaluations: list[Evaluation]
+) -> None:
+    """Raw, label and prediction of the first evaluation as a PNG; then all scores as JSON."""
     if evaluations:
         first = evaluations[0]
         side_by_side(
@@ -53,3 +79,14 @@ def write_result(path: Path, iteration: int, evaluations: list[Evaluation]) -> N
             first.found,
             caption=f"{Path(first.volume).name}, iteration {iteration}",
         )
+    write_json(path / RESULT, result_of(iteration, evaluations) | {"volumes": _plain(sections)})
+
+
+def result_of(iteration: int, evaluations: list[Evaluation]) -> dict[str, Any]:
+    """Scores, JSON-able."""
+    records = [evaluation.record() for evaluation in evaluations]
+    return {"iteration": iteration, "evaluations": records}
+
+
+def _plain(sections: tuple[VolumeSection, ...]) -> list[dict[str, Any]]:
+    return [section.model_dump(mode="json", exclude_none=True) for section in sections]

@@ -24,11 +24,11 @@ from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import make_targets, open_scene
 from znnpy.network import Network, build_network, self_contained
 from znnpy.train.checkpoint import check_fits
-from znnpy.train.finish import evaluate_run, held_out, write_result
+from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
 from znnpy.train.progress import Reporter, choose_reporter
-from znnpy.train.rundir import LOG, TIMINGS, RunDirectory
+from znnpy.train.rundir import LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import Standing, look, read_run, take_up
@@ -87,9 +87,13 @@ class _Session:
                 done = self._train(stack)
         else:
             take_up(self._run, self._config, self._standing, None)
+            self._reporter.note(
+                f"this run is finished, {done} iterations are done; raise training.iterations to "
+                "train on, or start anew with --overwrite"
+            )
         if done < training.iterations:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
-        return Outcome(self._run.path, done, training.iterations, None, self._finish())
+        return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
 
     def _train(self, stack: ExitStack) -> int:
         """Opens everything that may be refused before the run directory changes."""
@@ -106,15 +110,17 @@ class _Session:
         take_up(self._run, self._config, self._standing, model.plan_record)
         return self._loop(stack, model, sampler, validation).run()
 
-    def _finish(self) -> tuple[Evaluation, ...]:
-        sections = held_out(self._config)
+    def _finish(self, done: int) -> tuple[Evaluation, ...]:
+        path, sections = self._run.path, held_out(self._config)
+        if is_scored(path, done, sections):
+            self._reporter.note(f"its scores are in {path / RESULT}")
+            return ()
+        self._reporter.note(spoken(self._config))
         if not sections:
             return ()
-        names = ", ".join(str(next(iter(section.image.values()))) for section in sections)
-        self._reporter.note(f"evaluating on {names}")
-        saved = read_run(self._run.path, self._reporter)
+        saved = read_run(path, self._reporter)
         evaluations = evaluate_run(saved, sections)
-        write_result(self._run.path, saved.checkpoint.iteration, evaluations)
+        write_result(path, saved.checkpoint.iteration, sections, evaluations)
         return tuple(evaluations)
 
     def _model(self) -> Model:
