@@ -13,8 +13,8 @@ the gradient over the part for each channel, LANES floats a block, pad 0, blocks
 
 A loss is the weighted mean over voxels and output images, so the sum of weights runs over voxels
 and images; for softmax it is the weighted mean over voxels and the weight is read from the first
-image only. Masked voxels weigh 0, but NaN and Inf in `output` or `target` are not hidden by a
-weight of 0.
+image only. What weighs 0 has no target: its target may be NaN or Inf. NaN and Inf in `output` are not
+hidden by a weight of 0.
 """
 
 from __future__ import annotations
@@ -121,6 +121,12 @@ def _weights(address: int, inside: Any) -> Any:
 
 
 @inlined
+def _truth(target: int, inside: Any, weight: Any) -> Any:
+    """Targets where the weight is not 0, else 0: a product with 0 would keep NaN."""
+    return select(weight != splat(0.0), load_masked(target, inside), splat(0.0))
+
+
+@inlined
 def _elementwise_chunk(
     args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any,
     biases: int,
@@ -129,9 +135,9 @@ def _elementwise_chunk(
     normaliser = splat(floats(args[16])[0])
     losses, wrongs = sums
     for c in range(real):
-        truth = load_masked(target + 4 * c * args[9], inside)
-        prefetch(target + 4 * c * args[9] + AHEAD)
         w = _weights(weight + 4 * c * args[13] if weight else 0, inside)
+        truth = _truth(target + 4 * c * args[9], inside, w)
+        prefetch(target + 4 * c * args[9] + AHEAD)
         value, slope, wrong = loss(load(tile + BYTES * c), truth)
         losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
@@ -201,7 +207,9 @@ def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
 
 
 @inlined
-def _class_sums(args: Any, output: int, target: int, inside: Any, width: int, tile: int) -> Any:
+def _class_sums(
+    args: Any, output: int, target: int, weight: Any, inside: Any, width: int, tile: int
+) -> Any:
     """Largest logit, sum of targets, sum of target * logit, and where the two argmaxes differ."""
     lowest = splat(-3.4028234663852886e38)
     largest, truest = lowest, lowest
@@ -214,7 +222,7 @@ def _class_sums(args: Any, output: int, target: int, inside: Any, width: int, ti
         for c in range(real):
             number = splat(float(block * LANES + c))
             x = load(tile + BYTES * c)
-            t = load_masked(target + 4 * (block * LANES + c) * args[9], inside)
+            t = _truth(target + 4 * (block * LANES + c) * args[9], inside, weight)
             prefetch(target + 4 * (block * LANES + c) * args[9] + AHEAD)
             best, largest = select(x > largest, number, best), larger(x, largest)
             true, truest = select(t > truest, number, true), larger(t, truest)
@@ -245,7 +253,7 @@ def _softmax_gradient(
         step = block * _block_step(args, args[1])
         _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
         for c in range(real):
-            t = load_masked(target + 4 * (block * LANES + c) * args[9], inside)
+            t = _truth(target + 4 * (block * LANES + c) * args[9], inside, weight)
             p = exp(load(tile + BYTES * c) - largest) * scale
             store(tile + BYTES * c, p - t * weight)
         step = block * _block_step(args, args[5])
@@ -259,7 +267,7 @@ def _softmax_chunk(
 ) -> Any:  # fmt: skip
     inside = below(width)
     w = _weights(weight, inside)
-    largest, mass, product, wrong = _class_sums(args, output, target, inside, width, tile)
+    largest, mass, product, wrong = _class_sums(args, output, target, w, inside, width, tile)
     exponentials = _exp_sum(args, output, largest, inside, width, tile)
     value = w * ((log(exponentials) + largest) * mass - product)
     losses = sums[0] + to_doubles(select(inside, value, splat(0.0)))

@@ -49,7 +49,7 @@ class Znnpy:
 
     def results(self, seed: int) -> tuple[float, Arrays]:
         if self.case.training:
-            return self.model.loss_and_gradients(*self.case.sample(seed), loss=self.case.loss)
+            return self.model.loss_and_gradients(*self.case.sample(seed))
         return output_results(self.model.forward(self.case.sample(seed)[0]))
 
     def run(self, count: int) -> None:

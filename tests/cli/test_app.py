@@ -28,6 +28,13 @@ def test_version(capsys):
     assert run(capsys, "--version") == (0, f"znnpy {znnpy.__version__}\n", "")
 
 
+def test_the_package_lists_its_public_names():
+    found = subprocess.run(
+        [sys.executable, "-c", "import znnpy; print(*dir(znnpy))"], capture_output=True, text=True
+    )
+    assert found.stdout.split() == ["Model", "Optimizer", "__version__", "load_network"]
+
+
 def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path):
     path = tmp_path / "config.yaml"
     assert run(capsys, "init", path)[0] == 0

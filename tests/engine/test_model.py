@@ -40,6 +40,8 @@ def as_dict(values, names):
 
 def check(seed, conv, loss):
     network, output_shape, geometry, parameters, x, target, weight = case(seed)
+    if loss == "softmax" and min(node.images for node in network.outputs) < 2:
+        loss = "square"
     with Model(network, output_shape, batch=2, threads=2, conv=conv, loss=loss) as model:
         model.set_parameters(parameters)
         values = reference.forward(network, geometry, parameters, x)

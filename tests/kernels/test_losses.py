@@ -84,6 +84,25 @@ def test_loss_and_gradient(name: str, weighted: bool, channels: int, width: int)
     assert same_bits(run(name, output, None, target, Planar(weight) if weighted else None), found)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -3e38])
+@pytest.mark.parametrize("lanes", [1, LANES])
+@pytest.mark.parametrize("name", LOSSES)
+def test_targets_that_weigh_nothing_may_be_anything(name: str, lanes: int, value: float) -> None:
+    x, t, weight = made(name, 3, LANES + 4)
+    hidden = np.broadcast_to(weight[:1] if name == "softmax" else weight, t.shape) == 0
+    assert 0 < hidden.sum() < hidden.size
+    whole, found = np.resize(x, (1, LANES, *x.shape[1:])), []
+    for target in (np.where(hidden, np.float32(0), t), np.where(hidden, np.float32(value), t)):
+        output, gradient = (Blocked(3, x.shape[1:], lanes=lanes) for _ in range(2))
+        output.view[:] = np.moveaxis(x[:, None] if lanes == 1 else whole, 1, -1)
+        biases = np.zeros(3 * LANES, np.float32)
+        sums = run(name, output, gradient, Planar(target), Planar(weight), biases=biases)
+        found.append((sums, gradient.planar(), biases))
+    for one, other in zip(*found, strict=True):
+        assert np.isfinite(one).all()
+        assert np.array_equal(one, other)
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradient_is_the_same_in_parts_and_sums_add_up(name: str) -> None:
     x, t, weight = made(name, LANES + 3, 21)

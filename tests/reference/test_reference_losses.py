@@ -79,6 +79,18 @@ def test_masked_voxels_weigh_nothing(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
+def test_targets_that_weigh_nothing_may_be_nan(name):
+    values, target, weight = sample()
+    weight[:, :, :, 0] = 0.0
+    clean = loss_and_gradient(name, values, target, weight)
+    target[:, :, :, 0] = [[[[np.nan]]]]
+    got = loss_and_gradient(name, values, target, weight)
+    assert np.isfinite(got[0])
+    assert got[0] == clean[0]
+    np.testing.assert_array_equal(got[1], clean[1])
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_nan_and_huge_logits_show(name):
     values, target, _ = sample()
     assert np.isnan(loss_and_gradient(name, values * np.nan, target)[0])

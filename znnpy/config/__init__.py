@@ -1,6 +1,7 @@
 """YAML to validated models; an error names file, line, key, what is allowed, and what was meant."""
 
 from znnpy.config.loading import (
+    check_section,
     config_from,
     load_config,
     load_network_section,
@@ -16,6 +17,7 @@ __all__ = [
     "MalformedConfigError",
     "Problem",
     "changes_that_matter",
+    "check_section",
     "config_from",
     "described_changes",
     "dump",

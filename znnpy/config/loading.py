@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +52,20 @@ def network_section_from(
     """The network of plain values: a whole config, or a `network` section alone."""
     document = Document("network", data=deepcopy(dict(data)))
     return _network(document, ("network",) if "network" in data else (), folder)
+
+
+def check_section(section: type[BaseModel], values: Mapping[str, Any], name: str) -> None:
+    """Validate plain values, NumPy's numbers too, as a section of a config; `name` begins each problem."""
+    plain = {key: _plain(value) for key, value in values.items()}
+    _validate(section, Document(name, data=plain), (), None)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 def _config(document: Document, overrides: Sequence[str], folder: Path | None) -> Config:

@@ -18,6 +18,13 @@ def available_memory(group: Path = _GROUP) -> int:
     return max(0, min(machine, limit - (_number(group / "memory.current") or 0)))
 
 
+def whole_memory(group: Path = _GROUP) -> int:
+    """Bytes that no process can get beyond: the machine's with its swap, or a cgroup v2 limit."""
+    machine = int(psutil.virtual_memory().total + psutil.swap_memory().total)
+    limit = _number(group / "memory.max")
+    return machine if limit is None else min(machine, limit)
+
+
 def readable(size: float) -> str:
     """A number of bytes for people: 4.0 TiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):

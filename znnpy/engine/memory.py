@@ -1,15 +1,50 @@
-"""Plans that need more memory than allowed are refused, with a size that would fit."""
+"""Plans that need more memory than there is, or than allowed, are refused, with a size that would fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import prod
 
-from znnpy.data.memory import readable
+from znnpy.data.memory import readable, whole_memory
+from znnpy.engine.build import STEPS
 from znnpy.engine.images import Layout
 from znnpy.errors import NetworkError, PlanError
-from znnpy.geometry import describe, fit
-from znnpy.network.types import Triple
+from znnpy.geometry import Geometry, describe, fit
+from znnpy.network.types import Network, Triple
+
+FLOAT = 4  # bytes
+
+
+def refuse_hopeless(
+    network: Network, geometry: Geometry, batch: int, training: bool, limit: int | None
+) -> None:
+    """PlanError when the images alone exceed `limit` bytes or the machine: planning that takes minutes."""
+    least, machine = least_bytes(network, geometry, batch, training), whole_memory()
+    allowed = machine if limit is None else min(machine, limit)
+    if least <= allowed:
+        return
+    whose = "this machine has" if allowed == machine else "max_memory is"
+    raise PlanError(
+        f"output_shape {_described(geometry)} needs inputs of "
+        f"{_joined(geometry.input_shapes.values())} voxels (z, y, x), and the images of "
+        f"{batch} of them at least {readable(least)} of memory; {whose} {readable(allowed)}"
+    )
+
+
+def least_bytes(network: Network, geometry: Geometry, batch: int, training: bool) -> int:
+    """Bytes that no plan can do without: what updates keep of every node, or a forward pass of its ends."""
+    size = {
+        node.name: FLOAT * batch * node.images * prod(geometry.nodes[node.name].shape)
+        for node in network.nodes
+    }
+    ends = {node.name for node in (*network.inputs, *network.outputs)}
+    inner = [size[node.name] for node in network.nodes if node.name not in ends]
+    inputs = sum(size[node.name] for node in network.inputs)
+    outputs = sum(size[node.name] for node in network.outputs)
+    if training:
+        return STEPS * inputs + sum(inner) + outputs
+    return inputs + max(inner, default=0) + outputs
 
 
 def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
@@ -20,7 +55,7 @@ def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> 
     fitting = _fitting(limit, layout, needs)
     hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
     raise PlanError(
-        f"output_shape {_shapes(layout)} needs {readable(needed)}, max_memory is "
+        f"output_shape {_described(layout.geometry)} needs {readable(needed)}, max_memory is "
         f"{readable(limit)}; {hint}"
     )
 
@@ -37,7 +72,7 @@ def _fitting(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> str 
         except NetworkError:
             continue
         if needs(smaller) <= limit:
-            return _shapes(smaller)
+            return _described(smaller.geometry)
     return None
 
 
@@ -46,5 +81,9 @@ def _scaled(shape: Triple, factor: float) -> Triple:
     return (z, y, x)
 
 
-def _shapes(layout: Layout) -> str:
-    return ", ".join(describe(shape) for shape in layout.geometry.output_shapes.values())
+def _described(geometry: Geometry) -> str:
+    return _joined(geometry.output_shapes.values())
+
+
+def _joined(shapes: Iterable[Triple]) -> str:
+    return ", ".join(describe(shape) for shape in shapes)

@@ -5,52 +5,65 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from znnpy.engine.arrays import Arrays, Floats, alone, by_node
+from znnpy.config import check_section
+from znnpy.config.training_section import RunSection, TrainingSection
+from znnpy.engine.arrays import (
+    Arrays,
+    Floats,
+    alone,
+    by_node,
+    refuse_mask,
+    refuse_weights,
+    unmasked,
+)
 from znnpy.engine.autotune import planned
 from znnpy.engine.double import DoubleEngine
 from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
 from znnpy.engine.images import Layout
-from znnpy.engine.memory import refuse_above
+from znnpy.engine.memory import refuse_above, refuse_hopeless
 from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.geometry import Geometry, describe, fit
+from znnpy.geometry import Extent, Geometry, describe, fit
 from znnpy.graph import TaskGraph
 from znnpy.network import Network, initial_parameters, load_network, parameter_shapes
+from znnpy.network.outputs import refuse_one_class
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
 from znnpy.scheduler.cores import available_cores
 from znnpy.scheduler.recording import WorkerRecording
 
 Precision = Literal["float32", "float64"]
-LOSSES = ("square", "binomial_cross_entropy", "softmax")
 
 
 class Model:
     """A network for one output shape and batch size, with its parameters, plan and worker threads.
 
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
-    (z, y, x), or a dict by output node. `threads`: workers (default: all cores this process may use; 0:
-    the serial executor). `conv`: auto, direct, fft, spectral. `max_memory`: bytes; PlanError when the plan
-    needs more. `plan`: a `plan_record` to repeat. `training=False` reserves no gradients.
+    (z, y, x), one number for all three, or a dict by output node. `threads`: workers (default: all
+    cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral.
+    `max_memory`: bytes; PlanError when the plan needs more, or more than the machine has. `plan`: a
+    `plan_record` to repeat. `training=False` reserves no gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
-    float32; copied in and out. One caller at a time.
+    float32; copied in and out. One caller at a time. Settings are those that a config may hold;
+    ConfigError, a ZnnpyError, says which is not.
     """
 
     def __init__(
         self,
         network: Any,
-        output_shape: Triple | Mapping[str, Triple] = (12, 12, 12),
+        output_shape: Extent | Mapping[str, Extent] = 12,
         batch: int = 1,
         threads: int | None = None,
         seed: int = 0,
@@ -67,16 +80,17 @@ class Model:
         record: int = 0,
         report: Report | None = None,
     ) -> None:
-        _refuse_unknown("loss", loss, LOSSES)
-        _refuse_unknown("conv", conv, get_args(Choice))
-        _refuse_unknown("precision", precision, get_args(Precision))
-        if batch < 1 or (threads or 0) < 0 or not 0 <= seed < 2**63:
-            raise ZnnpyError(
-                f"batch {batch} must be at least 1, threads {threads} at least 0, seed {seed} from 0 "
-                "to 2^63 - 1"
-            )
+        learning = {"output_shape": 1, "batch": batch, "seed": seed, "loss": loss, "conv": conv}
+        learning |= {"clip_norm": clip_norm, "precision": precision}
+        check_section(TrainingSection, learning, "Model")
+        running: dict[str, Any] = {"threads": threads or None, "max_memory": max_memory}
+        running |= {"policy": policy, "steal_seed": steal_seed}
+        check_section(RunSection, running, "Model")
         self.network: Network = load_network(network)
+        if training:
+            refuse_one_class(self.network, loss)
         self.geometry: Geometry = fit(self.network, output_shape)
+        refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
         self.batch, self.seed, self.loss = batch, seed, loss
         self.threads = available_cores() if threads is None else threads
         self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan, training, report)
@@ -184,16 +198,17 @@ class Model:
         return probabilities(values, self.loss)
 
     def loss_and_gradients(
-        self, x: Arrays, target: Arrays, loss: str | None = None, weight: Arrays | None = None
+        self, x: Arrays, target: Arrays, weight: Arrays | None = None
     ) -> tuple[float, dict[str, Floats]]:
         """The loss and its gradient by every filter and bias, without an update.
 
-        `target` and `weight` have the outputs' shapes; a weight may have one image for all. The loss is
-        the weighted mean over voxels and output images (softmax: over voxels), summed over outputs.
+        `target` and `weight` have the outputs' shapes; a weight may have one image for all, and is at
+        least 0. Targets that weigh 0 do not count, whatever they are; those that a NumPy mask hides
+        weigh 0 (softmax: their voxel). The loss is the weighted mean over voxels and output images
+        (softmax: over voxels, weighed by the first image's weights), summed over outputs.
         """
-        _refuse_unknown("loss", loss or self.loss, LOSSES)
         batch = self._batch(x, target, weight)
-        result, gradients = self._engine.gradients(*batch, loss or self.loss, self.iteration)
+        result, gradients = self._engine.gradients(*batch, self.loss, self.iteration)
         return result.loss, gradients
 
     def step(
@@ -272,6 +287,8 @@ class Model:
         *,
         borrow: bool,
     ) -> int:
+        if not 0 <= learning_rate < inf:
+            raise ZnnpyError(f"learning_rate {learning_rate} must be a finite number of at least 0")
         batch = self._batch(x, target, weight)
         ticket = self._engine.submit(*batch, learning_rate, self.iteration, borrow=borrow)
         self.iteration += 1
@@ -291,16 +308,21 @@ class Model:
         shapes, outputs = self.geometry.output_shapes, self.network.outputs
         kind = self._engine.dtype
         targets = by_node(target, outputs, self.batch, shapes, "target", kind)
-        if weight is None:
-            return self._inputs(x), targets, {}
-        weights = by_node(weight, outputs, self.batch, shapes, "weight", kind, one_image=True)
-        return self._inputs(x), targets, weights
+        weights: dict[str, Floats] = {}
+        if weight is not None:
+            weights = by_node(weight, outputs, self.batch, shapes, "weight", kind, one_image=True)
+            refuse_weights(weights)
+        return self._inputs(x), *unmasked(targets, weights, whole_voxels=self.loss == "softmax")
 
     def _inputs(self, x: Arrays) -> dict[str, Floats]:
         shapes = self.geometry.input_shapes
-        return by_node(x, self.network.inputs, self.batch, shapes, "input", self._engine.dtype)
+        inputs = by_node(x, self.network.inputs, self.batch, shapes, "input", self._engine.dtype)
+        for name, array in inputs.items():
+            refuse_mask(array, f"input of node {name!r}")
+        return inputs
 
     def _shaped(self, name: str, array: ArrayLike) -> Floats:
+        refuse_mask(array, f"parameter {name!r}")
         found: Floats = np.asarray(array, self._engine.dtype)
         if found.shape != self._shapes[name]:
             raise ShapeError(
@@ -318,11 +340,6 @@ def probabilities(values: Floats, loss: str) -> Floats:
         raised = np.exp(values - values.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True), values.dtype)
     return values
-
-
-def _refuse_unknown(what: str, word: str, known: tuple[str, ...]) -> None:
-    if word not in known:
-        raise ZnnpyError(f"{what} {word!r} is not one of {', '.join(known)}")
 
 
 def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:

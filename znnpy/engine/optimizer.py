@@ -8,6 +8,8 @@ from typing import Literal
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.optimizers import HYPERPARAMETERS, adam, sgd
 
+from znnpy.config import check_section
+from znnpy.config.training_section import Adam, Sgd
 from znnpy.errors import ZnnpyError
 
 
@@ -16,7 +18,8 @@ class Optimizer:
     """Stochastic gradient descent with momentum, or Adam; definitions as in PyTorch.
 
     `weight_decay` is added to the gradient of filters, never of biases; with `decoupled` it shrinks
-    them directly (AdamW).
+    them directly (AdamW, so with Adam alone). Values are those that a config may hold; ZnnpyError says
+    which is not.
     """
 
     kind: Literal["sgd", "adam"] = "sgd"
@@ -31,6 +34,13 @@ class Optimizer:
     def __post_init__(self) -> None:
         if self.kind not in ("sgd", "adam"):
             raise ZnnpyError(f"optimizer {self.kind!r} is not one of sgd, adam")
+        if self.decoupled and self.kind == "sgd":
+            raise ZnnpyError(
+                "optimizer: decoupled weight decay is AdamW's, of kind adam, not of sgd"
+            )
+        for section, kind in ((Sgd, "sgd"), (Adam, "adam")):
+            given = {name: getattr(self, name) for name in section.model_fields}
+            check_section(section, given | {"kind": kind}, "optimizer")
 
     @property
     def kernel(self) -> Kernel:

@@ -1,6 +1,16 @@
 """Geometry: shapes, strides, sparsity, field of view. Knows nothing of algorithms."""
 
 from znnpy.geometry.axes import AXES, describe, voxels
-from znnpy.geometry.fit import Geometry, NodeGeometry, fit, fit_input, needed
+from znnpy.geometry.fit import Extent, Geometry, NodeGeometry, fit, fit_input, needed
 
-__all__ = ["AXES", "Geometry", "NodeGeometry", "describe", "fit", "fit_input", "needed", "voxels"]
+__all__ = [
+    "AXES",
+    "Extent",
+    "Geometry",
+    "NodeGeometry",
+    "describe",
+    "fit",
+    "fit_input",
+    "needed",
+    "voxels",
+]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
 
 from znnpy.errors import NetworkError, ShapeError
 from znnpy.geometry.axes import AXES, describe, scale
 from znnpy.network.types import Edge, Network, Triple
 
 ONE: Triple = (1, 1, 1)
+Extent = int | Triple
+"""Voxels z, y, x; one number stands for all three."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,11 @@ class Geometry:
         return ((z - 1) // 2, (y - 1) // 2, (x - 1) // 2)
 
 
-def fit(network: Network, output_shape: Triple | Mapping[str, Triple]) -> Geometry:
+def fit(network: Network, output_shape: Extent | Mapping[str, Extent]) -> Geometry:
     """Shapes of all nodes so that every output has the wanted shape (z, y, x), by valid operations.
 
-    Raises NetworkError when converging paths disagree, naming both and the crop that would mend it.
+    One number stands for all three. Raises NetworkError when converging paths disagree, naming both
+    and the crop that would mend it.
     """
     wanted = wanted_shapes(network, output_shape)
     sparsities, dilations = _sparsities(network)
@@ -96,22 +100,32 @@ def fit_input(network: Network, input_shape: Triple) -> Geometry:
 
 
 def wanted_shapes(
-    network: Network, output_shape: Triple | Mapping[str, Triple]
+    network: Network, output_shape: Extent | Mapping[str, Extent]
 ) -> dict[str, Triple]:
-    """One shape per output node, from one triple for all or a mapping by name; checked."""
+    """One shape per output node, from one for all or a mapping by name; checked."""
     names = [node.name for node in network.outputs]
     if isinstance(output_shape, Mapping):
         if set(output_shape) != set(names):
             raise ShapeError(
                 f"output shapes for {sorted(output_shape)}, but the outputs are {names}"
             )
-        wanted = dict(output_shape)
+        given = dict(output_shape)
     else:
-        wanted = dict.fromkeys(names, output_shape)
-    for name, shape in wanted.items():
-        if len(shape) != 3 or min(shape) < 1:
-            raise ShapeError(f"output {name!r}: shape {shape} must be three sizes of at least 1")
-    return wanted
+        given = dict.fromkeys(names, output_shape)
+    return {name: _sizes(name, shape) for name, shape in given.items()}
+
+
+def _sizes(name: str, shape: Extent) -> Triple:
+    """Three whole numbers; ShapeError for anything else."""
+    try:
+        sizes = [index(size) for size in (shape if isinstance(shape, Iterable) else [shape] * 3)]
+    except TypeError:
+        sizes = []
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise ShapeError(
+            f"output {name!r}: shape {shape} must be three sizes (z, y, x) of at least 1, or one"
+        )
+    return (sizes[0], sizes[1], sizes[2])
 
 
 def needed(edge: Edge, shape: Triple, dilation: Triple) -> Triple:

@@ -17,7 +17,8 @@ from znnpy.data import targets
 from znnpy.data.scene import Scene
 from znnpy.data.source import Keep, Role, load, open_volume
 from znnpy.data.volume import Volume
-from znnpy.errors import ConfigError
+from znnpy.errors import ConfigError, NetworkError
+from znnpy.network.outputs import refuse_one_class
 from znnpy.network.types import Network, Node
 
 _KEEP: Mapping[object, Keep] = {"auto": "auto", True: "memory", False: "file"}
@@ -83,6 +84,10 @@ def open_source(source: Source, data: DataSection, role: Role) -> Volume:
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     """What each output node shall show; ConfigError when a node's image count cannot show it."""
+    try:
+        refuse_one_class(network, config.training.loss)
+    except NetworkError as error:
+        raise ConfigError(f"training.loss: {error}") from None
     made = {}
     for node in network.outputs:
         target = _target(config, node)
@@ -91,11 +96,6 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
             raise ConfigError(
                 f"output {node.name!r} has {node.images} images, but target "
                 f"{config.data.target.kind!r} needs {wanted}"
-            )
-        if config.training.loss == "softmax" and node.images < 2:
-            raise ConfigError(
-                f"training.loss softmax needs an image for each class, at least 2, but output "
-                f"{node.name!r} has {node.images}; binomial_cross_entropy is for a single image"
             )
         made[node.name] = target
     return made

@@ -21,8 +21,8 @@ def loss_and_gradient(
     `softmax`: values are logits, targets are shares that sum to 1 over images.
 
     The loss is sum(weight * l) / sum(weight) over all voxels and images (softmax: over voxels). No
-    weight means 1 everywhere; weights that sum to 0 give loss and gradient 0; a weight of 0 hides
-    neither NaN nor Inf. All arrays are (batch, image, z, y, x); a weight may also have 1 image, and
+    weight means 1 everywhere; weights that sum to 0 give loss and gradient 0. A target that weighs
+    0 may be NaN or Inf; values may not. All arrays are (batch, image, z, y, x); a weight may also have 1 image, and
     softmax reads the first only. The gradient is a new array. Raises ShapeError when shapes differ,
     ZnnpyError for an unknown loss.
     """
@@ -30,8 +30,8 @@ def loss_and_gradient(
         raise ZnnpyError(f"unknown loss {name!r}; one of {sorted(_LOSSES)}")
     if target.shape != values.shape:
         raise ShapeError(f"target has shape {target.shape}, the output has {values.shape}")
-    losses, gradient = _LOSSES[name](values, target)
-    shares = _shares(weight, values.shape, losses.shape[IMAGES])
+    shares = _shares(weight, values.shape, 1 if name == "softmax" else values.shape[IMAGES])
+    losses, gradient = _LOSSES[name](values, np.where(shares != 0, target, 0.0))
     return float((losses * shares).sum()), gradient * shares
 
 
