@@ -23,6 +23,10 @@ class VolumeError(ZnnpyError):
     """A volume is missing, unsafe, truncated, or not what the config says."""
 
 
+class ChangedError(VolumeError):
+    """A file is no longer what it was when it was opened."""
+
+
 class RunError(ZnnpyError):
     """A run directory or checkpoint cannot be used as asked."""
 

@@ -35,6 +35,22 @@ def inflated(kind: str, data: bytes, limit: int) -> bytes:
     return b"".join(pieces)
 
 
+def lzf_length(data: bytes) -> int:
+    """Bytes that LZF data decode to; VolumeError where they end within a run."""
+    place, length, end = 0, 0, len(data)
+    while place < end:
+        control = data[place]
+        if control < 32:  # so many bytes and one as they are
+            place, length = place + control + 2, length + control + 1
+        else:  # a repetition of up to 8 bytes, or of more that the next byte counts
+            if control >= 224 and place + 1 < end:
+                length += data[place + 1]
+            place, length = place + (3 if control >= 224 else 2), length + (control >> 5) + 2
+    if place > end:
+        raise VolumeError("it ends within its lzf data")
+    return length
+
+
 def refuse_larger(kind: str, data: bytes, limit: int) -> None:
     """VolumeError when `data` say, or must be feared, to decode to more than `limit` bytes.
 

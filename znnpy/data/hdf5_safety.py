@@ -87,6 +87,19 @@ def check_dataset(data: h5py.Dataset, name: str, path: Path, trust: Trust) -> No
     _check_size(data, name, path, trust)
 
 
+def other_files(data: h5py.Dataset, path: Path) -> list[Path]:
+    """Files beside `path` that a dataset's values come from; links may have led into one."""
+    properties = data.id.get_create_plist()
+    names = [data.file.filename]
+    if properties.get_layout() == h5py.h5d.VIRTUAL:
+        names += [source.file_name for source in data.virtual_sources() if source.file_name != "."]
+    elif properties.get_layout() == h5py.h5d.CONTIGUOUS:
+        outside = range(properties.get_external_count())
+        names += [_text(properties.get_external(index)[0]) for index in outside]
+    places = {Path(names[0]).parent / name for name in names}
+    return sorted(place for place in places if place.resolve() != path.resolve())
+
+
 def _walk(file: h5py.File, path: Path, dataset: str, allow_external: bool) -> h5py.Dataset:
     here: Any = file
     done: list[str] = []
@@ -198,7 +211,7 @@ def _check_storage(data: h5py.Dataset, name: str) -> None:
 
 def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
     properties = data.id.get_create_plist()
-    allowed = {MORE_FILTERS[wanted] for wanted in trust.filters}
+    allowed = {MORE_FILTERS.get(wanted) for wanted in trust.filters}
     for index in range(properties.get_nfilters()):
         code, _, _, label = properties.get_filter(index)
         if code in FILTERS:

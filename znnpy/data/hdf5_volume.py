@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from znnpy.data.hdf5_safety import Trust, check_dataset, find_dataset, open_file
+from znnpy.data.hdf5_chunks import ChunkCheck
+from znnpy.data.hdf5_safety import Trust, check_dataset, find_dataset, open_file, other_files
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
+from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError, reason
 
 
@@ -30,6 +33,8 @@ class Hdf5Volume(Volume):
         trust: Trust,
     ) -> None:
         self._file: h5py.File = open_file(path)
+        self._watch = Watch()
+        self._watch.see(path, os.fstat(self._file.id.get_vfd_handle()))
         try:
             data = find_dataset(self._file, path, dataset, names, trust.external)
             name = f"{path}:{(dataset or data.name).strip('/')}"
@@ -38,6 +43,9 @@ class Hdf5Volume(Volume):
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
+            self._chunks = ChunkCheck(data, name)
+            for other in other_files(data, path):
+                self._watch.look(other)
         except VolumeError:
             self._file.close()
             raise
@@ -59,13 +67,20 @@ class Hdf5Volume(Volume):
             raise VolumeError(f"{self.name}: the volume was closed")
         region = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
         try:
+            self._chunks.check(lower, upper)
             array: Array = self._data[(..., *region)]
+        except VolumeError:
+            raise
         except Exception as error:
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, the file is "
                 f"damaged ({reason(error)})"
             ) from error
         return array if array.ndim == 4 else array[None]
+
+    def verify(self) -> None:
+        """ChangedError unless the file is the one that was opened, unchanged."""
+        self._watch.verify()
 
     def close(self) -> None:
         """Close the file."""

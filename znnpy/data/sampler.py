@@ -135,6 +135,11 @@ class Sampler:
             f"ignore) of {', '.join(s.reference.name for s in self._scenes)} leave too little"
         )
 
+    def verify(self) -> None:
+        """ChangedError unless all samples so far are of the files that were opened."""
+        for scene in self._scenes:
+            scene.verify()
+
     def _draw(self, random: np.random.Generator) -> tuple[int, Triple, Turn]:
         flips = self._augmentation.draw_flips(random)
         ranges = [self._range(scene, flips) for scene in self._scenes]

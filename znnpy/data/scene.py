@@ -59,6 +59,11 @@ class Scene:
             return (0, 0, 0)
         return _steps(first, volume)
 
+    def verify(self) -> None:
+        """ChangedError unless all that was read is of the files that were opened."""
+        for volume in self.volumes():
+            volume.verify()
+
     def close(self) -> None:
         """Close all volumes."""
         for volume in self.volumes():

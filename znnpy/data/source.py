@@ -104,6 +104,7 @@ def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
             f"are available, of which {share:.0%} may be used; read it from the file instead"
         )
     loaded = _load(volume)
+    volume.verify()
     volume.close()
     return loaded
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import tifffile
 from znnpy.data.hdf5_safety import COMPRESSION, SMALL
 from znnpy.data.memory import readable
 from znnpy.data.volume import Array, Triple, Volume
+from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError
 
 SUFFIXES = (".tif", ".tiff")
@@ -31,7 +33,8 @@ def planes_of(folder: Path) -> list[Path]:
 class TiffFolder(Volume):
     """Planes (y, x), or (y, x, sample) with samples as channels; each is read when it is needed.
 
-    All must be of one shape and type, which is checked as they are read. The voxel size is unknown.
+    All must be of one shape and type, and the files that were there when the folder was opened, which
+    is checked as they are read. The voxel size is unknown.
     """
 
     def __init__(
@@ -43,7 +46,9 @@ class TiffFolder(Volume):
         max_bytes: int | None = None,
     ) -> None:
         self._planes, self._external, self._max_bytes = list(planes), allow_external, max_bytes
-        self._closed = False
+        self._closed, self._watch = False, Watch()
+        for plane in self._planes:
+            self._watch.look(plane)
         first = self._plane(0, None)
         channels, height, width = first.shape
         super().__init__(str(path), (channels, len(planes), height, width), first.dtype)
@@ -68,6 +73,7 @@ class TiffFolder(Volume):
         """One plane (C, y, x), after looking at what the file declares."""
         path = self._planes[z]
         if not path.is_file():
+            self._watch.look(path)
             raise VolumeError(f"{path} is not a file")
         if (
             not self._external
@@ -81,10 +87,13 @@ class TiffFolder(Volume):
         try:
             with tifffile.TiffFile(path, _multifile=False) as tiff:
                 self._check(tiff, path, wanted)
-                return _channels_first(np.asarray(tiff.pages[0].asarray()), str(tiff.pages[0].axes))
+                plane = np.asarray(tiff.pages[0].asarray())
+                self._watch.see(path, os.fstat(tiff.filehandle.fileno()))
+                return _channels_first(plane, str(tiff.pages[0].axes))
         except VolumeError:
             raise
         except Exception as error:  # tifffile raises nearly anything on damaged files
+            self._watch.look(path)
             raise VolumeError(f"{path}: the TIFF file cannot be read ({error})") from error
 
     def _check(self, tiff: Any, path: Path, wanted: tuple[int, ...] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import threading
@@ -16,6 +17,7 @@ from znnpy.data.hdf5_safety import COMPRESSION, SMALL
 from znnpy.data.memory import readable
 from znnpy.data.units import nanometres
 from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume
+from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError
 
 # What tifffile may call the axis along which pages are stacked, best first.
@@ -35,6 +37,7 @@ class TiffVolume(Volume):
     ) -> None:
         self._lock = threading.Lock()
         self._flat: FlatArray | None = None
+        self._watch = Watch()
         try:
             self._tiff: Any = tifffile.TiffFile(path, _multifile=allow_external)
         except Exception as error:  # tifffile raises nearly anything on damaged files
@@ -49,6 +52,7 @@ class TiffVolume(Volume):
             raise VolumeError(f"{path}: the TIFF file is damaged ({error})") from error
 
     def _open(self, path: Path, allow_external: bool, max_bytes: int | None) -> None:
+        self._watch.see(path, os.fstat(self._tiff.filehandle.fileno()))
         _check_chain(self._tiff, path)
         if self._tiff.is_ome:
             _check_set(self._tiff, path, allow_external)
@@ -63,6 +67,8 @@ class TiffVolume(Volume):
         if series.dataoffset is not None:
             stored = dtype.newbyteorder(self._tiff.byteorder)
             self._flat = FlatArray(path, series.dataoffset, series.shape, stored)
+        for name in _files(series, path):
+            self._watch.look(name)
 
     def _shape4(self) -> Shape4:
         lengths = [self._series.shape[i] if i is not None else 1 for i in self._order]
@@ -117,8 +123,12 @@ class TiffVolume(Volume):
     def _page(self, index: int, shape: tuple[int, ...]) -> Array:
         return np.asarray(self._series.pages[index].asarray()).reshape(shape)
 
+    def verify(self) -> None:
+        """ChangedError unless all files are those that were opened, unchanged."""
+        self._watch.verify()
+
     def close(self) -> None:
-        """Close the file and give up the mapping."""
+        """Close the file."""
         if self._flat is not None:
             self._flat.close()
         self._tiff.close()
@@ -146,6 +156,13 @@ def _check_set(tiff: Any, path: Path, allow_external: bool) -> None:
         )
     if any(page is None for page in tiff.series[0].pages):
         raise VolumeError(f"{path}: pages of this OME-TIFF are missing")
+
+
+def _files(series: Any, path: Path) -> set[Path]:
+    """The file, and those that an OME-TIFF is spread over."""
+    if series.dataoffset is not None:
+        return {path}
+    return {path, *(Path(page.parent.filehandle.path) for page in series.pages)}
 
 
 def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:

@@ -67,7 +67,11 @@ class Volume(ABC):
         cannot be read there, or if it holds NaN or infinity.
         """
         self._check_region(lower, upper)
-        array = self._read(lower, upper)
+        try:
+            array = self._read(lower, upper)
+        except VolumeError:
+            self.verify()
+            raise
         if array.dtype != self.dtype:
             array = array.astype(self.dtype)
         if self.dtype.kind == "f":
@@ -81,6 +85,13 @@ class Volume(ABC):
     @abstractmethod
     def _read(self, lower: Triple, upper: Triple) -> Array:
         """Region that is known to lie inside, (C, z, y, x); any byte order."""
+
+    def verify(self) -> None:
+        """ChangedError unless all that was read so far is of the files that were opened.
+
+        To be called after reading, before what was read is relied on.
+        """
+        return
 
     @property
     def chunk(self) -> Triple:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from znnpy.data.hdf5_safety import SEARCHED
 from znnpy.data.memory import readable
+from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError
 
 METADATA_LIMIT = 16 << 20
 _GROUPS = ("zarr.json", ".zgroup")
+DIRECTORIES = 100_000
 MARKS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 
 
@@ -33,17 +35,24 @@ class Node:
     metadata: dict[str, Any]
     attributes: dict[str, Any]
 
+    @property
+    def file(self) -> str:
+        """Where the metadata lie."""
+        name = "zarr.json" if self.form == 3 else f".z{self.kind}"
+        return f"{self.path}/{name}" if self.path else name
+
 
 class ZarrFolder:
     """A folder that holds a Zarr hierarchy; any number of threads may read.
 
-    With `external`, links may lead out of it.
+    With `external`, links may lead out of it. Files, and the folders of chunks, must stay as they were
+    when they were first seen: ChangedError.
     """
 
     def __init__(self, path: Path, external: bool = False) -> None:
         self.path = path
         self._root = os.path.realpath(path)
-        self._external = external
+        self._external, self._watch = external, Watch()
 
     def read(self, key: str, limit: int, start: int = 0, size: int | None = None) -> bytes | None:
         """Bytes of a file from `start` (from its end if negative); None where there is none.
@@ -51,15 +60,21 @@ class ZarrFolder:
         VolumeError for what leaves the folder, is no plain file, or is larger than `limit`.
         """
         place = self._inside(key)
+        if key.rpartition("/")[2] not in MARKS:
+            self._see_folder(place.rpartition("/")[0])
         try:
             # Not blocking: a pipe would be waited for.
             file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
+            self._watch.see(place, None)
             return None
         except OSError as error:
             raise VolumeError(f"{place} cannot be read: {error.strerror}") from error
         try:
-            return _part(file, place, limit, start, size)
+            self._watch.see(place, os.fstat(file))
+            data = _part(file, place, limit, start, size)
+            self._watch.see(place, os.fstat(file))
+            return data
         finally:
             os.close(file)
 
@@ -115,6 +130,32 @@ class ZarrFolder:
                         total += entry.stat().st_size
         return total
 
+    def see_folders(self, path: str, levels: int) -> None:
+        """Note the folders of an array's chunks, `levels` of them within each other.
+
+        A chunk that is absent is an empty one: only its folder's time says that it was there.
+        """
+        here, seen = [self._root if not path else self._inside(path)], 0
+        for level in range(levels + 1):
+            for place in here:
+                self._see_folder(place)
+            seen += len(here)
+            if level == levels or seen > DIRECTORIES:
+                return
+            here = [inner for place in here for inner in _folders_in(place)]
+
+    def verify(self, keys: Iterable[str]) -> None:
+        """See some files again: metadata, which are read once."""
+        for key in keys:
+            self._watch.look(self._inside(key))
+
+    def _see_folder(self, place: str) -> None:
+        try:
+            status = Path(place).stat()
+        except OSError:
+            status = None
+        self._watch.see(place, status)
+
     def _folders(self, path: str) -> list[str]:
         try:
             with os.scandir(self.path / path) as entries:
@@ -151,6 +192,14 @@ def root_of(path: Path) -> tuple[Path, str]:
 def is_zarr(path: Path) -> bool:
     """Whether a folder looks like a Zarr array or group, or like groups without metadata."""
     return any((path / mark).is_file() for mark in MARKS)
+
+
+def _folders_in(place: str) -> list[str]:
+    try:
+        with os.scandir(place) as entries:
+            return [entry.path for entry in entries if entry.is_dir()]
+    except OSError:  # said when a chunk is read
+        return []
 
 
 def _part(file: int, place: str, limit: int, start: int, size: int | None) -> bytes:

@@ -39,6 +39,8 @@ class Declared:
     """Shape of what lies in one file: a chunk, or a shard of several."""
     names: tuple[str, ...] | None
     """Names of the axes, where the array has them."""
+    folders: int
+    """Folders within each other around the file of a chunk, below the array's own."""
 
     @property
     def file_bytes(self) -> int:
@@ -94,12 +96,13 @@ def _declared3(node: Node, name: str) -> Declared:
     if grid[0] != "regular":
         raise VolumeError(f"{name} has chunk grid {grid[0][:40]!r}; only regular ones are read")
     file = _sizes(grid[1].get("chunk_shape"), name, "chunk_shape", like=shape)
-    _check_keys(data.get("chunk_key_encoding"), name)
+    folders = _folders(data.get("chunk_key_encoding"), len(shape), name)
     chunk = _codecs(data.get("codecs"), file, name)
-    names = data.get("dimension_names")
-    named = names if isinstance(names, list) else [None]
+    found = data.get("dimension_names")
+    named = found if isinstance(found, list) else [None]
     known = tuple(n for n in named if isinstance(n, str))
-    return Declared(shape, np.dtype(kind), chunk, file, known if len(known) == len(named) else None)
+    names = known if len(known) == len(named) else None
+    return Declared(shape, np.dtype(kind), chunk, file, names, folders)
 
 
 def _declared2(node: Node, name: str) -> Declared:
@@ -116,7 +119,8 @@ def _declared2(node: Node, name: str) -> Declared:
             raise _wrong_codec(kind, name, COMPRESSORS)
     if data.get("dimension_separator", ".") not in (".", "/"):
         raise VolumeError(f"{name}: dimension_separator must be . or /")
-    return Declared(shape, dtype, chunk, chunk, None)
+    nested = data.get("dimension_separator", ".") == "/"
+    return Declared(shape, dtype, chunk, chunk, None, len(shape) - 1 if nested else 0)
 
 
 def _codecs(found: Any, shape: tuple[int, ...], name: str, depth: int = 0) -> tuple[int, ...]:
@@ -138,10 +142,13 @@ def _codecs(found: Any, shape: tuple[int, ...], name: str, depth: int = 0) -> tu
     return chunk
 
 
-def _check_keys(found: Any, name: str) -> None:
+def _folders(found: Any, axes: int, name: str) -> int:
+    """How many folders the names of chunks have: default ones begin with c, and / parts them."""
     kind, settings = _configured(found, name, "chunk_key_encoding")
     if kind not in ("default", "v2") or settings.get("separator", "/") not in (".", "/"):
         raise VolumeError(f"{name}: chunk_key_encoding {kind[:40]!r} is not read")
+    separator = settings.get("separator", "/" if kind == "default" else ".")
+    return (axes if kind == "default" else axes - 1) if separator == "/" else 0
 
 
 def _configured(found: Any, name: str, key: str) -> tuple[str, dict[str, Any]]:

@@ -26,7 +26,7 @@ from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.zarr_bounds import bound
 from znnpy.data.zarr_folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr_safety import Declared, check_size, declared
-from znnpy.errors import VolumeError, reason
+from znnpy.errors import ChangedError, VolumeError, reason
 
 
 class ZarrVolume(Volume):
@@ -54,6 +54,8 @@ class ZarrVolume(Volume):
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
+        folder.see_folders(picked.node.path, found.folders)
+        self._folder, self._metadata = folder, picked.node.file
         self._array: Any = _opened(folder, picked.node, found, name)
 
     @property
@@ -68,6 +70,8 @@ class ZarrVolume(Volume):
         region = (slice(a, b) for a, b in zip(lower, upper, strict=True))
         try:
             array = np.asarray(self._array[(*self._lead, ..., *region)])
+        except ChangedError:
+            raise
         except VolumeError as error:
             raise VolumeError(f"{self.name}: {error}") from error
         except Exception as error:  # codecs raise nearly anything on damaged chunks
@@ -76,6 +80,10 @@ class ZarrVolume(Volume):
                 f"damaged ({reason(error)})"
             ) from error
         return array if array.ndim == 4 else array[None]
+
+    def verify(self) -> None:
+        """ChangedError unless the metadata are those that were opened; chunks are seen as they are read."""
+        self._folder.verify([self._metadata])
 
     def close(self) -> None:
         """Give up the array; no file is held open."""

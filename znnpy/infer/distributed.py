@@ -162,8 +162,11 @@ def _worker(shipment: Shipment) -> _Worker:
 
 def _refuse_other_files(job: Job) -> None:
     sources = job.request.sources or {}
-    for name, volume in job.scene.images.items():
-        if fingerprint(volume, sources.get(name)) != job.spec.job["input"][name]:
+    known, masks = job.spec.job, job.scene.masks.values()
+    found = [(volume, name, known["input"][name]) for name, volume in job.scene.images.items()]
+    found += [(volume, "mask", known["mask"]) for volume in masks]
+    for volume, name, wanted in found:
+        if fingerprint(volume, sources.get(name)) != wanted:
             raise VolumeError(f"{volume.name} is another file here than where the job was planned")
 
 

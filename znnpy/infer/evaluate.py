@@ -91,6 +91,7 @@ def observe(weights: Weights, scene: Scene, most: int | None = None) -> Observed
     with prediction_of(weights, scene, most=most) as prediction:
         field, values = prediction.field, prediction.whole()
     known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
+    scene.verify()
     return Observed(values, known, field)
 
 

@@ -120,7 +120,15 @@ class VolumePrediction:
         self._parts = parts
 
     def read(self, region: Region) -> Input:
-        """What the patches of a region see, mirrored outside the volume."""
+        """What the patches of a region see, mirrored outside the volume.
+
+        ChangedError when a file is no longer the one that was opened.
+        """
+        found = self._read(region)
+        self._scene.verify()
+        return found
+
+    def _read(self, region: Region) -> Input:
         mask = masked(self._scene, self.field, region)
         if mask is not None and not mask.any():
             return Input(region, region, {}, mask)

@@ -11,7 +11,7 @@ from pathlib import Path
 from znnpy.data.outputs import BlockOutput, Finished, open_output
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
-from znnpy.errors import VolumeError, reason
+from znnpy.errors import ChangedError, VolumeError, reason
 from znnpy.infer.blocks import Grid, Region
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
@@ -70,7 +70,8 @@ def writing(
 ) -> Iterator[tuple[BlockOutput, BlockLog, list[Region]]]:
     """The output, its log and the blocks that are left; afterwards the output is finished.
 
-    Raises `Finished` when an earlier process had written all.
+    Raises `Finished` when an earlier process had written all, ChangedError when an input is not what it
+    was: such a block is not done.
     """
     try:
         with (
@@ -82,6 +83,11 @@ def writing(
             yield output, log, left
             output.finish()
             log.note("finish")
+    except ChangedError as error:
+        raise ChangedError(
+            f"{error}. The blocks of {path} that are done are of what it held before: the same command "
+            "goes on once that is back, with its time of change; for other data add --overwrite"
+        ) from error
     except OSError as error:
         raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
 

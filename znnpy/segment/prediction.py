@@ -61,6 +61,7 @@ def probabilities(volume: Volume, channels: Sequence[int]) -> Float32:
     for start, stop in slabs(volume):
         slab = volume.read((start, 0, 0), (stop, height, width))[list(channels)]
         values[:, start:stop] = _scaled(slab, volume)
+    volume.verify()
     return values
 
 

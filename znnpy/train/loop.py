@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.errors import TrainingError
+from znnpy.errors import ChangedError, TrainingError
 from znnpy.train.checkpoint import Arrays, Checkpoint, save
 from znnpy.train.log import Record, RunLog
 from znnpy.train.progress import Rate, Reporter, Status
@@ -91,8 +91,9 @@ class Loop:
 
     `batches` yields the batch of each iteration from the current one on. `validate` returns a
     record for the log, or None when a signal cut it short; `validated` is the last iteration with
-    such a record. All calls are made from the calling thread. Raises TrainingError within one step
-    when a loss, or before saving a weight, is NaN or Inf: such weights are never saved.
+    such a record. `verify` raises ChangedError when files that batches were read from are others now.
+    All calls are made from the calling thread. Raises TrainingError within one step when a loss, or
+    before saving a weight, is NaN or Inf, and ChangedError: such weights are never saved.
     """
 
     def __init__(
@@ -108,10 +109,12 @@ class Loop:
         validate: Callable[[], Record | None] | None = None,
         validated: int = 0,
         saved: int = -1,
+        verify: Callable[[], None] = lambda: None,
     ) -> None:
         self._model, self._batches, self._pace = model, batches, pace
         self._learning_rate, self._validate, self._validated = learning_rate, validate, validated
         self._checkpoints, self._stop, self._reporter = checkpoints, stop, reporter
+        self._verify = verify
         self._log, self._timings = logs
         self._pending: deque[tuple[int, int]] = deque()  # iteration after the update, its ticket
         self._saved, self._submitted = saved, model.iteration
@@ -132,6 +135,8 @@ class Loop:
                 self._settle()
                 if self._saved < self._submitted:
                     self._save()
+            except ChangedError as error:
+                raise self._untrusted(error) from error
             finally:
                 self._reporter.close()
         return self._submitted
@@ -181,6 +186,7 @@ class Loop:
         parameters, state = self._model.parameters, self._model.optimizer_state
         if not all(np.isfinite(array).all() for array in parameters.values()):
             self._diverged(f"a weight is not finite after iteration {self._submitted}")
+        self._verify()
         self._log.sync()
         checkpoint = Checkpoint(
             iteration=self._submitted,
@@ -192,6 +198,15 @@ class Loop:
         )
         save(self._checkpoints, checkpoint, self._pace.keep)
         self._saved = self._submitted
+
+    def _untrusted(self, error: ChangedError) -> ChangedError:
+        if self._saved < 0:
+            return error
+        return ChangedError(
+            f"{error}, or set data.in_memory: true, which reads files only at the beginning. What was "
+            f"trained since iteration {self._saved} cannot be trusted and was not saved; the same "
+            "command goes on from there with the file as it is then"
+        )
 
     def _record(self, iteration: int, outcome: StepOutcome) -> None:
         rate = self._rate.add()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -157,6 +157,7 @@ class _Session:
             self._validation(model, validation),
             self._standing.validated,
             checkpoint.iteration if checkpoint else -1,
+            partial(_verify, [sampler, validation]),
         )
 
     def _pace(self, model: Model) -> Pace:
@@ -189,6 +190,12 @@ class _Session:
             stack.callback(scene.close)
             scenes.append(scene)
         return make_sampler(self._config, self._network, scenes, training=key == "data.train")
+
+
+def _verify(samplers: Iterable[Sampler | None]) -> None:
+    for sampler in samplers:
+        if sampler:
+            sampler.verify()
 
 
 def make_sampler(

@@ -1,0 +1,86 @@
+"""A volume that changes while it is predicted or evaluated: no block of what it holds then is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from changes import CHANGES, FORMS
+from jobs import EXTENT, small
+
+from znnpy.config.models import VolumeSection
+from znnpy.data.scene import Scene
+from znnpy.data.source import open_volume
+from znnpy.errors import ChangedError, VolumeError
+from znnpy.infer.build import prediction_of
+from znnpy.infer.distributed import cluster, run_distributed
+from znnpy.infer.write import Done, run_job
+
+BLOCK = (3, 5, 6)
+RAW = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_blocks_after_a_change_are_not_done(tmp_path: Path, form: str, change: str) -> None:
+    tiny, (name, write) = small(tmp_path, threads=1), FORMS[form]
+    whole = tiny.run("whole.h5", block=BLOCK)
+    write(tmp_path / name, RAW)
+    blocks = []
+
+    def show(done: Done) -> None:
+        if not blocks:
+            CHANGES[change](tmp_path / name)
+        blocks.append(done.blocks)
+
+    with open_volume(tmp_path / name) as volume:
+        job = tiny.job(Scene({"input": volume}, {}), block=BLOCK, sources={})
+        with pytest.raises(ChangedError, match="has changed while it was read") as caught:
+            run_job(job, tmp_path / "out.h5", "p", show=show)
+    assert "--overwrite" in str(caught.value)
+    assert not (tmp_path / "out.h5").exists()
+    assert len(blocks) < len(job.order) / 2
+    with h5py.File(tmp_path / "out.h5.partial") as file:
+        found = file["p"][...]
+    for block in job.order[: len(blocks)]:
+        part = (slice(None), *block.slices())
+        assert np.array_equal(found[part], whole[part])
+
+
+def test_what_is_kept_in_memory_is_not_given_back(tmp_path: Path) -> None:
+    """As evaluation and the end of training predict."""
+    tiny = small(tmp_path, threads=1)
+    with tiny.scene().reference as volume:
+        scene = Scene({"input": volume}, {})
+        with prediction_of(tiny.weights, scene, patch=(4, 5, 6)) as prediction:
+            changed = []
+
+            def progress(*_: int) -> None:
+                if not changed:
+                    CHANGES["cut"](tmp_path / "raw.h5")
+                changed.append(True)
+
+            with pytest.raises(ChangedError, match=r"raw\.h5 has changed"):
+                prediction.whole(progress)
+    assert len(changed) == 1
+
+
+@pytest.mark.slow
+def test_workers_find_a_change(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    tiny, blocks = small(tmp_path, threads=1), []
+
+    def show(done: Done) -> None:
+        if not blocks:
+            CHANGES["rewritten"](tmp_path / "raw.h5")
+        blocks.append(done.blocks)
+
+    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
+    with tiny.scene().reference as volume, cluster("local:2") as client:
+        job = tiny.job(Scene({"input": volume}, {}), block=(2, 3, 3))
+        with pytest.raises(VolumeError, match=r"has changed while it was read|is another file"):
+            run_distributed(client, job, section, tmp_path / "out.h5", "p", show=show)
+    assert not (tmp_path / "out.h5").exists()
+    assert len(blocks) < len(job.order)
