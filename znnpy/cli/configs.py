@@ -17,12 +17,20 @@ def check(
     set_: Overrides = None,
     threads: Threads = None,
     max_memory: MaxMemory = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Measure algorithms that this machine has not seen yet."),
+    ] = False,
 ) -> None:
-    """Show layers, shapes, algorithms, memory and time per update, without training."""
+    """Look at volumes, layers, shapes, algorithms, memory and time per update, without training.
+
+    Algorithms are those that training would choose where this machine has measured them before,
+    elsewhere by estimates that training may not agree with.
+    """
     from znnpy.cli.summary import print_summary, summarise
     from znnpy.config import load_config
 
-    found = summarise(load_config(config, overrides(set_, threads, max_memory)))
+    found = summarise(load_config(config, overrides(set_, threads, max_memory)), measure=measure)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:

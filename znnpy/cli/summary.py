@@ -1,16 +1,18 @@
-"""What `znnpy check` says about a config, found without training and without the volumes."""
+"""What `znnpy check` says about a config and its volumes, found without training."""
 
 from __future__ import annotations
 
+import os
 from math import prod
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from znnpy.cli.tables import console
 from znnpy.config.models import Config
 from znnpy.data.memory import readable
-from znnpy.engine.autotune import planned
+from znnpy.engine.autotune import known, known_or_estimated, planned
 from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned_memory
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above
@@ -18,21 +20,29 @@ from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer
 from znnpy.infer.material import make_targets
 from znnpy.network import Network, build_network, parameter_shapes
-from znnpy.plan import PASSES, Plan
+from znnpy.plan import PASSES, ConvShape, Plan
+from znnpy.plan.choose import layer_costs
+from znnpy.plan.compare import compared
 from znnpy.scheduler.cores import available_cores
+from znnpy.train.survey import survey
+
+_UNKNOWN = "unmeasured"
+_PASSES = {"forward": "forward", "gradient": "data gradient", "weight": "weight gradient"}
 
 
-def summarise(config: Config) -> dict[str, Any]:
-    """Layers, shapes, plan, memory and time of one update, JSON-able; sizes z, y, x.
+def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
+    """Volumes, layers, shapes, plan, memory and time of one update, JSON-able; sizes z, y, x.
 
-    Plans as training would, so it measures layers on a machine that has not seen them. Raises
-    PlanError when run.max_memory is exceeded.
+    Plans as training would if it `measure`s layers that this machine has not seen; else these are
+    estimated. Raises VolumeError for volumes, before anything is planned, and PlanError when
+    run.max_memory is exceeded.
     """
     training, run = config.training, config.run
     network = build_network(config.network)
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
-    plan = planned(network, geometry, training.batch, training.conv, None)
+    volumes = survey(config, network)
+    plan = planned(network, geometry, training.batch, training.conv, None, measuring=measure)
     threads = run.threads or available_cores()
     layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
     settings = Settings(
@@ -49,11 +59,13 @@ def summarise(config: Config) -> dict[str, Any]:
     work = estimated_work(layout, settings)
     shapes = parameter_shapes(network)
     return {
+        "volumes": volumes,
         "inputs": geometry.input_shapes,
         "outputs": geometry.output_shapes,
         "field_of_view": geometry.fields_of_view,
         "nodes": _nodes(network, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
+        "algorithms": _algorithms(config, network, geometry, plan),
         "parameters": sum(prod(shape) for shape in shapes.values()),
         "memory_bytes": memory.bytes,
         "memory_uses": dict(memory.uses),
@@ -66,8 +78,15 @@ def summarise(config: Config) -> dict[str, Any]:
 def print_summary(found: dict[str, Any]) -> None:
     """The summary as tables."""
     out = console()
+    if found["volumes"]:
+        out.print(_volumes(found))
+    else:
+        out.print("volumes         the config names none: data.train is empty", highlight=False)
     out.print(_layers(found))
-    out.print(_plans(found))
+    out.print(_plans(found), width=min(100, out.width))
+    if any(row["why"] == _UNKNOWN for row in found["algorithms"]):
+        words = "training measures these first and may choose others; --measure does it now"
+        out.print(f"{_UNKNOWN:15} {words}", highlight=False)
     views = ", ".join(f"{name} {_size(view)}" for name, view in found["field_of_view"].items())
     out.print(f"field of view   {views}", highlight=False)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
@@ -101,7 +120,6 @@ def _edges(
 ) -> list[dict[str, Any]]:
     made = []
     for edge in network.edges:
-        layer = plan.layers.get(edge.name)
         record: dict[str, Any] = {
             "name": edge.name,
             "kind": edge.kind,
@@ -112,15 +130,42 @@ def _edges(
             "sparsity": geometry.dilations[edge.name],
             "parameters": prod(shapes[edge.name]) if edge.name in shapes else 0,
         }
-        if layer:
+        if layer := plan.layers.get(edge.name):
             record["algorithms"] = {step: getattr(layer, step) for step in PASSES}
-            record["reason"] = layer.reason
         made.append(record)
     return made
 
 
+def _algorithms(
+    config: Config, network: Network, geometry: Geometry, plan: Plan
+) -> list[dict[str, Any]]:
+    """A record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
+    made = []
+    training = config.training
+    for edge in network.edges:
+        if edge.kind != "conv":
+            continue
+        shape = ConvShape.of(edge, network, geometry, training.batch)
+        costs, why = layer_costs(shape, training.conv, known_or_estimated)
+        if why == "measured" and known(shape) is None:
+            why = _UNKNOWN
+        for row in compared(shape, plan.layers[edge.name], costs):
+            made.append(
+                {
+                    "layer": edge.name,
+                    "pass": row.step,
+                    "algorithm": str(row.method),
+                    "seconds": row.seconds,
+                    "next": str(row.other) if row.other else None,
+                    "next_seconds": row.other_seconds,
+                    "why": why,
+                }
+            )
+    return made
+
+
 def _layers(found: dict[str, Any]) -> Table:
-    table = Table(title="network (sizes z, y, x)", title_justify="left")
+    table = _table("network (sizes z, y, x)")
     for name in ("name", "what", "images", "size or shape", "stride", "sparsity", "parameters"):
         table.add_column(name)
     for node in found["nodes"]:
@@ -136,15 +181,55 @@ def _layers(found: dict[str, Any]) -> Table:
     return table
 
 
-def _plans(found: dict[str, Any]) -> Table:
-    table = Table(title="algorithms", title_justify="left")
-    for name in ("layer", *PASSES, "why"):
-        table.add_column(name)
-    for edge in found["edges"]:
-        if "algorithms" in edge:
-            chosen = (edge["algorithms"][step] for step in PASSES)
-            table.add_row(edge["name"], *chosen, edge["reason"])
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
+def _volumes(found: dict[str, Any]) -> Table:
+    table = _table("volumes (shapes c, z, y, x)")
+    for name in ("what", "volume", "shape", "type", "range", "patches"):
+        table.add_column(name, overflow="fold")
+    for volume in found["volumes"]:
+        shape = _size(volume["shape"])
+        span = f"{volume['lowest']:g} to {volume['highest']:g}"
+        span += "" if volume["whole"] else " (sample)"
+        what = volume["key"].removeprefix("data.")
+        count = f"{volume['positions']:,}" if "positions" in volume else ""
+        table.add_row(what, _near(volume["name"]), shape, volume["type"], span, count)
     return table
+
+
+def _near(name: str) -> str:
+    """A file's name from the current folder, where that is shorter."""
+    return min(name, os.path.relpath(name), key=len)
+
+
+def _plans(found: dict[str, Any]) -> Table:
+    table = _table("algorithms (ms on one core)")
+    for name in ("layer", "pass", "algorithm"):
+        table.add_column(name, overflow="fold")
+    table.add_column("ms", justify="right")
+    table.add_column("next best", overflow="fold")
+    table.add_column("ms", justify="right")
+    table.add_column("why", overflow="fold")
+    before = None
+    for row in found["algorithms"]:
+        first = row["layer"] != before
+        before = row["layer"]
+        table.add_row(
+            before if first else "",
+            _PASSES[row["pass"]],
+            row["algorithm"],
+            _ms(row["seconds"]),
+            row["next"] or "",
+            _ms(row["next_seconds"]),
+            row["why"] if first else "",
+        )
+    return table
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.3g}"
 
 
 def _uses(bytes_: dict[str, int]) -> str:
@@ -154,8 +239,8 @@ def _uses(bytes_: dict[str, int]) -> str:
     return ", ".join(f"{use} {readable(size)}" for use, size in ranked if size > total / 100)
 
 
-def _size(triple: tuple[int, int, int]) -> str:
-    return " x ".join(map(str, triple))
+def _size(triple: tuple[int, ...]) -> str:
+    return "x".join(map(str, triple))
 
 
 def _count(item: dict[str, Any]) -> str:

@@ -117,6 +117,11 @@ class Sampler:
         return self._norms
 
     @property
+    def input_shapes(self) -> dict[str, Triple]:
+        """Shape z, y, x of the patches by input node."""
+        return {node: patch.shape for node, patch in self._inputs.items()}
+
+    @property
     def positions(self) -> int:
         """Number of valid positions, unflipped."""
         return sum(_number(*self._range(s, (False, False, False))) for s in self._scenes)
@@ -236,7 +241,7 @@ class Sampler:
                     f"{name}: {what} {missing[0]} is missing; given: {', '.join(given)}"
                 )
         for node, output in self._outputs.items():
-            _check_labels(scene.labels[node].name, scene, node, output.target)
+            check_labels(scene, node, output.target)
         # Uneven offsets shift the range under flips, each axis by itself.
         ranges = [self._range(scene, (flip, flip, flip)) for flip in (False, True)]
         if min(_number(*both) for both in ranges) == 0:
@@ -285,8 +290,9 @@ def _mask_shift(scene: Scene, node: str) -> Triple:
     return _minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
 
 
-def _check_labels(name: str, scene: Scene, node: str, target: Target) -> None:
-    labels = scene.labels[node]
+def check_labels(scene: Scene, node: str, target: Target) -> None:
+    """VolumeError when the labels of an output node are of no kind that its target can use."""
+    labels, name = scene.labels[node], scene.labels[node].name
     if target.segmentation and (labels.channels != 1 or labels.dtype.kind not in "uib"):
         raise VolumeError(
             f"{name} holds {labels.channels} channel(s) of {labels.dtype}; this target needs one "

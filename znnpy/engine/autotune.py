@@ -23,7 +23,7 @@ from znnpy.engine.step import Step
 from znnpy.geometry import Geometry, fit
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
-from znnpy.plan.choose import close_calls, estimated, estimated_seconds
+from znnpy.plan.choose import close_calls, estimated, estimated_costs, estimated_seconds
 from znnpy.plan.settle import Look, settle
 from znnpy.plan.types import wanted
 from znnpy.plan.wisdom import recall, remember
@@ -81,10 +81,16 @@ def planned(
     record: Mapping[str, Mapping[str, Any]] | None,
     training: bool = True,
     report: Report | None = None,
+    measuring: bool = True,
 ) -> Plan:
-    """The plan of a saved record, or a chosen one, measured where that matters."""
+    """The plan of a saved record, or a chosen one, measured where that matters.
+
+    Without `measuring` by what was measured here before, else by estimates.
+    """
     if record is not None:
         return Plan.from_record(record, network)
+    if not measuring:
+        return choose(network, geometry, batch, conv, known_or_estimated, training)
     if conv == "auto":
         measure_all(close_calls(network, geometry, batch, training), report)
     return choose(network, geometry, batch, conv, measured, training)
@@ -92,7 +98,7 @@ def planned(
 
 def measure_all(shapes: Sequence[ConvShape], report: Report | None = None) -> None:
     """Measure what wisdom does not know yet, after compiling all that takes at once."""
-    unknown = [shape for shape in shapes if recall(_key(shape)) is None]
+    unknown = [shape for shape in shapes if known(shape) is None]
     kernels: set[Kernel] = set()
     for shape in unknown:
         for method in candidates(shape):
@@ -109,8 +115,17 @@ def measure_all(shapes: Sequence[ConvShape], report: Report | None = None) -> No
 
 def measured(shape: ConvShape) -> Costs:
     """Seconds by part of one layer on one core, from wisdom or measured now and remembered."""
-    found = recall(_key(shape))
-    return found or remember(_key(shape), timed(shape, candidates(shape)))
+    return known(shape) or remember(_key(shape), timed(shape, candidates(shape)))
+
+
+def known(shape: ConvShape) -> Costs | None:
+    """Seconds by part as they were measured on this machine; None if they never were."""
+    return recall(_key(shape))
+
+
+def known_or_estimated(shape: ConvShape) -> Costs:
+    """Seconds by part as measured before, else by estimates."""
+    return known(shape) or estimated_costs(shape, candidates(shape))
 
 
 def _key(shape: ConvShape) -> str:

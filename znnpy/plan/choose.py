@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -14,7 +14,7 @@ from znnpy.geometry import Geometry
 from znnpy.network.types import Network, Triple
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
 from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_bytes, spectral_costs
-from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, Plan, wanted
+from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, PassName, Plan, wanted
 from znnpy.plan.winograd import takes, winograd_costs
 
 Choice = Literal["auto", "direct", "fft", "spectral"]
@@ -51,13 +51,13 @@ def choose(
     `spectral 8x8x8 weight`, `winograd gradient`, and spectra that passes share: `fft images`, `filters`,
     `gradients`) where the estimates are close.
     """
-    return Plan(
-        {
-            edge.name: _layer(ConvShape.of(edge, network, geometry, batch, training), conv, measure)
-            for edge in network.edges
-            if edge.kind == "conv"
-        }
-    )
+    shapes = {
+        edge.name: ConvShape.of(edge, network, geometry, batch, training)
+        for edge in network.edges
+        if edge.kind == "conv"
+    }
+    layers = {shape: _layer(shape, conv, measure) for shape in dict.fromkeys(shapes.values())}
+    return Plan({name: layers[shape] for name, shape in shapes.items()})
 
 
 def close_calls(
@@ -125,47 +125,56 @@ def estimated_seconds(shape: ConvShape, method: Method) -> float:
     return sum(costs.get(f"{method} {part}", 0.0) for part in parts)
 
 
-def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
+def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:
+    """Estimated seconds by part; parts that passes share are parts of a tiled method alone."""
+    return {
+        part: seconds
+        for method in methods
+        for part, seconds in estimated(shape, method).items()
+        if method.tile or part.rpartition(" ")[2] in PASSES
+    }
+
+
+def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs, str]:
+    """Seconds by part of the methods among which a layer's are chosen, and why by these."""
     if max(shape.stride) > 1:
-        return _all(DIRECT, "strided convolutions run directly")
+        return estimated_costs(shape, [DIRECT]), "strided convolutions run directly"
     if conv == "spectral":
         costs = estimated_spectral(shape, TRIED_TILES)
-        if not costs:
-            return _all(DIRECT, "no tile holds its filters")
-        return cheapest(needed(costs, shape), "estimated")
+        why = "estimated" if costs else "no tile holds its filters"
+        return costs or estimated_costs(shape, [DIRECT]), why
     if conv != "auto":
-        return _all(Method(conv), f"conv: {conv}")
+        return estimated_costs(shape, [Method(conv)]), f"conv: {conv}"
     if candidates(shape) == [DIRECT]:
-        words = f"direct {_ms(direct_seconds(shape))}, fft {_ms(fft_seconds(shape))}"
-        return _all(DIRECT, f"estimated {words} a pass")
-    return cheapest(needed(measure(shape), shape))
+        return estimated_costs(shape, [DIRECT]), "estimated"
+    return measure(shape), "measured"
+
+
+def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
+    costs, why = layer_costs(shape, conv, measure)
+    return cheapest(needed(costs, shape), why)
 
 
 def needed(costs: Costs, shape: ConvShape) -> Costs:
     """The costs of a layer's methods, where a pass that nobody needs costs nothing."""
-    passes = {f"{method} {step}": 0.0 for method in _methods(costs) for step in PASSES}
+    passes = {f"{method} {step}": 0.0 for method in methods_of(costs) for step in PASSES}
     return passes | {part: cost for part, cost in costs.items() if wanted(part, shape.passes)}
 
 
-def _all(method: Method, reason: str) -> LayerPlan:
-    return LayerPlan.of(method, method, method, reason)
-
-
-def cheapest(costs: Costs, how: str = "measured") -> LayerPlan:
+def cheapest(costs: Costs, why: str = "measured") -> LayerPlan:
     """The combination of methods with the least sum, spectra that passes share counted once."""
-    methods = _methods(costs)
+    methods = methods_of(costs)
     chosen = min(product(methods, methods, methods), key=lambda it: total(it, costs))
-    words = ", ".join(
-        f"{step} {' against '.join(_ms(costs[f'{method} {step}']) for method in methods)}"
-        for step in PASSES
-    )
-    names = ", ".join(map(str, methods))
-    return LayerPlan.of(*chosen, f"{how} {names}: {words}, all {_ms(total(chosen, costs))}")
+    return LayerPlan.of(*chosen, why)
 
 
 def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
     """Seconds of all passes by these methods; each shared part counts once for each method using it."""
-    by_pass = dict(zip(PASSES, chosen, strict=True))
+    return shared_total(dict(zip(PASSES, chosen, strict=True)), costs)
+
+
+def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
+    """Seconds of some passes by the methods given, parts that they share counted once."""
     seconds = sum(costs[f"{method} {step}"] for step, method in by_pass.items())
     for part, steps in SHARED.items():
         users = {method for step, method in by_pass.items() if step in steps}
@@ -173,11 +182,7 @@ def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
     return seconds
 
 
-def _methods(costs: Costs) -> list[Method]:
+def methods_of(costs: Costs) -> list[Method]:
     """Methods whose cost is known, in the order of the costs."""
     names = [key.removesuffix(" forward") for key in costs if key.endswith(" forward")]
     return [Method.named(name) for name in names]
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"

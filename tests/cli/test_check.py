@@ -1,0 +1,159 @@
+"""`znnpy check`: volumes first, measuring only when asked, tables that can be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from znnpy.cli import main
+from znnpy.engine import autotune
+from znnpy.plan.choose import candidates, estimated_costs
+
+CONFIG = """\
+network:
+  layers:
+    - conv: {images: 16, size: 3, function: relu}
+    - conv: {images: 16, size: 3, function: relu}
+    - conv: {images: 1, size: 1}
+data:
+  train:
+    - {image: data.h5:raw, labels: data.h5:labels}
+    - {image: data.h5:raw, labels: data.h5:labels}
+  validation:
+    - {image: data.h5:raw, labels: data.h5:labels}
+  test:
+    - {image: data.h5:raw}
+training: {output_shape: 12}
+run: {threads: 2}
+"""
+Check = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Check:
+    """Runs the command on a machine without wisdom; `known` is what was measured."""
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["raw"] = rng.integers(3, 99, (20, 24, 24)).astype(np.uint8)
+        file["labels"] = rng.integers(0, 7, (20, 24, 24)).astype(np.uint32)
+        file["floats"] = rng.random((20, 24, 24)).astype(np.float32)
+        file["small"] = np.ones((5, 24, 24), np.uint8)
+        file["nan"] = np.full((20, 24, 24), np.nan, np.float32)
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, dict[str, float]] = {}
+    monkeypatch.setattr(autotune, "recall", known.get)
+    monkeypatch.setattr(autotune, "remember", known.setdefault)
+    monkeypatch.setattr(autotune, "compile_all", lambda *_: None)
+    monkeypatch.setattr(autotune, "timed", lambda shape, methods: estimated_costs(shape, methods))
+
+    def run(*words: str, config: str = CONFIG) -> tuple[int, str, str]:
+        Path("config.yaml").write_text(config)
+        code = 0
+        try:
+            main(["check", "config.yaml", *words])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_volumes_are_shown(check: Check) -> None:
+    code, out, _ = check()
+    assert code == 0
+    for word in ("train.1.labels", "data.h5:raw", "1x20x24x24", "uint8", "3 to 98", "405"):
+        assert word in out
+    volumes = json.loads(check("--json")[1])["volumes"]
+    assert [volume["key"] for volume in volumes] == [
+        *(f"data.{place}.{what}" for place in ("train.0", "train.1", "validation.0") for what in ("image", "labels")),
+        "data.test.0.image",
+    ]  # fmt: skip
+    assert volumes[0]["positions"] == 5 * 9 * 9
+    assert volumes[-1]["positions"] == 16 * 20 * 20
+
+
+def test_all_that_is_wrong_with_volumes_is_told_before_anything_is_measured(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autotune, "measure_all", lambda *_: pytest.fail("measures"))
+    rest = "labels: data.h5:labels}"
+    wrong = CONFIG
+    for source in ("data.h5:rwa", "data.h5:small", "other.h5", "data.h5:nan"):
+        wrong = wrong.replace(f"data.h5:raw, {rest}", f"{source}, {rest} ", 1)
+    wrong = wrong.replace("  test:\n    -", "  test:\n    - {image: data.h5:nan}\n    -")
+    code, out, errors = check("--measure", config=wrong)
+    assert (code, out) == (1, "")
+    lines = errors.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("znnpy: data.train.0.image: ")
+    assert "did you mean raw" in lines[0]
+    assert "data.train.1: data.h5:" not in lines[1]
+    assert "data.train.1: " in lines[1]
+    assert "must be equal" in lines[1]
+    assert "data.validation.0.image: " in lines[2]
+    assert "does not exist" in lines[2]
+    assert "data.test.0.image: " in lines[3]
+    assert "finite" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("output_shape: 12", "output_shape: 17", ["no patch fits", "(16, 17, 17)"]),
+        ("h5:labels", "h5:floats", ["data.train.0", "data.train.1", "float32", "integer labels"]),
+        ("labels: data.h5:labels", "mask: data.h5:labels", ["data.train.0", "labels", "missing"]),
+        ("  test:", "  target: labels\n  test:", []),
+        ("{image: data.h5:raw}", "{image: data.h5:small}", []),
+        ("{image: data.h5:raw}", "{image: data.h5:small, labels: data.h5:raw}", ["data.test.0"]),
+    ],
+)
+def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: list[str]) -> None:
+    code, _, errors = check(config=CONFIG.replace(old, new))
+    assert code == (1 if words else 0), errors
+    for word in words:
+        assert word in errors
+
+
+def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
+    _, out, _ = check()
+    assert "unmeasured" in out
+    assert "--measure" in out
+    rows = json.loads(check("--json")[1])["algorithms"]
+    assert {row["why"] for row in rows} == {"unmeasured", "estimated"}
+    _, out, _ = check("--measure")
+    assert "unmeasured" not in out
+    assert "measured" in out
+    _, out, _ = check()
+    assert "unmeasured" not in out  # from wisdom
+
+
+def test_a_row_per_layer_and_pass(check: Check) -> None:
+    _, out, _ = check()
+    table = out[out.index("algorithms") : out.index("field of view")].splitlines()
+    assert max(len(line.rstrip()) for line in table) <= 100
+    assert "against" not in out
+    rows = json.loads(check("--json")[1])["algorithms"]
+    assert [(row["layer"], row["pass"]) for row in rows] == [
+        ("conv1", "forward"),
+        ("conv1", "weight"),
+        *((f"conv{n}", step) for n in (2, 3) for step in ("forward", "gradient", "weight")),
+    ]
+    for row in rows:
+        assert row["next"] is None or row["next_seconds"] >= row["seconds"] > 0
+    assert rows[2]["next"]
+
+
+def test_estimates_of_all_candidates_are_complete() -> None:
+    from znnpy.plan import ConvShape
+
+    shape = ConvShape(16, 16, (3, 3, 3), (1,) * 3, (1,) * 3, (14,) * 3, (12,) * 3, 1)
+    costs = estimated_costs(shape, candidates(shape))
+    assert not {"direct images", "fft filters"} & set(costs)
+    assert "direct weight" in costs

@@ -1,0 +1,49 @@
+"""Rows of methods and runners-up add up and are in order."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from znnpy.plan.choose import cheapest, shared_total
+from znnpy.plan.compare import compared
+from znnpy.plan.cost import ConvShape
+from znnpy.plan.types import PASSES, Method
+
+METHODS = [Method("direct"), Method("spectral", (8, 8, 8)), Method("spectral", (16, 16, 16))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_passes_add_up_and_the_runner_up_is_the_best_other(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [f"{m} {step}" for m in METHODS for step in PASSES]
+    parts += [f"{m} {part}" for m in METHODS[1:] for part in ("images", "filters", "gradients")]
+    costs = {part: float(rng.random()) for part in parts}
+    shape = ConvShape(16, 16, (3,) * 3, (1,) * 3, (1,) * 3, (14,) * 3, (12,) * 3, 1)
+    layer = cheapest(costs)
+    rows = compared(shape, layer, costs)
+    by_pass = {step: layer.method(step) for step in PASSES}
+    assert sum(row.seconds for row in rows) == pytest.approx(shared_total(by_pass, costs))
+    for row, step in zip(rows, PASSES, strict=True):
+        best = min(
+            shared_total(by_pass | {step: method}, costs)
+            for method in METHODS
+            if method != row.method
+        )
+        assert row.other_seconds is not None
+        assert row.other_seconds - row.seconds == pytest.approx(best - shared_total(by_pass, costs))
+        assert row.other_seconds >= row.seconds
+    every = [dict(zip(PASSES, chosen, strict=True)) for chosen in product(METHODS, repeat=3)]
+    assert min(shared_total(it, costs) for it in every) == shared_total(by_pass, costs)
+
+
+def test_a_pass_that_nobody_needs_has_no_row_and_one_method_no_runner_up() -> None:
+    costs = {f"direct {step}": 1.0 for step in PASSES}
+    shape = ConvShape(
+        1, 16, (3,) * 3, (1,) * 3, (1,) * 3, (14,) * 3, (12,) * 3, 1, ("forward", "weight")
+    )
+    rows = compared(shape, cheapest(costs), costs)
+    assert [(row.step, row.seconds, row.other) for row in rows] == [
+        ("forward", 1.0, None),
+        ("weight", 1.0, None),
+    ]

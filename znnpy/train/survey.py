@@ -1,0 +1,105 @@
+"""The volumes that a config names: what they hold, and whether a run can use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from math import prod
+from typing import Any
+
+from znnpy.config.data_section import Source
+from znnpy.config.models import Config, VolumeSection
+from znnpy.data.glance import glance
+from znnpy.data.sampler import check_labels
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.infer.blocks import whole_field
+from znnpy.infer.material import make_targets, open_scene, open_source
+from znnpy.network import Network
+from znnpy.train.session import make_sampler
+
+DRAWN_VOXELS = 1 << 24  # of a patch's images, up to which one is drawn to see whether it can be
+
+
+def survey(config: Config, network: Network) -> list[dict[str, Any]]:
+    """Shape, type and range of each volume of `data`, and how many patches fit; JSON-able.
+
+    Reads a bounded part of each and loads nothing. Raises VolumeError with what is wrong with any.
+    """
+    config = _unread(config)
+    data = config.data
+    found, problems = list[dict[str, Any]](), dict[str, None]()
+    for key, sections in (
+        ("data.train", data.train),
+        ("data.validation", data.validation),
+        ("data.test", data.test or ()),
+    ):
+        for index, section in enumerate(sections):
+            place = f"{key}.{index}"
+            seen, wrong = _each(section, config, place)
+            try:
+                if not wrong and seen:
+                    seen[0] |= _used(section, config, network, key)
+            except (ZnnpyError, OSError) as error:
+                wrong = [f"{place}: {error}"]
+            found += seen
+            problems |= dict.fromkeys(wrong)
+    if problems:
+        raise VolumeError("\n".join(problems))
+    return found
+
+
+def _unread(config: Config) -> Config:
+    """The config with volumes left in their files, without statistics of all their voxels."""
+    data = config.data.model_copy(update={"in_memory": False, "normalize": "none"})
+    training = config.training.model_copy(update={"rebalance": "none"})
+    return config.model_copy(update={"data": data, "training": training})
+
+
+def _each(
+    section: VolumeSection, config: Config, place: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Records of a section's volumes, each by itself, and what is wrong with them."""
+    found, wrong = [], []
+    for key, source in _sources(section):
+        try:
+            role = "raw" if key.startswith("image") else "labels"
+            with open_source(source, config.data, role) as volume:  # type: ignore[arg-type]
+                found.append(
+                    {
+                        "key": f"{place}.{key}",
+                        "name": volume.name,
+                        "shape": volume.shape,
+                        "type": str(volume.dtype),
+                        "resolution": volume.resolution,
+                        **asdict(glance(volume)),
+                    }
+                )
+        except (ZnnpyError, OSError) as error:
+            wrong.append(f"{place}.{key}: {error}")
+    return found, wrong
+
+
+def _sources(section: VolumeSection) -> Iterator[tuple[str, Source]]:
+    for key in ("image", "labels", "mask"):
+        for node, source in (getattr(section, key) or {}).items():
+            yield (f"{key}.{node}" if node else key), source
+
+
+def _used(section: VolumeSection, config: Config, network: Network, key: str) -> dict[str, int]:
+    """How many `positions` patches of training, or voxels of predictions, can have."""
+    with ExitStack() as stack:
+        scene = open_scene(section, config.data, network)
+        stack.callback(scene.close)
+        if key != "data.test":
+            sampler = make_sampler(config, network, [scene], training=key == "data.train")
+            drawn = sum(prod(shape) for shape in sampler.input_shapes.values())
+            if drawn <= DRAWN_VOXELS and not scene.masks:
+                sampler.sample(0)
+            return {"positions": sampler.positions}
+        targets = make_targets(config, network)
+        for node in scene.labels:
+            check_labels(scene, node, targets[node])
+        corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
+        mirror = config.data.border == "mirror"
+        return {"positions": prod(whole_field(network, scene.images, corners, mirror).shape)}
