@@ -9,9 +9,10 @@ from standin import LinearModel
 
 from znnpy.errors import TrainingError
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.log import RunLog, drop_after
+from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
 from znnpy.train.progress import Plain, Quiet
+from znnpy.train.records import drop_after, up_to
 from znnpy.train.signals import StopSignals
 
 PACE = {
@@ -46,7 +47,9 @@ def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, *
         model.iteration = found.iteration
         model.set_parameters(found.parameters)
         model.set_optimizer_state(found.optimizer_state)
-    kept = drop_after(tmp_path / "log.jsonl", found.iteration if found else 0)
+    done = found.iteration if found else 0
+    assert not drop_after(tmp_path / "log.jsonl", done)
+    kept = up_to(tmp_path / "log.jsonl", done)
     validated = max((r["iteration"] for r in kept if "validation" in r), default=0)
 
     def validate():

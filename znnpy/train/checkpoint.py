@@ -6,7 +6,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.errors import RunError
+from znnpy.errors import RunError, reason
 from znnpy.train.atomic import sync_directory, write_atomically
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -111,9 +111,8 @@ def check_fits(found: Mapping[str, npt.NDArray[Any]], wanted: Mapping[str, Any],
 
 def discard_newer(directory: Path, iteration: int) -> None:
     """Remove checkpoints after an iteration, which a resumed run will write again."""
-    for path in listed(directory):
-        if path.name > path_of(directory, iteration).name:
-            path.unlink()
+    newer = [path for path in listed(directory) if path > path_of(directory, iteration)]
+    _remove(newer, directory)
 
 
 def _meta(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -127,6 +126,15 @@ def _meta(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _prune(directory: Path, keep: int) -> None:
-    for path in listed(directory)[max(1, keep) :]:
-        path.unlink()
-    sync_directory(directory)
+    _remove(listed(directory)[max(1, keep) :], directory)
+
+
+def _remove(paths: Sequence[Path], directory: Path) -> None:
+    if not paths:
+        return
+    try:
+        for path in paths:
+            path.unlink()
+        sync_directory(directory)
+    except OSError as error:
+        raise RunError(f"cannot remove old checkpoints in {directory}: {reason(error)}") from error

@@ -11,24 +11,29 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Self
 
+from znnpy.data.journal import write_all
 from znnpy.errors import RunError
-from znnpy.train.atomic import explain, write_text
-
-Record = dict[str, Any]
+from znnpy.train.atomic import explain, sync_directory
+from znnpy.train.records import Record
 
 
 class RunLog:
     """Appends records to one file; every line reaches the operating system before the next step.
 
-    `sync()` makes them durable, before a checkpoint that relies on them. Not safe for use from
-    several threads.
+    `sync()` makes them durable, before a checkpoint that relies on them; the file itself is in its
+    directory for good once it is open. A line that an earlier process left unfinished is ended. Not
+    safe for use from several threads.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self.path, self._file = path, -1
+        with self._explained():
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            sync_directory(path.parent)
+            if _unfinished(self._file):
+                write_all(self._file, b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -41,19 +46,21 @@ class RunLog:
 
         RunError when the disk fails.
         """
-        self._file.write(json.dumps(record, allow_nan=False) + "\n")
+        line = json.dumps(record, allow_nan=False) + "\n"
         with self._explained():
-            self._file.flush()
+            write_all(self._file, line.encode())
 
     def sync(self) -> None:
         """Wait until all records are on the disk; RunError when the disk fails."""
         with self._explained():
-            os.fsync(self._file.fileno())
+            os.fsync(self._file)
 
     def close(self) -> None:
         """Close the file."""
-        with self._explained():
-            self._file.close()
+        file, self._file = self._file, -1
+        if file >= 0:
+            with self._explained():
+                os.close(file)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -63,26 +70,6 @@ class RunLog:
             raise RunError(explain(self.path, error)) from error
 
 
-def read(path: Path) -> list[Record]:
-    """All whole records of a log; a last line that a crash cut short is left out."""
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
-
-
-def up_to(path: Path, iteration: int) -> list[Record]:
-    """The records of a log up to an iteration."""
-    return [record for record in read(path) if record["iteration"] <= iteration]
-
-
-def drop_after(path: Path, iteration: int) -> list[Record]:
-    """Keep the records up to an iteration, which a resumed run continues; returns them."""
-    kept = up_to(path, iteration)
-    write_text(path, "".join(json.dumps(record, allow_nan=False) + "\n" for record in kept))
-    return kept
+def _unfinished(file: int) -> bool:
+    size = os.fstat(file).st_size
+    return size > 0 and os.pread(file, 1, size - 1) != b"\n"

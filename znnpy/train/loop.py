@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from znnpy.errors import ChangedError, TrainingError
 from znnpy.train.checkpoint import Arrays, Checkpoint, save
-from znnpy.train.log import Record, RunLog
+from znnpy.train.log import RunLog
 from znnpy.train.progress import Rate, Reporter, Status
+from znnpy.train.records import Record
 from znnpy.train.signals import StopSignals
 
 Images = npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]

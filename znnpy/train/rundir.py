@@ -10,9 +10,10 @@ import shutil
 from pathlib import Path
 from typing import IO, Any, Self
 
-from znnpy.errors import RunError
-from znnpy.train.atomic import PARTIAL, sync_directory, write_text
+from znnpy.errors import RunError, reason
+from znnpy.train.atomic import PARTIAL, explain, sync_directory, write_text
 from znnpy.train.checkpoint import DIRECTORY
+from znnpy.train.records import DAMAGED
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
@@ -84,16 +85,20 @@ class RunDirectory:
         if self._anew:
             self._clear()
             self._anew = False
+        try:
+            for folder in (self.path, *self._made):
+                sync_directory(folder.absolute().parent)
+        except OSError as error:
+            raise RunError(explain(self.path, error)) from error
         write_json(self / VERSIONS, versions)
         write_text(self / CONFIG, config_text)
-        self.checkpoints.mkdir(exist_ok=True)
-        sync_directory(self.path)
+        self._make_checkpoints()
 
     def refresh(self, config_text: str) -> None:
         """Replace the config of a run that goes on, where it changed in ways that do not matter."""
         if (self / CONFIG).read_text(encoding="utf-8") != config_text:
             write_text(self / CONFIG, config_text)
-        self.checkpoints.mkdir(exist_ok=True)
+        self._make_checkpoints()
 
     def close(self) -> None:
         """Give the lock back; a new directory in which no run began is removed."""
@@ -104,12 +109,29 @@ class RunDirectory:
                     folder.rmdir()
         self._lock.close()
 
+    def _make_checkpoints(self) -> None:
+        try:
+            self.checkpoints.mkdir(exist_ok=True)
+            sync_directory(self.path)
+        except OSError as error:
+            raise RunError(explain(self.checkpoints, error)) from error
+
     def _clear(self) -> None:
-        for name in _FILES:
-            (self / name).unlink(missing_ok=True)
-            (self / (name + PARTIAL)).unlink(missing_ok=True)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
-        sync_directory(self.path)
+        """Remove a run: first and for good its config, so that no part of it is taken for a run."""
+        names = [*_FILES, *(path.name for path in self.path.glob(LOG + DAMAGED + "*"))]
+        try:
+            for name in names:
+                (self / name).unlink(missing_ok=True)
+                (self / (name + PARTIAL)).unlink(missing_ok=True)
+                if name == CONFIG:
+                    sync_directory(self.path)
+            if self.checkpoints.exists():
+                shutil.rmtree(self.checkpoints)
+            sync_directory(self.path)
+        except OSError as error:
+            raise RunError(
+                f"cannot remove the run in {self.path}: {reason(error)}; repeat the command"
+            ) from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -136,7 +158,8 @@ def require_run(path: Path) -> Path:
 
 def _refuse_foreign(path: Path) -> None:
     known = {*_FILES, *(name + PARTIAL for name in _FILES), DIRECTORY, LOCK}
-    foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in known)
+    names = (entry.name for entry in path.iterdir() if not entry.name.startswith(LOG + DAMAGED))
+    foreign = sorted(name for name in names if name not in known)
     if foreign and not (path / CONFIG).exists():
         raise RunError(
             f"{path} holds other files ({', '.join(foreign[:3])}); choose a new directory"

@@ -86,7 +86,7 @@ class _Session:
             with ExitStack() as stack:
                 done = self._train(stack)
         else:
-            take_up(self._run, self._config, self._standing, None)
+            take_up(self._run, self._config, self._standing, None, self._reporter)
             self._reporter.note(
                 f"this run is finished, {done} iterations are done; raise training.iterations to "
                 "train on, or start anew with --overwrite"
@@ -107,7 +107,7 @@ class _Session:
             unread = data.model_copy(update={"in_memory": False})
             open_scene(section, unread, self._network).close()
         model = stack.enter_context(self._model())
-        take_up(self._run, self._config, self._standing, model.plan_record)
+        take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         return self._loop(stack, model, sampler, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:

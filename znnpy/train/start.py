@@ -13,8 +13,8 @@ from znnpy.errors import RunError
 from znnpy.network import Network, build_network
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Checkpoint
-from znnpy.train.log import drop_after, up_to
 from znnpy.train.progress import Reporter
+from znnpy.train.records import drop_after, up_to
 from znnpy.train.rundir import (
     CONFIG,
     LOG,
@@ -41,21 +41,19 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a run goes on: its plan, newest checkpoint (None: at the start), and kept log records."""
+    """Where a run goes on: its plan and newest checkpoint (None: at the start).
+
+    `validated` is the last iteration whose validation is in the log.
+    """
 
     plan: dict[str, Any] | None
     checkpoint: Checkpoint | None
-    records: list[dict[str, Any]]
+    validated: int = 0
 
     @property
     def iteration(self) -> int:
         """Updates done."""
         return self.checkpoint.iteration if self.checkpoint else 0
-
-    @property
-    def validated(self) -> int:
-        """Last iteration whose validation is in the log."""
-        return max((r["iteration"] for r in self.records if "validation" in r), default=0)
 
 
 def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
@@ -65,7 +63,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     damaged checkpoints are noted.
     """
     if not run.started:
-        return Standing(None, None, [])
+        return Standing(None, None)
     _refuse_changes(run, config)
     changed = differences(read_json(run / VERSIONS) or {}, versions(config.training.seed))
     if changed:
@@ -78,12 +76,18 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
         raise RunError(f"no checkpoint in {run.checkpoints} can be read; start with --overwrite")
     if checkpoint and checkpoint.seed != config.training.seed:
         raise RunError(f"the checkpoints in {run.checkpoints} are of seed {checkpoint.seed}")
-    standing = Standing(read_json(run / PLAN), checkpoint, [])
-    return replace(standing, records=up_to(run / LOG, standing.iteration))
+    standing = Standing(read_json(run / PLAN), checkpoint)
+    records = up_to(run / LOG, standing.iteration)
+    validated = max((r["iteration"] for r in records if "validation" in r), default=0)
+    return replace(standing, validated=validated)
 
 
 def take_up(
-    run: RunDirectory, config: Config, standing: Standing, plan: dict[str, Any] | None
+    run: RunDirectory,
+    config: Config,
+    standing: Standing,
+    plan: dict[str, Any] | None,
+    reporter: Reporter,
 ) -> None:
     """Begin the run or go on with it, once everything that may be refused has been looked at.
 
@@ -95,7 +99,9 @@ def take_up(
     else:
         run.begin(dump(config), versions(config.training.seed))
     checkpoints.discard_newer(run.checkpoints, standing.iteration)
-    drop_after(run / LOG, standing.iteration)
+    damage = drop_after(run / LOG, standing.iteration)
+    if damage:
+        reporter.note(f"warning: {damage}")
     if standing.plan is None and plan is not None:
         write_json(run / PLAN, plan)
 

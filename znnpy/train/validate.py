@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from znnpy.data.prefetch import make_batch
 from znnpy.data.sampler import Sampler
 from znnpy.infer.losses import LossName, Tally
-from znnpy.train.log import Record
+from znnpy.train.records import Record
 from znnpy.train.signals import StopSignals
 
 

@@ -1,0 +1,140 @@
+"""Reads npz files of unknown origin: arrays of known names, shapes and dtypes, and one text.
+
+What a member claims to be is looked at before anything of it is read or reserved; nothing is inflated,
+unpickled or evaluated. Members are stored plain, as NumPy's `savez` writes them.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+DAMAGE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError, struct.error,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What reading a damaged archive may raise."""
+SUFFIX = ".npy"
+TEXT = 1 << 14  # characters of the text at most
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
+)
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Shape and dtype of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its values."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+class Archive:
+    """An npz file, open for reading; `kinds` says what its members claim to be, by name.
+
+    Raises errors of `DAMAGE` for what is not as `savez` writes it, at once or when it is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ValueError("not a file")
+        self._zip = zipfile.ZipFile(path)
+        try:
+            self.kinds = self._kinds()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._zip.close()
+
+    def text(self, name: str) -> str:
+        """A member that holds one text."""
+        kind = self.kinds[name]
+        if kind.shape or kind.dtype.kind != "U" or kind.nbytes > 4 * TEXT:
+            raise ValueError(f"{name!r} is no text")
+        return str(self._values(name))
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """A member's values, all finite. The caller has seen its kind, whose bytes are reserved."""
+        values = self._values(name)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name!r} has values that are not finite")
+        return values
+
+    def _kinds(self) -> dict[str, Kind]:
+        found: dict[str, Kind] = {}
+        for info in self._zip.infolist():
+            name = info.filename.removesuffix(SUFFIX)
+            if name == info.filename or name in found:
+                raise ValueError(f"{info.filename[:60]!r} is no array, or there twice")
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                raise ValueError(f"{name[:60]!r} is not stored plain")
+            with self._zip.open(info) as file:
+                found[name] = _kind(file)
+                if file.tell() + found[name].nbytes != info.file_size:
+                    raise ValueError(f"{name[:60]!r} has another size than its header says")
+        return found
+
+    def _values(self, name: str) -> npt.NDArray[Any]:
+        with self._zip.open(name + SUFFIX) as file:
+            kind = _kind(file)
+            values = np.empty(kind.shape, kind.dtype)
+            rest = memoryview(values.reshape(-1).view(np.uint8)).cast("B")
+            while rest:
+                count = file.readinto(rest[:_PIECE])  # type: ignore[attr-defined]
+                if not count:
+                    raise EOFError(f"{name!r} is cut short")
+                rest = rest[count:]
+            file.read(1)  # at the end the checksum is looked at
+        return values
+
+
+def differences(found: Mapping[str, Kind], wanted: Mapping[str, Kind]) -> str:
+    """How arrays differ from what is wanted, in names, shapes and dtypes; "" where they do not."""
+    problems = [f"{name!r} is missing" for name in wanted if name not in found]
+    problems += [f"{name[:60]!r} is not in the network" for name in found if name not in wanted]
+    for name in (name for name in wanted if name in found):
+        have, want = found[name], wanted[name]
+        if have.shape != want.shape:
+            problems.append(f"{name!r} has shape {have.shape}, not {want.shape}")
+        elif have.dtype != want.dtype:
+            problems.append(f"{name!r} is of {have.dtype.name}, not {want.dtype.name}")
+    more = len(problems) - 6
+    return "; ".join(problems[:6]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _kind(file: Any) -> Kind:
+    head = file.read(len(_MAGIC) + 2)
+    length = int.from_bytes(head[len(_MAGIC) :], "little")
+    match = _HEADER.fullmatch(file.read(length).decode("latin-1"))
+    if not head.startswith(_MAGIC) or match is None:
+        raise ValueError(f"{file.name[:60]!r} has no header of an array of numbers")
+    shape = tuple(int(size) for size in match[2].replace(" ", "").split(",") if size)
+    return Kind(shape, np.dtype(match[1]))
