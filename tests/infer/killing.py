@@ -92,6 +92,8 @@ def failed_and_continued(
     code, said = forked(work)
     done, _, error = said.partition(b"!")
     assert code == 0, f"ended with {code}: {error.decode()}"
+    if prediction.path.exists():
+        assert b"cannot be written" not in error, error
     continued(prediction, len(done), whole)
     return error.decode()
 

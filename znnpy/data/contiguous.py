@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,11 @@ def write_volumes(
         with descriptor(beside) as file:
             for name, (array, _) in datasets.items():
                 write_at(file, places[name], np.ascontiguousarray(array))
-            os.fsync(file)
 
 
 @contextmanager
 def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A name to write to, beside `path`; takes its place at the end, is removed on errors."""
+    """A name to write to, beside `path`; synced, it takes its place at the end; removed on errors."""
     if path.exists() and not overwrite:
         raise VolumeError(f"{path} exists already; name another file, or ask to overwrite it")
     if not path.parent.is_dir():
@@ -87,12 +86,15 @@ def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.tmp")
     try:
         yield beside
+        with descriptor(beside) as file:
+            os.fsync(file)
         beside.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # of a disk that fails, which has been said
+            beside.unlink(missing_ok=True)
 
 
 def allocate(path: Path, layouts: Mapping[str, Layout]) -> dict[str, int]:
@@ -142,7 +144,7 @@ def descriptor(path: Path) -> Iterator[int]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder last."""
+    """Make files and folders that were made, moved or removed in a folder last so."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -23,7 +23,7 @@ from znnpy.data.journal import Journal, Region, read_done, read_head, refuse_oth
 from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.zarr_folder import is_zarr
-from znnpy.errors import ShapeError, VolumeError
+from znnpy.errors import ShapeError, VolumeError, reason
 
 READ_ONLY = (
     ".tif",
@@ -167,10 +167,18 @@ class JournaledOutput(ABC):
         self._reopen(head)
 
     def _move(self) -> None:
-        self._replace()
-        sync_folder(self.path.parent)
-        self._journal.remove()
-        sync_folder(self.path.parent)
+        try:
+            self._replace()
+            sync_folder(self.path.parent)
+            self._journal.remove()
+            sync_folder(self.path.parent)
+        except OSError as error:
+            if self._partial.exists():
+                raise
+            raise VolumeError(
+                f"{self.path} is written whole, but the disk failed when that was made to last: "
+                f"{reason(error)}; look at the disk before you rely on it"
+            ) from error
 
     def _finish_moving(self, dataset: str) -> None:
         """A process was killed when all was written, but the journal still there."""

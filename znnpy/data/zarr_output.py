@@ -56,6 +56,7 @@ class ZarrOutput(JournaledOutput):
         if not channels and spec.shape[0] != 1:
             raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
         self._channels = channels
+        self._lasting: set[Path] = set()  # folders that this process found synced in theirs
         self._array = "/".join(part for part in (self._group, LEVEL) if part)
         super().__init__(path, dataset, spec, overwrite, attached=attached)
 
@@ -87,16 +88,25 @@ class ZarrOutput(JournaledOutput):
     def _put(self, region: Region, data: Array) -> int:
         shard = self._encoded(region, data)
         place = self._place(region[0])
-        if not shard:
-            place.unlink(missing_ok=True)
-            return crc32(shard)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside = place.with_name(f".{place.name}.tmp")
-        _write(beside, shard)
-        beside.replace(place)
-        for folder in (place.parent, *place.parents[1:4]):
-            sync_folder(folder)
+        if shard:
+            self._make(place.parent)
+            beside = place.with_name(f".{place.name}.tmp")
+            _write(beside, shard)
+            beside.replace(place)
+            sync_folder(place.parent)
+        elif place.exists():
+            place.unlink()
+            sync_folder(place.parent)
         return crc32(shard)
+
+    def _make(self, folder: Path) -> None:
+        """Make a folder of shards that lasts, whoever made it: also those above it, up to the array."""
+        if folder in self._lasting or folder == self._partial:
+            return
+        self._make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+        self._lasting.add(folder)
 
     def _checksum(self, region: Region) -> int:
         return crc32(_read(self._place(region[0])))
@@ -107,6 +117,7 @@ class ZarrOutput(JournaledOutput):
             _remove(aside)
             self.path.rename(aside)
         self._partial.rename(self.path)
+        sync_folder(self.path.parent)
         _remove(aside)
 
     def _encoded(self, region: Region, data: Array) -> bytes:

@@ -82,7 +82,7 @@ def writing(
             log.note("start", blocks=len(job.order), left=len(left), **job.spec.head(dataset))
             yield output, log, left
             output.finish()
-            log.note("finish")
+            _note_end(log, path)
     except ChangedError as error:
         raise ChangedError(
             f"{error}. The blocks of {path} that are done are of what it held before: the same command "
@@ -90,6 +90,15 @@ def writing(
         ) from error
     except OSError as error:
         raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
+
+
+def _note_end(log: BlockLog, path: Path) -> None:
+    try:
+        log.note("finish")
+    except OSError as error:
+        raise VolumeError(
+            f"{path} is written whole, but its log {log_of(path)} is not: {reason(error)}"
+        ) from error
 
 
 @contextmanager

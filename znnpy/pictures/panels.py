@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.errors import VolumeError, reason
+from znnpy.data.contiguous import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,14 +50,8 @@ class Voxels:
 def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
     """Write panels of one shape as a PNG: beside first, then renamed; VolumeError if the disk fails."""
     figure = _figure(panels, caption, voxels or Voxels())
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path, overwrite=True) as beside:
         figure.savefig(beside, format="png")
-        beside.replace(path)
-    except OSError as error:
-        raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:

@@ -157,7 +157,7 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    known = {*_FILES, *(name + PARTIAL for name in _FILES), DIRECTORY, LOCK}
+    known = {*_FILES, *(name + PARTIAL for name in _FILES), f".{PICTURE}.tmp", DIRECTORY, LOCK}
     names = (entry.name for entry in path.iterdir() if not entry.name.startswith(LOG + DAMAGED))
     foreign = sorted(name for name in names if name not in known)
     if foreign and not (path / CONFIG).exists():
