@@ -1,9 +1,24 @@
+import io
+import json
+import os
+import random
+import re
+import resource
+import warnings
+import zipfile
+from pathlib import Path
+
 import numpy as np
 import pytest
+from children import forked
+from damage import damaged
 
 from znnpy.errors import RunError
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.checkpoint import Checkpoint
+from znnpy.train.archive import Kind
+from znnpy.train.checkpoint import Checkpoint, Contents
+
+MUTATIONS = int(os.environ.get("ZNNPY_MUTATIONS", "300"))
 
 
 def make(iteration):
@@ -21,6 +36,25 @@ def make(iteration):
     )
 
 
+def contents(iteration=7):
+    """What the checkpoints of `make` hold."""
+    example = make(iteration)
+    return Contents(
+        *(
+            {name: Kind(array.shape, array.dtype) for name, array in group.items()}
+            for group in (example.parameters, example.optimizer_state)
+        )
+    )
+
+
+def load(path):
+    return checkpoints.load(path, contents())
+
+
+def newest(folder, warn):
+    return checkpoints.newest(folder, contents(), warn)
+
+
 def assert_same(left, right):
     for group in ("parameters", "optimizer_state"):
         one, other = getattr(left, group), getattr(right, group)
@@ -32,13 +66,13 @@ def assert_same(left, right):
 
 def test_round_trip_is_bitwise(tmp_path):
     checkpoints.save(tmp_path, make(7), keep=1)
-    assert_same(checkpoints.newest(tmp_path, pytest.fail), make(7))
+    assert_same(newest(tmp_path, pytest.fail), make(7))
 
 
 def test_keeps_the_newest(tmp_path):
     for iteration in (1, 20, 300, 4000):
         checkpoints.save(tmp_path, make(iteration), keep=2)
-    assert [checkpoints.load(path).iteration for path in checkpoints.listed(tmp_path)] == [
+    assert [load(path).iteration for path in checkpoints.listed(tmp_path)] == [
         4000,
         300,
     ]
@@ -58,11 +92,11 @@ def test_damaged_newest_falls_back_with_a_warning(tmp_path, damage):
     checkpoints.save(tmp_path, make(1), keep=2)
     path = checkpoints.save(tmp_path, make(2), keep=2)
     path.write_bytes(damage(path.read_bytes()))
-    warnings = []
-    assert_same(checkpoints.newest(tmp_path, warnings.append), make(1))
-    assert len(warnings) == 1
-    assert "damaged" in warnings[0]
-    assert path.name in warnings[0]
+    said = []
+    assert_same(newest(tmp_path, said.append), make(1))
+    assert len(said) == 1
+    assert "damaged" in said[0]
+    assert path.name in said[0]
 
 
 def test_every_flipped_byte_is_noticed_or_harmless(tmp_path):
@@ -71,7 +105,7 @@ def test_every_flipped_byte_is_noticed_or_harmless(tmp_path):
     for at in range(0, len(data), 37):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
         try:
-            found = checkpoints.load(path)
+            found = load(path)
         except RunError:
             continue
         assert_same(found, make(2))
@@ -82,12 +116,140 @@ def test_pickles_are_refused(tmp_path):
     with path.open("wb") as file:
         np.savez(file, meta=np.array([{}], dtype=object))
     with pytest.raises(RunError, match="damaged"):
-        checkpoints.load(path)
+        load(path)
 
 
-def test_names_and_shapes_must_fit():
-    have = {"a": np.zeros(3), "x": np.zeros(1)}
-    want = {"a": np.zeros(4), "b": np.zeros(1)}
-    with pytest.raises(RunError, match=r"'b' is missing.*'x' is not in.*'a' has shape \(3,\)"):
-        checkpoints.check_fits(have, want, "checkpoint 7")
-    checkpoints.check_fits(want, want, "checkpoint 7")
+def rewritten(path, change):
+    """Write a checkpoint again with members (name, bytes) that `change` makes of its own."""
+    with zipfile.ZipFile(path) as file:
+        members = [(name, file.read(name)) for name in file.namelist()]
+    changed = change(members)
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as file:
+        warnings.simplefilter("ignore")  # of names that are there twice
+        for name, data in changed:
+            file.writestr(name, data)
+
+
+def with_array(name, array):
+    """The members of a checkpoint with one array in the place of another."""
+
+    def change(members):
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        return [(n, buffer.getvalue() if n == f"{name}.npy" else data) for n, data in members]
+
+    return change
+
+
+def with_meta(**changes):
+    """The members of a checkpoint with other numbers."""
+
+    def change(members):
+        meta = json.loads(str(np.load(io.BytesIO(dict(members)["meta.npy"]))))
+        return with_array("meta", np.array(json.dumps(meta | changes)))(members)
+
+    return change
+
+
+def huge(members):
+    """A header that claims terabytes, of a member that is as large as before."""
+    name, data = next(m for m in members if m[0] == "parameters/file.npy")
+    claimed = data.replace(b"'shape': (2,), }", b"'shape': (1000000000000,), }").replace(
+        b" " * 11, b"", 1
+    )
+    return [(n, claimed if n == name else d) for n, d in members]
+
+
+NAN = np.array([0, np.nan], np.float32)
+FILE = "parameters/file"
+FORGED = {
+    "without an array": (lambda members: members[:-1], "optimizer_state/a/b' is missing"),
+    "with another": (lambda m: [*m, ("parameters/x.npy", m[-1][1])], "'parameters/x' is not in"),
+    "with one twice": (lambda members: [*members, members[-1]], "or there twice"),
+    "with a text": (lambda members: [*members, ("readme.txt", b"hello")], "is no array"),
+    "NaN": (with_array(FILE, NAN), "not finite"),
+    "Inf in the state": (
+        with_array("optimizer_state/a/b", np.full(5, np.inf, np.float32)),
+        "not f",
+    ),
+    "float64": (with_array(FILE, np.zeros(2)), "'parameters/file' is of float64, not float32"),
+    "integers": (with_array(FILE, np.zeros(2, np.int32)), "is of int32, not float32"),
+    "swapped bytes": (with_array(FILE, np.zeros(2, ">f4")), "is of"),
+    "another shape": (with_array(FILE, np.zeros(3, np.float32)), r"shape \(3,\), not \(2,\)"),
+    "by column": (with_array("parameters/a/b", np.zeros((3, 2), np.float32).T), "no header"),
+    "records": (with_array(FILE, np.zeros(2, [("a", "f4")])), "no header"),
+    "objects": (with_array(FILE, np.array([{}, 1], object)), "no header"),
+    "terabytes": (huge, "(shape|size)"),
+    "no header": (lambda m: [(n, b"" if FILE in n else d) for n, d in m], "no header"),
+    "more data": (lambda m: [(n, d + b"x" * (FILE in n)) for n, d in m], "another size"),
+    "no numbers": (with_array("meta", np.array("[]")), "no JSON object"),
+    "numbers as bytes": (with_array("meta", np.array(b"{}")), "is no text"),
+    "half an iteration": (with_meta(iteration=7.5), "iteration is '7.5', not a whole number"),
+    "iteration as text": (with_meta(iteration="7"), "not a whole number"),
+    "another iteration": (with_meta(iteration=8), "of iteration 8, which its name"),
+    "a truth for a seed": (with_meta(seed=True), "seed is 'True'"),
+    "no sample": (with_meta(next_sample=None), "next_sample is 'None'"),
+    "samples before the first": (with_meta(next_sample=-1), "next_sample is '-1'"),
+    "no rate": (with_meta(learning_rate="fast"), "learning_rate is 'fast'"),
+    "endless rate": (with_meta(learning_rate=float("inf")), "learning_rate is 'inf'"),
+    "another version": (with_meta(format=2), "another version"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_is_no_checkpoint_of_this_network_is_refused(tmp_path, name):
+    change, words = FORGED[name]
+    checkpoints.save(tmp_path, make(6), keep=2)
+    path = checkpoints.save(tmp_path, make(7), keep=2)
+    rewritten(path, lambda members: members)
+    assert_same(load(path), make(7))
+    rewritten(path, change)
+    said = []
+    assert_same(newest(tmp_path, said.append), make(6))
+    (line,) = said
+    assert re.search(words, line), line
+    assert "\n" not in line
+    assert len(line) < 600
+
+
+def test_bombs_are_not_inflated(tmp_path):
+    path = checkpoints.path_of(tmp_path, 7)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("meta.npy", b"\0" * (64 << 20))
+    assert path.stat().st_size < 100_000
+    with pytest.raises(RunError, match="not stored plain"):
+        load(path)
+
+
+@pytest.mark.parametrize("what", ["folder", "none"])
+def test_no_file_is_one_line(tmp_path, what):
+    path = checkpoints.path_of(tmp_path, 7)
+    if what == "folder":
+        path.mkdir()
+    with pytest.raises(RunError, match=r"is damaged \(not a file"):
+        load(path)
+
+
+def test_any_damage_is_refused_or_harmless(tmp_path):
+    """Within 64 MiB of memory, whatever sizes are claimed."""
+    path = checkpoints.save(tmp_path, make(7), keep=2)
+    whole = path.read_bytes()
+
+    def work(_):
+        choose = random.Random(0)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
+        for _ in range(MUTATIONS):
+            path.write_bytes(damaged(whole, choose))
+            said, found = "", None
+            try:
+                found = load(path)
+            except RunError as error:
+                said = str(error)
+            if found is None:
+                assert path.name in said
+                assert "\n" not in said
+            else:
+                assert_same(found, make(7))
+
+    assert forked(work)[0] == 0

@@ -9,6 +9,8 @@ from standin import LinearModel
 
 from znnpy.errors import TrainingError
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train.archive import Kind
+from znnpy.train.checkpoint import Contents
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
 from znnpy.train.progress import Plain, Quiet
@@ -38,11 +40,18 @@ def batches(start, stop_at=None):
         number += 1
 
 
+def newest(directory):
+    model = LinearModel()
+    groups = (model.parameters, model.optimizer_state)
+    kinds = [{name: Kind(a.shape, a.dtype) for name, a in group.items()} for group in groups]
+    return checkpoints.newest(directory, Contents(*kinds), pytest.fail)
+
+
 def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, **pace):
     """One process' life: resume what is there, train, return the loop's last iteration."""
     directory = tmp_path / "checkpoints"
     directory.mkdir(exist_ok=True)
-    found = checkpoints.newest(directory, pytest.fail)
+    found = newest(directory)
     if found:
         model.iteration = found.iteration
         model.set_parameters(found.parameters)
@@ -96,7 +105,7 @@ def undisturbed(tmp_path):
 def test_stopped_and_resumed_is_bitwise_the_same(tmp_path, undisturbed, stop_at):
     reached = run(tmp_path, LinearModel(), stop_at=stop_at)
     assert reached == stop_at + 1
-    assert checkpoints.newest(tmp_path / "checkpoints", pytest.fail).iteration == reached
+    assert newest(tmp_path / "checkpoints").iteration == reached
     assert run(tmp_path, LinearModel()) == 30
     assert state(tmp_path) == undisturbed
 
@@ -126,7 +135,7 @@ def test_nan_loss_stops_within_a_step_and_keeps_the_last_good_checkpoint(tmp_pat
     with pytest.raises(TrainingError, match=r"loss is nan at iteration 25; 'w' .*iteration 20"):
         run(tmp_path, model)
     assert model.iteration <= 26
-    good = checkpoints.newest(tmp_path / "checkpoints", pytest.fail)
+    good = newest(tmp_path / "checkpoints")
     assert good.iteration == 20
     assert all(np.isfinite(array).all() for array in good.parameters.values())
 
@@ -136,7 +145,7 @@ def test_weights_that_overflow_in_the_last_update_are_not_saved(tmp_path):
         TrainingError, match=r"weight is not finite after iteration 20.*iteration 10"
     ):
         run(tmp_path, LinearModel(infinite_weight=20))
-    assert checkpoints.newest(tmp_path / "checkpoints", pytest.fail).iteration == 10
+    assert newest(tmp_path / "checkpoints").iteration == 10
 
 
 def test_plain_progress_says_what_the_issue_asks_for(tmp_path):

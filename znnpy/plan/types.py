@@ -99,6 +99,8 @@ class Plan:
     def from_record(cls, record: Mapping[str, Mapping[str, Any]], network: Network) -> Plan:
         """Check and read a saved plan; PlanError when it is of another network or version."""
         edges = {edge.name: edge for edge in network.edges if edge.kind == "conv"}
+        if not isinstance(record, Mapping):
+            raise PlanError(f"the saved plan is a {type(record).__name__}, not a table of layers")
         if set(record) != set(edges):
             raise PlanError(
                 f"the saved plan is for layers {sorted(record)}, the network has {sorted(edges)}"
@@ -127,6 +129,8 @@ def _layer_record(layer: LayerPlan) -> dict[str, Any]:
 
 
 def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
+    if not isinstance(layer, Mapping) or not isinstance(layer.get("reason", ""), str):
+        raise PlanError(f"the saved plan of {name!r} is no table of passes")
     values = dict(layer)
     for step in PASSES:
         if values.get(step) not in ALGORITHMS:

@@ -106,7 +106,7 @@ class Archive:
         with self._zip.open(name + SUFFIX) as file:
             kind = _kind(file)
             values = np.empty(kind.shape, kind.dtype)
-            rest = memoryview(values.reshape(-1).view(np.uint8)).cast("B")
+            rest = values.reshape(-1).view(np.uint8).data
             while rest:
                 count = file.readinto(rest[:_PIECE])  # type: ignore[attr-defined]
                 if not count:

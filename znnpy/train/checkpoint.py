@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,30 @@ import numpy as np
 import numpy.typing as npt
 
 from znnpy.errors import RunError, reason
+from znnpy.train.archive import DAMAGE, Archive, Kind, differences
 from znnpy.train.atomic import sync_directory, write_atomically
 
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
 FORMAT = 1
+GROUPS = ("parameters", "optimizer_state")
 _NAME = re.compile(r"iteration-(\d{9})\.npz")
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the checkpoints of a run hold: shape and dtype of each array by name."""
+
+    parameters: Mapping[str, Kind]
+    optimizer_state: Mapping[str, Kind]
+
+    def members(self) -> dict[str, Kind]:
+        """By the names in the file."""
+        return {
+            f"{group}/{name}": kind
+            for group in GROUPS
+            for name, kind in getattr(self, group).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -50,36 +66,36 @@ def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint and remove all but the newest `keep`; RunError when the disk is full."""
     path = path_of(directory, checkpoint.iteration)
     arrays = {"meta": np.array(json.dumps(_meta(checkpoint), sort_keys=True))}
-    for group in ("parameters", "optimizer_state"):
+    for group in GROUPS:
         for name, array in getattr(checkpoint, group).items():
-            arrays[f"{group}/{name}"] = array
+            arrays[f"{group}/{name}"] = np.ascontiguousarray(array)
     write_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
     _prune(directory, keep)
     return path
 
 
-def load(path: Path) -> Checkpoint:
-    """Read one checkpoint; RunError when it is damaged (zip CRCs). Nothing is unpickled."""
+def load(path: Path, contents: Contents) -> Checkpoint:
+    """Read one checkpoint; RunError when it is damaged or not of this network.
+
+    Nothing is believed: arrays are read only when all have the names, shapes and dtypes of `contents`,
+    and their values must be finite.
+    """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        meta = json.loads(str(arrays.pop("meta")))
-        if meta["format"] != FORMAT:
-            raise RunError(f"checkpoint {path} was written by another version of znnpy")
-        groups: dict[str, Arrays] = {"parameters": {}, "optimizer_state": {}}
-        for name, array in arrays.items():
-            group, _, inner = name.partition("/")
-            groups[group][inner] = array
-        return Checkpoint(
-            iteration=meta["iteration"],
-            parameters=groups["parameters"],
-            optimizer_state=groups["optimizer_state"],
-            learning_rate=meta["learning_rate"],
-            seed=meta["seed"],
-            next_sample=meta["next_sample"],
-        )
-    except (*_DAMAGE, TypeError) as error:
-        raise RunError(f"checkpoint {path} is damaged ({error})") from error
+        with Archive(path) as file:
+            meta = _read_meta(file.text("meta"), path)
+            members = contents.members()
+            found = {name: kind for name, kind in file.kinds.items() if name != "meta"}
+            problems = differences(found, members)
+            if problems:
+                raise RunError(f"checkpoint {path} does not fit this network: {problems}")
+            groups: dict[str, Arrays] = {group: {} for group in GROUPS}
+            for name in file.kinds:
+                group, _, inner = name.partition("/")
+                if name in members:
+                    groups[group][inner] = file.array(name)
+        return Checkpoint(**{**meta, **groups})
+    except DAMAGE as error:
+        raise RunError(f"checkpoint {path} is damaged ({reason(error)})") from error
 
 
 def listed(directory: Path) -> list[Path]:
@@ -88,25 +104,14 @@ def listed(directory: Path) -> list[Path]:
     return sorted(found, reverse=True)
 
 
-def newest(directory: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that can be read; damaged ones are skipped with a warning."""
+def newest(directory: Path, contents: Contents, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that can be read and fits; others are skipped with a warning."""
     for path in listed(directory):
         try:
-            return load(path)
+            return load(path, contents)
         except RunError as error:
             warn(f"{error}; trying the one before")
     return None
-
-
-def check_fits(found: Mapping[str, npt.NDArray[Any]], wanted: Mapping[str, Any], what: str) -> None:
-    """Refuse arrays whose names or shapes are not the model's; RunError lists every difference."""
-    problems = [f"{name!r} is missing" for name in wanted if name not in found]
-    problems += [f"{name!r} is not in the network" for name in found if name not in wanted]
-    for name, array in found.items():
-        if name in wanted and array.shape != wanted[name].shape:
-            problems.append(f"{name!r} has shape {array.shape}, not {wanted[name].shape}")
-    if problems:
-        raise RunError(f"{what} does not fit this network: " + "; ".join(problems))
 
 
 def discard_newer(directory: Path, iteration: int) -> None:
@@ -127,6 +132,25 @@ def _meta(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _prune(directory: Path, keep: int) -> None:
     _remove(listed(directory)[max(1, keep) :], directory)
+
+
+def _read_meta(text: str, path: Path) -> dict[str, Any]:
+    """Numbers of a checkpoint; ValueError for what cannot be, RunError for another version's."""
+    meta = json.loads(text)
+    if not isinstance(meta, dict):
+        raise ValueError("its numbers are no JSON object")
+    if meta.get("format") != FORMAT:
+        raise RunError(f"checkpoint {path} was written by another version of znnpy")
+    for name in ("iteration", "seed", "next_sample"):
+        if type(meta.get(name)) is not int or not 0 <= meta[name] < 1 << 64:
+            raise ValueError(f"{name} is {str(meta.get(name))[:40]!r}, not a whole number")
+    rate = meta.get("learning_rate")
+    if not (type(rate) is int or (type(rate) is float and math.isfinite(rate))):
+        raise ValueError(f"learning_rate is {str(rate)[:40]!r}, not a finite number")
+    if path != path_of(path.parent, meta["iteration"]):
+        raise ValueError(f"it is of iteration {meta['iteration']}, which its name does not say")
+    names = ("iteration", "seed", "next_sample", "learning_rate")
+    return {name: meta[name] for name in names}
 
 
 def _remove(paths: Sequence[Path], directory: Path) -> None:

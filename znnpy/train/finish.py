@@ -13,7 +13,7 @@ from znnpy.infer.evaluate import DEFAULT, Evaluation, evaluate
 from znnpy.infer.material import open_scene
 from znnpy.infer.scores import Objects
 from znnpy.pictures import side_by_side
-from znnpy.train.rundir import PICTURE, RESULT, read_json, write_json
+from znnpy.train.rundir import PICTURE, RESULT, read_object, write_json
 from znnpy.train.start import SavedRun
 
 
@@ -59,11 +59,11 @@ def evaluate_run(
 def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -> bool:
     """Whether the scores of these weights on these volumes are there; damaged ones are not."""
     try:
-        result = read_json(path / RESULT)
+        result = read_object(path / RESULT)
     except RunError:
         return False
     wanted = {"iteration": iteration, "volumes": _plain(sections)}
-    return isinstance(result, dict) and wanted.items() <= result.items()
+    return result is not None and wanted.items() <= result.items()
 
 
 def write_result(

@@ -92,9 +92,9 @@ class Loop:
 
     `batches` yields the batch of each iteration from the current one on. `validate` returns a
     record for the log, or None when a signal cut it short; `validated` is the last iteration with
-    such a record. `verify` raises ChangedError when files that batches were read from are others now.
-    All calls are made from the calling thread. Raises TrainingError within one step when a loss, or
-    before saving a weight, is NaN or Inf, and ChangedError: such weights are never saved.
+    such a record. All calls are made from the calling thread. Raises TrainingError within one step
+    when a loss, or before saving a weight or a state of the optimizer, is NaN or Inf: such are never saved.
+        self._verify()
     """
 
     def __init__(
@@ -185,8 +185,9 @@ class Loop:
 
     def _save(self) -> None:
         parameters, state = self._model.parameters, self._model.optimizer_state
-        if not all(np.isfinite(array).all() for array in parameters.values()):
-            self._diverged(f"a weight is not finite after iteration {self._submitted}")
+        for what, arrays in (("a weight", parameters), ("a state of the optimizer", state)):
+            if not all(np.isfinite(array).all() for array in arrays.values()):
+                self._diverged(f"{what} is not finite after iteration {self._submitted}")
         self._verify()
         self._log.sync()
         checkpoint = Checkpoint(

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import IO, Any, Self
 
+from znnpy.data.memory import readable
 from znnpy.errors import RunError, reason
 from znnpy.train.atomic import PARTIAL, explain, sync_directory, write_text
 from znnpy.train.checkpoint import DIRECTORY
@@ -18,6 +19,7 @@ from znnpy.train.records import DAMAGED
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
 LOCK = "lock"
+JSON_LIMIT = 16 << 20  # bytes
 # In the order they are removed: without a config, what is left is no run.
 _FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE)
 
@@ -139,14 +141,21 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a run; None when it does not exist, RunError when it is damaged."""
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object of a run; None when there is no file, RunError when it is damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            text = file.read(JSON_LIMIT + 1)
+        found = json.loads(text) if len(text) <= JSON_LIMIT else None
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged: no JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise RunError(f"{path} is damaged: no JSON object of at most {readable(JSON_LIMIT)}")
+    return found
 
 
 def require_run(path: Path) -> Path:

@@ -23,7 +23,6 @@ from znnpy.infer.evaluate import Evaluation
 from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import make_targets, open_scene
 from znnpy.network import Network, build_network, self_contained
-from znnpy.train.checkpoint import check_fits
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
@@ -131,9 +130,6 @@ class _Session:
         self._reporter.note(f"{planned}, threads: {model.threads}")
         checkpoint = standing.checkpoint
         if checkpoint:
-            name = f"the checkpoint of iteration {checkpoint.iteration} in {self._run.path}"
-            check_fits(checkpoint.parameters, model.parameters, name)
-            check_fits(checkpoint.optimizer_state, model.optimizer_state, f"{name} (optimizer)")
             model.set_parameters(checkpoint.parameters)
             model.set_optimizer_state(checkpoint.optimizer_state)
             model.iteration = checkpoint.iteration

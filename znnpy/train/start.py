@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
-from znnpy.errors import RunError
-from znnpy.network import Network, build_network
+from znnpy.errors import PlanError, RunError
+from znnpy.infer.build import make_optimizer
+from znnpy.network import Network, build_network, parameter_shapes
+from znnpy.plan.types import Plan
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.checkpoint import Checkpoint
+from znnpy.train.archive import Kind
+from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.progress import Reporter
 from znnpy.train.records import drop_after, up_to
 from znnpy.train.rundir import (
@@ -21,7 +26,7 @@ from znnpy.train.rundir import (
     PLAN,
     VERSIONS,
     RunDirectory,
-    read_json,
+    read_object,
     require_run,
     write_json,
 )
@@ -65,18 +70,16 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if not run.started:
         return Standing(None, None)
     _refuse_changes(run, config)
-    changed = differences(read_json(run / VERSIONS) or {}, versions(config.training.seed))
-    if changed:
-        reporter.note(
-            f"warning: {', '.join(changed)} since this run began; it may not be bitwise the "
-            "same as an undisturbed one"
-        )
-    checkpoint = checkpoints.newest(run.checkpoints, lambda text: reporter.note(f"warning: {text}"))
+    _warn_of_versions(run / VERSIONS, config.training.seed, reporter)
+    plan, contents = _plan(run / PLAN, config), contents_of(config)
+    checkpoint = checkpoints.newest(
+        run.checkpoints, contents, lambda text: reporter.note(f"warning: {text}")
+    )
     if checkpoint is None and checkpoints.listed(run.checkpoints):
         raise RunError(f"no checkpoint in {run.checkpoints} can be read; start with --overwrite")
     if checkpoint and checkpoint.seed != config.training.seed:
         raise RunError(f"the checkpoints in {run.checkpoints} are of seed {checkpoint.seed}")
-    standing = Standing(read_json(run / PLAN), checkpoint)
+    standing = Standing(plan, checkpoint)
     records = up_to(run / LOG, standing.iteration)
     validated = max((r["iteration"] for r in records if "validation" in r), default=0)
     return replace(standing, validated=validated)
@@ -109,14 +112,55 @@ def take_up(
 def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
     """Read a run for prediction; RunError when there is none or it has no checkpoint yet."""
     require_run(path)
-    config = load_config(path / CONFIG, overrides)
+    trained = load_config(path / CONFIG)
+    config = load_config(path / CONFIG, overrides) if overrides else trained
+    plan = _plan(path / PLAN, trained)
     checkpoint = checkpoints.newest(
-        path / checkpoints.DIRECTORY, lambda text: reporter.note(f"warning: {text}")
+        path / checkpoints.DIRECTORY,
+        contents_of(trained),
+        lambda text: reporter.note(f"warning: {text}"),
     )
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
-    network = build_network(config.network)
-    return SavedRun(path, config, network, read_json(path / PLAN), checkpoint)
+    return SavedRun(path, config, build_network(config.network), plan, checkpoint)
+
+
+def contents_of(config: Config) -> Contents:
+    """What checkpoints of this config's training hold."""
+    training, dtype = config.training, np.dtype(config.training.precision)
+    shapes = parameter_shapes(build_network(config.network))
+    kinds = {name: Kind(shape, dtype) for name, shape in shapes.items()}
+    states = make_optimizer(training.optimizer).state_names
+    return Contents(
+        kinds, {f"{name}/{state}": kind for name, kind in kinds.items() for state in states}
+    )
+
+
+def _plan(path: Path, config: Config) -> dict[str, Any] | None:
+    """A run's plan; RunError when it is not one of its network."""
+    record = read_object(path)
+    if record is None:
+        return None
+    try:
+        Plan.from_record(record, build_network(config.network))
+    except PlanError as error:
+        raise RunError(
+            f"{path} is damaged: {error}; put the file back, or start anew with --overwrite"
+        ) from error
+    return record
+
+
+def _warn_of_versions(path: Path, seed: int, reporter: Reporter) -> None:
+    try:
+        changed = differences(read_object(path) or {}, versions(seed))
+    except RunError as error:
+        reporter.note(f"warning: {error}; whether versions changed since this run began is unknown")
+        return
+    if changed:
+        reporter.note(
+            f"warning: {', '.join(changed)} since this run began; it may not be bitwise the "
+            "same as an undisturbed one"
+        )
 
 
 def _refuse_changes(run: RunDirectory, config: Config) -> None:

@@ -19,9 +19,9 @@ def versions(seed: int) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Each version that differs, as `name old -> new`."""
-    names = sorted(set(old) | set(new))
-    return [f"{n} {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
+    """Each version that differs, as `name old -> new`; of a file that anybody may have changed."""
+    names = [name for name in sorted(set(old) | set(new)) if old.get(name) != new.get(name)]
+    return [f"{name[:40]} {str(old.get(name))[:40]} -> {new.get(name)}" for name in names[:20]]
 
 
 def _version(name: str) -> str:
