@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy_kernels.abi import kernel
+from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
+from znnpy_kernels.vectors import load, splat, store
 
 Array = NDArray[np.float32]
 
@@ -116,3 +118,40 @@ def transpose_filters(args: Any, worker: int) -> None:
                         backward[at + lane] = forward[start + lane * o_width]
                     for lane in range(i_count, LANES):
                         backward[at + lane] = 0.0
+
+
+@inlined
+def _block_mean(args: Any, first: int) -> Any:
+    """Mean of one vector over the taps of a block."""
+    step, row = 4 * args[7], 4 * args[7] * args[3]
+    total = splat(0.0)
+    for z in range(args[4]):
+        for y in range(args[5]):
+            for x in range(args[6]):
+                total = total + load(first + row * (z * args[2] + y) + step * x)
+    return total * splat(1.0 / (args[4] * args[5] * args[6]))
+
+
+@inlined
+def _fill_block(args: Any, first: int, value: Any) -> None:
+    step, row = 4 * args[7], 4 * args[7] * args[3]
+    for z in range(args[4]):
+        for y in range(args[5]):
+            for x in range(args[6]):
+                store(first + row * (z * args[2] + y) + step * x, value)
+
+
+@kernel("filters", "z", "y", "x", "repeat_z", "repeat_y", "repeat_x", "step")
+def average_repeats(args: Any, worker: int) -> None:
+    """In place, each tap becomes the mean over its block of repeat_z x repeat_y x repeat_x taps.
+
+    `filters`: address of one piece of forward-packed filters, z, y, x taps of `step` floats (a
+    multiple of LANES). The repeats divide the sizes.
+    """
+    step, row = 4 * args[7], 4 * args[7] * args[3]
+    for z in range(0, args[1], args[4]):
+        for y in range(0, args[2], args[5]):
+            for x in range(0, args[3], args[6]):
+                first = args[0] + row * (z * args[2] + y) + step * x
+                for lane in range(0, step, 4 * LANES):
+                    _fill_block(args, first + lane, _block_mean(args, first + lane))

@@ -27,7 +27,7 @@ from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats, longs
 from znnpy_kernels.softmax import blocks_of, zero_pad
 from znnpy_kernels.tiles import AHEAD, scratch_tile, to_rows, to_voxels, transpose_tile
-from znnpy_kernels.vector_math import exp, larger, log, log1p
+from znnpy_kernels.vector_math import exp, larger, log, log1p, logistic
 from znnpy_kernels.vectors import (
     absolute,
     below,
@@ -63,8 +63,7 @@ def _square(x: Any, t: Any) -> Any:
 def _binomial(x: Any, t: Any) -> Any:
     e = exp(-absolute(x))
     loss = larger(x, splat(0.0)) - x * t + log1p(e)
-    probability = select(x > splat(0.0), splat(1.0), e) / (splat(1.0) + e)
-    return loss, probability - t, (x > splat(0.0)) ^ (t > splat(0.5))
+    return loss, logistic(x) - t, (x > splat(0.0)) ^ (t > splat(0.5))
 
 
 @inlined

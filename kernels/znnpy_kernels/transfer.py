@@ -3,13 +3,13 @@
 Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of
 the part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address
 of LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`,
-`length` (row length in floats), `slope` for leaky_relu and elu. `planar` 1: one planar image, whose
-bias is one float; `channels` is LANES then.
+`length` (row length in floats), `slope` for leaky_relu and elu, `amplitude` and `gain` for tanh.
+`planar` 1: one planar image, whose bias is one float; `channels` is LANES then.
 
 Backward kernels (`BACKWARD[name]`): target = gradient * f'(x) expressed by the output y, and the
 sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; the parts' sums
 are added by the caller's tree; of a planar image sums of every LANES-th voxel). `target` may be
-`gradient`. leaky_relu and elu need slope >= 0.
+`gradient`. leaky_relu and elu need slope >= 0, tanh an amplitude other than 0.
 
 Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not
 touched.
@@ -17,7 +17,7 @@ touched.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from znnpy_kernels.abi import Kernel, kernel
 from znnpy_kernels.inlining import inlined
@@ -26,7 +26,6 @@ from znnpy_kernels.memory import float_argument, floats
 from znnpy_kernels.vector_math import expm1, logistic, tanh
 from znnpy_kernels.vectors import (
     below,
-    fma,
     load,
     load_masked,
     select,
@@ -38,69 +37,79 @@ from znnpy_kernels.vectors import (
 BYTES = 4 * LANES
 FORWARD_FIELDS = ("source", "source_z", "source_y", "target", "target_z", "target_y",
                   "bias", "channels", "planes", "rows", "length", "slope:float",
-                  "planar")  # fmt: skip
+                  "planar", "amplitude:float", "gain:float")  # fmt: skip
 BACKWARD_FIELDS = ("output", "output_z", "output_y", "gradient", "gradient_z", "gradient_y",
                    "target", "target_z", "target_y", "bias_gradient", "channels",
-                   "planes", "rows", "length", "slope:float")  # fmt: skip
+                   "planes", "rows", "length", "slope:float", "amplitude:float",
+                   "gain:float")  # fmt: skip
+
+
+class Shape(NamedTuple):
+    """The numbers that shape a function: each takes those that it knows."""
+
+    slope: float
+    amplitude: float
+    gain: float
 
 
 @inlined
-def _linear(x: Any, slope: float) -> Any:
+def _linear(x: Any, shape: Any) -> Any:
     return x
 
 
 @inlined
-def _relu(x: Any, slope: float) -> Any:
+def _relu(x: Any, shape: Any) -> Any:
     return select(x <= splat(0.0), splat(0.0), x)
 
 
 @inlined
-def _leaky_relu(x: Any, slope: float) -> Any:
-    return select(x > splat(0.0), x, x * splat(slope))
+def _leaky_relu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, x * splat(shape.slope))
 
 
 @inlined
-def _elu(x: Any, slope: float) -> Any:
-    return select(x > splat(0.0), x, splat(slope) * expm1(x))
+def _elu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, splat(shape.slope) * expm1(x))
 
 
 @inlined
-def _tanh(x: Any, slope: float) -> Any:
-    return tanh(x)
+def _tanh(x: Any, shape: Any) -> Any:
+    return splat(shape.amplitude) * tanh(splat(shape.gain) * x)
 
 
 @inlined
-def _logistic(x: Any, slope: float) -> Any:
+def _logistic(x: Any, shape: Any) -> Any:
     return logistic(x)
 
 
 @inlined
-def _linear_back(y: Any, g: Any, slope: float) -> Any:
+def _linear_back(y: Any, g: Any, shape: Any) -> Any:
     return g
 
 
 @inlined
-def _relu_back(y: Any, g: Any, slope: float) -> Any:
+def _relu_back(y: Any, g: Any, shape: Any) -> Any:
     return select(y <= splat(0.0), splat(0.0), g)
 
 
 @inlined
-def _leaky_relu_back(y: Any, g: Any, slope: float) -> Any:
-    return select(y > splat(0.0), g, g * splat(slope))
+def _leaky_relu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y > splat(0.0), g, g * splat(shape.slope))
 
 
 @inlined
-def _elu_back(y: Any, g: Any, slope: float) -> Any:
-    return select(y > splat(0.0), g, g * (y + splat(slope)))
+def _elu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y > splat(0.0), g, g * (y + splat(shape.slope)))
 
 
 @inlined
-def _tanh_back(y: Any, g: Any, slope: float) -> Any:
-    return g * fma(-y, y, splat(1.0))
+def _tanh_back(y: Any, g: Any, shape: Any) -> Any:
+    amplitude = splat(shape.amplitude)
+    return g * (splat(shape.gain / shape.amplitude) * (amplitude - y) * (amplitude + y))
 
 
 @inlined
-def _logistic_back(y: Any, g: Any, slope: float) -> Any:
+def _logistic_back(y: Any, g: Any, shape: Any) -> Any:
     return g * (y * (splat(1.0) - y))
 
 
@@ -115,7 +124,7 @@ def _bias(args: Any, real: Any) -> Any:
 
 @inlined
 def _forward(args: Any, function: Any) -> None:
-    slope = float_argument(args[11])
+    shape = Shape(float_argument(args[11]), float_argument(args[13]), float_argument(args[14]))
     bias = _bias(args, below(args[7]))
     full = args[10] - args[10] % LANES
     rest = below(args[10] - full)
@@ -124,17 +133,17 @@ def _forward(args: Any, function: Any) -> None:
             source = args[0] + 4 * (z * args[1] + y * args[2])
             target = args[3] + 4 * (z * args[4] + y * args[5])
             for x in range(0, 4 * full, BYTES):
-                value = function(load(source + x) + bias, slope)
+                value = function(load(source + x) + bias, shape)
                 store(target + x, value)
             if full < args[10]:
-                value = function(load_masked(source + 4 * full, rest) + bias, slope)
+                value = function(load_masked(source + 4 * full, rest) + bias, shape)
                 store_masked(target + 4 * full, rest, value)
 
 
 @inlined
 def _forward_masked(args: Any, function: Any) -> None:
     """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
-    slope = float_argument(args[11])
+    shape = Shape(float_argument(args[11]), float_argument(args[13]), float_argument(args[14]))
     real = below(args[7])
     bias = _bias(args, real)
     full = args[10] - args[10] % LANES
@@ -144,42 +153,42 @@ def _forward_masked(args: Any, function: Any) -> None:
             source = args[0] + 4 * (z * args[1] + y * args[2])
             target = args[3] + 4 * (z * args[4] + y * args[5])
             for x in range(0, 4 * full, BYTES):
-                value = function(load(source + x) + bias, slope)
+                value = function(load(source + x) + bias, shape)
                 store(target + x, select(real, value, splat(0.0)))
             if full < args[10]:
-                value = function(load_masked(source + 4 * full, rest) + bias, slope)
+                value = function(load_masked(source + 4 * full, rest) + bias, shape)
                 store_masked(target + 4 * full, rest, value)
 
 
 @inlined
 def _backward_row(
-    output: int, gradient: int, target: int, length: int, slope: float, derivative: Any
+    output: int, gradient: int, target: int, length: int, shape: Any, derivative: Any
 ) -> Any:
     """One row; returns its sum, made of four interleaved sums in fixed order."""
     a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
     full = length // (4 * LANES) * 4 * BYTES
     for x in range(0, full, 4 * BYTES):
-        g0 = derivative(load(output + x), load(gradient + x), slope)
+        g0 = derivative(load(output + x), load(gradient + x), shape)
         store(target + x, g0)
         x1 = x + BYTES
-        g1 = derivative(load(output + x1), load(gradient + x1), slope)
+        g1 = derivative(load(output + x1), load(gradient + x1), shape)
         store(target + x1, g1)
         x2 = x + 2 * BYTES
-        g2 = derivative(load(output + x2), load(gradient + x2), slope)
+        g2 = derivative(load(output + x2), load(gradient + x2), shape)
         store(target + x2, g2)
         x3 = x + 3 * BYTES
-        g3 = derivative(load(output + x3), load(gradient + x3), slope)
+        g3 = derivative(load(output + x3), load(gradient + x3), shape)
         store(target + x3, g3)
         a, b, c, d = a + g0, b + g1, c + g2, d + g3
     even = 4 * (length - length % LANES)
     for x in range(full, even, BYTES):
-        g0 = derivative(load(output + x), load(gradient + x), slope)
+        g0 = derivative(load(output + x), load(gradient + x), shape)
         store(target + x, g0)
         a = a + g0
     if even < 4 * length:
         rest = below(length % LANES)
         y0, g0 = load_masked(output + even, rest), load_masked(gradient + even, rest)
-        g0 = derivative(y0, g0, slope)
+        g0 = derivative(y0, g0, shape)
         store_masked(target + even, rest, g0)
         a = a + select(rest, g0, splat(0.0))
     return (a + b) + (c + d)
@@ -187,14 +196,14 @@ def _backward_row(
 
 @inlined
 def _backward(args: Any, derivative: Any) -> None:
-    slope = float_argument(args[14])
+    shape = Shape(float_argument(args[14]), float_argument(args[15]), float_argument(args[16]))
     sums = splat(0.0)
     for z in range(args[11]):
         for y in range(args[12]):
             output = args[0] + 4 * (z * args[1] + y * args[2])
             gradient = args[3] + 4 * (z * args[4] + y * args[5])
             target = args[6] + 4 * (z * args[7] + y * args[8])
-            sums = sums + _backward_row(output, gradient, target, args[13], slope, derivative)
+            sums = sums + _backward_row(output, gradient, target, args[13], shape, derivative)
     if args[9]:
         store(args[9], select(below(args[10]), sums, splat(0.0)))
 
@@ -225,7 +234,7 @@ def transfer_elu(args: Any, worker: int) -> None:
 
 @kernel(*FORWARD_FIELDS)
 def transfer_tanh(args: Any, worker: int) -> None:
-    """y = tanh(x + bias)."""
+    """y = amplitude * tanh(gain * (x + bias))."""
     _forward(args, _tanh)
 
 
@@ -261,7 +270,7 @@ def backward_elu(args: Any, worker: int) -> None:
 
 @kernel(*BACKWARD_FIELDS)
 def backward_tanh(args: Any, worker: int) -> None:
-    """target = gradient * (1 - y^2)."""
+    """target = gradient * gain / amplitude * (amplitude^2 - y^2)."""
     _backward(args, _tanh_back)
 
 

@@ -87,8 +87,9 @@ def tanh(x: Any) -> Any:
 
 @inlined
 def logistic(x: Any) -> Any:
-    """1 / (1 + e^-x)."""
-    return splat(1.0) / (splat(1.0) + exp(-x))
+    """1 / (1 + e^-x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
+    e = exp(-absolute(x))
+    return select(x > splat(0.0), splat(1.0), e) / (splat(1.0) + e)
 
 
 @inlined

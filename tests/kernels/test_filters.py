@@ -1,10 +1,12 @@
 """Packed filters: round trips, the documented order, the transposing kernel."""
 
 import numpy as np
+import pytest
 from direct_cases import Case, random_values, transposed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from znnpy_kernels.filters import (
+    average_repeats,
     block_offset,
     group_offset,
     output_groups,
@@ -61,3 +63,20 @@ def test_transposed_filters_are_packed_with_exchanged_images(outputs, inputs, ta
     case = Case(inputs, outputs, (1, 1, 1), taps)
     backward = transposed(case, pack_filters(filters), rng)
     np.testing.assert_array_equal(backward, pack_filters(filters.swapaxes(0, 1)))
+
+
+@pytest.mark.parametrize("repeat", [(1, 2, 2), (3, 1, 4), (1, 1, 1), (3, 4, 4)])
+def test_repeats_are_averaged(repeat):
+    size, inputs = (3, 4, 4), 3
+    filters = random_values(np.random.default_rng(2), LANES, inputs, *size)
+    packed = pack_filters(filters)
+    average_repeats.run(
+        filters=packed.ctypes.data, **dict(zip("zyx", size, strict=True)),
+        **{f"repeat_{axis}": n for axis, n in zip("zyx", repeat, strict=True)},
+        step=inputs * LANES,
+    )  # fmt: skip
+    z, y, x = repeat
+    blocks = filters.reshape(LANES, inputs, 3 // z, z, 4 // y, y, 4 // x, x)
+    means = blocks.mean((3, 5, 7), np.float64, keepdims=True)
+    exact = np.broadcast_to(means, blocks.shape).reshape(filters.shape)
+    np.testing.assert_allclose(unpack_filters(packed, filters.shape), exact, rtol=1e-5, atol=1e-6)

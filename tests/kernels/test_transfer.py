@@ -10,13 +10,14 @@ from blocked_images import Blocked, address, blocks_of, normal, same_bits
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.transfer import BACKWARD, FORWARD
 
-SLOPE = 0.3
+SLOPE, AMPLITUDE, GAIN = 0.3, 1.7159, 0.6666
+SHAPE = {"slope": SLOPE, "amplitude": AMPLITUDE, "gain": GAIN}
 FUNCTIONS = {
     "linear": lambda v: v,
     "relu": lambda v: np.maximum(v, 0),
     "leaky_relu": lambda v: np.where(v > 0, v, SLOPE * v),
     "elu": lambda v: np.where(v > 0, v, SLOPE * np.expm1(np.minimum(v, 0))),
-    "tanh": np.tanh,
+    "tanh": lambda v: AMPLITUDE * np.tanh(GAIN * v),
     "logistic": lambda v: 1 / (1 + np.exp(-v)),
     "forward_logistic": lambda v: 1 / (1 + np.exp(-v)),
 }
@@ -25,7 +26,7 @@ DERIVATIVES = {
     "relu": lambda y: (y > 0).astype(float),
     "leaky_relu": lambda y: np.where(y > 0, 1, SLOPE),
     "elu": lambda y: np.where(y > 0, 1, y + SLOPE),
-    "tanh": lambda y: 1 - y**2,
+    "tanh": lambda y: GAIN / AMPLITUDE * (AMPLITUDE**2 - y**2),
     "logistic": lambda y: y * (1 - y),
     "forward_logistic": np.ones_like,
 }
@@ -39,7 +40,7 @@ def forward(name: str, source: Blocked, target: Blocked, bias: Any, cuts: int = 
                 **source.rows("source", block, z), **target.rows("target", block, z),
                 bias=0 if bias is None else address(bias) + 4 * LANES * block, channels=real,
                 planes=source.shape[0] // cuts, rows=source.shape[1],
-                length=source.shape[2] * LANES, slope=SLOPE, planar=0,
+                length=source.shape[2] * LANES, planar=0, **SHAPE,
             )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def backward(name: str, output: Blocked, gradient: Blocked, target: Blocked, sum
             **target.rows("target", block),
             bias_gradient=0 if sums is None else address(sums) + 4 * LANES * block,
             channels=real, planes=output.shape[0], rows=output.shape[1],
-            length=output.shape[2] * LANES, slope=SLOPE,
+            length=output.shape[2] * LANES, **SHAPE,
         )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def test_nan_and_inf_propagate(name: str) -> None:
     forward(name, source, source, None)
     y = source.planar()
     np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
-    assert y[2, 0, 0, 1] == FUNCTIONS[name](np.float64(np.inf))
+    assert y[2, 0, 0, 1] == np.float32(FUNCTIONS[name](np.float64(np.inf)))
     gradient = Blocked.of(np.where(np.isnan(x), np.nan, 1).astype(np.float32))
     sums = np.zeros(LANES, np.float32)
     backward(name, source, gradient, gradient, sums)
@@ -133,7 +134,7 @@ def test_planar_images(name: str, width: int) -> None:
     source.view[0, ..., 0] = x[0]
     FORWARD[name].run(
         **source.rows("source"), **target.rows("target"), bias=address(bias), channels=LANES,
-        planes=2, rows=3, length=width, slope=SLOPE, planar=1,
+        planes=2, rows=3, length=width, planar=1, **SHAPE,
     )  # fmt: skip
     y = FUNCTIONS[name](np.float64(x[0] + bias[0]))
     np.testing.assert_allclose(target.view[0, ..., 0], y, rtol=4e-7, atol=1e-37)
@@ -145,7 +146,7 @@ def test_planar_images(name: str, width: int) -> None:
     )
     BACKWARD[name].run(
         **target.rows("output"), **gradient.rows("gradient"), **gradient.rows("target"),
-        bias_gradient=address(sums), channels=LANES, planes=2, rows=3, length=width, slope=SLOPE,
+        bias_gradient=address(sums), channels=LANES, planes=2, rows=3, length=width, **SHAPE,
     )  # fmt: skip
     np.testing.assert_allclose(gradient.view[0, ..., 0], exact, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(

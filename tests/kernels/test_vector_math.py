@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import address
+from scipy.special import expit
 from znnpy_kernels import vector_math
 from znnpy_kernels.abi import Kernel, kernel
 from znnpy_kernels.inlining import inlined
@@ -71,7 +72,8 @@ SPREAD = np.concatenate([s * np.logspace(-7, 1.9, 20000) for s in (-1, 1)]).asty
         (map_exp, np.exp, np.linspace(-87, 88.7, 40001), 2.0),
         (map_expm1, np.expm1, SPREAD[SPREAD < 0], 3.0),
         (map_tanh, np.tanh, SPREAD, 4.0),
-        (map_logistic, lambda x: 1 / (1 + np.exp(-x)), np.linspace(-86, 80, 40001), 3.0),
+        (map_logistic, expit, np.linspace(-87, 80, 40001), 3.0),
+        (map_logistic, expit, SPREAD, 3.0),
         (map_log, np.log, np.logspace(-37, 38, 40001), 3.0),
         (map_log, np.log, np.linspace(0.5, 2.0, 40000), 3.0),
         (map_log1p, np.log1p, np.concatenate([np.logspace(-30, 0, 9999), [0, 1]]), 3.0),

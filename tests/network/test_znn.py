@@ -1,8 +1,7 @@
-"""ZNN's text format: what is read, what is passed over, what is refused."""
+"""ZNN's text format: what is read, what ZNN does not read either, what is refused."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -103,6 +102,7 @@ def block(group: str, name: str, **values: object) -> str:
 
 INPUT = block("nodes", "in", type="input", size=1)
 CONV = {"type": "conv", "input": "in", "output": "out", "size": "1,1,1", "init": "msra"}
+BARE = {"size": None, "init": None}
 OUT = {"type": "transfer", "function": "linear", "size": 2}
 
 
@@ -113,11 +113,10 @@ def one(node: dict[str, object] | None = None, edge: dict[str, object] | None = 
     return parse_znn(INPUT + block("nodes", "out", **nodes) + block("edges", "c", **edges), "f.znn")
 
 
-def test_a_whole_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "small.znn"
     path.write_text(SMALL)
-    with caplog.at_level(logging.WARNING):
-        net = load_network(path)
+    net = load_network(path)
     names = ["raw", "n1", "n2", "n3", "n4", "out", "out2"]
     assert [n.name for n in net.nodes] == names
     assert net.node("n1") == Node("n1", "transfer", 10, "relu", init=Init("constant", value=0.1))
@@ -135,7 +134,6 @@ def test_a_whole_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert edges["drop"].keep == 0.7
     assert edges["cut"].offset == (0, 1, 2)
     assert (edges["mp"].stride, edges["mp"].sparsens) == ((1, 2, 2), (1, 1, 1))
-    assert [r.getMessage() for r in caplog.records] == [f"{path}:13: 'load' is ignored"]
 
 
 def test_from_a_config(tmp_path: Path) -> None:
@@ -195,11 +193,30 @@ def test_functions(word: str, function: FunctionName) -> None:
     assert one(node={"function": word}).node("out").function == function
 
 
-def test_scaled_tanh_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    one(node={"function": "tanh", "function_args": "1,1"})
-    assert not caplog.records
-    one(node={"function": "tanh", "function_args": "1.7159,0.6666"})
-    assert "tanh is used unscaled" in caplog.text
+def test_function_args() -> None:
+    tanh = one(node={"function": "tanh", "function_args": "1.7159,0.6666"}).node("out")
+    assert (tanh.amplitude, tanh.gain) == (1.7159, 0.6666)
+    plain = one(node={"function": "tanh"}).node("out")
+    assert (plain.amplitude, plain.gain) == (1, 1)
+    assert one(node={"function": "elu", "function_args": "0.5"}).node("out").slope == 0.5
+    for text in ("1", "1,0"):
+        assert one(node={"function_args": text}).node("out") == one().node("out")
+
+
+def test_repeat() -> None:
+    net = one(edge={"size": "1,6,6", "repeat": "1,2,3"})
+    assert net.edges[0].repeat == (1, 2, 3)
+    with pytest.raises(NetworkError, match=r"f.znn:8: edge 'c': repeat .* must divide"):
+        one(edge={"size": "1,6,6", "repeat": "1,4,2"})
+
+
+def test_what_znn_does_not_read_says_nothing() -> None:
+    net = one(node={"load": 0, "seeding": 0}, edge={"fft": 1, "load": 0})
+    assert net == one()
+    total = {"type": "sum", "function": "rectify_linear", "init": "zero"}
+    assert one(node=total).node("out") == Node("out", "sum", 2, bias=False)
+    loose = {"function": "rectify_linear", "function_args": "0", "init": "zero", "init_args": "3"}
+    assert one(node=loose).node("out").function == "relu"
 
 
 def test_defaults_and_the_last_value_wins() -> None:
@@ -233,7 +250,17 @@ def test_nodes_and_edges_of_one_name() -> None:
         ({"function": None}, {}, 4, ["function is missing"]),
         ({"init": "msra"}, {}, 8, ["init of biases"]),
         ({"init": "constant"}, {}, 4, ["init_args is missing"]),
-        ({"sparse": "1,2,2"}, {}, 8, ["sparsity at a node"]),
+        ({"sparse": "1,1,1"}, {}, 8, ["sparsity at a node"]),
+        ({"dense": 1}, {}, 8, ["sparsity at a node"]),
+        ({"functon_args": "1"}, {}, 8, ["unknown key 'functon_args'", "mean 'function_args'?"]),
+        ({"eta": "0.1"}, {}, 8, ["unknown key 'eta'", "training.learning_rate"]),
+        ({"biases": "x"}, {}, 8, ["unknown key 'biases'", "not read"]),
+        ({"stride": "1,1,1"}, {}, 8, ["unknown key 'stride'", "transfer takes type, size"]),
+        ({"type": "sum", "eta": "0.1"}, {}, 8, ["unknown key 'eta'"]),
+        ({"function_args": "2,0"}, {}, 8, ["function_args", "not supported"]),
+        ({"function": "tanh", "function_args": "1"}, {}, 8, ["function_args needs 2 numbers"]),
+        ({"function": "tanh", "function_args": "0,1"}, {}, 8, ["must not be 0", "'0,1'"]),
+        ({"function": "elu", "function_args": "-1"}, {}, 8, ["at least 0"]),
         ({}, {"type": "convs"}, 9, ["mean 'conv'?"]),
         ({}, {"type": "softmax"}, 9, ["type is 'softmax'"]),
         ({}, {"size": "3,3"}, 12, ["three whole numbers", "'3,3'"]),
@@ -247,10 +274,19 @@ def test_nodes_and_edges_of_one_name() -> None:
         ({}, {"init": "uniform", "init_args": "1,2,3"}, 14, ["1 or 2 numbers"]),
         ({}, {"init": "constant", "init_args": "nan"}, 14, ["finite"]),
         ({}, {"init": "gaussian", "init_args": "0,-1"}, 14, ["deviation"]),
-        ({}, {"type": "dropout", "ratio": 0}, 14, ["probability to keep"]),
-        ({}, {"type": "crop", "offset": "-1,0,0"}, 14, ["three whole numbers"]),
-        ({}, {"type": "max_filter"}, 8, ["stride is missing"]),
-        ({}, {"repeat": "2,2,2"}, 14, ["repeat is not supported"]),
+        ({}, {**BARE, "type": "dropout", "ratio": 0}, 12, ["probability to keep"]),
+        ({}, {**BARE, "type": "dropout", "rato": 1}, 12, ["unknown key 'rato'", "mean 'ratio'?"]),
+        ({}, {**BARE, "type": "crop", "offset": "-1,0,0"}, 12, ["three whole numbers"]),
+        ({}, {**BARE, "type": "dummy", "offset": "1,1,1"}, 12, ["unknown key 'offset'"]),
+        ({}, {"init": None, "type": "max_filter"}, 8, ["stride is missing"]),
+        (
+            {},
+            {"init": None, "type": "max_pool", "stride": "2,2,2"},
+            13,
+            ["its size for its stride"],
+        ),
+        ({}, {"repeat": "2,0,2"}, 14, ["at least 1"]),
+        ({}, {"weight_decay": "0.1"}, 14, ["unknown key 'weight_decay'", "training.optimizer"]),
     ],
 )
 def test_refused_blocks(

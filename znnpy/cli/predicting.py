@@ -75,7 +75,8 @@ def predict(
         ),
     ] = None,
     logits: Annotated[
-        bool, typer.Option("--logits", help="Write the output node's values, not probabilities.")
+        bool,
+        typer.Option("--logits", help="Write logits, which come before the logistic or softmax."),
     ] = False,
     dtype: Annotated[
         Literal["float32", "uint8"],

@@ -86,7 +86,7 @@ def _subject(
     config: Path | None, run: Path | None, words: list[str], patch: str | None, reporter: Reporter
 ) -> Subject:
     from znnpy.config import load_config
-    from znnpy.network import build_network
+    from znnpy.network import trained_network
     from znnpy.profile import PredictionSubject, Subject
     from znnpy.train.start import read_run
 
@@ -95,7 +95,7 @@ def _subject(
     tell = reporter.preparing, reporter.note
     if config is not None:
         loaded = load_config(config, words)
-        return Subject(loaded, build_network(loaded.network), *tell)
+        return Subject(loaded, trained_network(loaded), *tell)
     assert run is not None
     saved = read_run(run, reporter, words)
     sizes = block_sizes(patch, "--patch") or PATCH

@@ -19,7 +19,7 @@ from znnpy.engine.memory import refuse_above
 from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer
 from znnpy.infer.material import make_targets
-from znnpy.network import Network, build_network, parameter_shapes
+from znnpy.network import Network, build_network, doubtful_outputs, logits_network, parameter_shapes
 from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import layer_costs
 from znnpy.plan.compare import compared
@@ -38,7 +38,8 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     run.max_memory is exceeded.
     """
     training, run = config.training, config.run
-    network = build_network(config.network)
+    written = build_network(config.network)
+    network = logits_network(written, training.loss)
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
     volumes = survey(config, network)
@@ -63,7 +64,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "inputs": geometry.input_shapes,
         "outputs": geometry.output_shapes,
         "field_of_view": geometry.fields_of_view,
-        "nodes": _nodes(network, geometry, shapes),
+        "nodes": _nodes(written, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
         "algorithms": _algorithms(config, network, geometry, plan),
         "parameters": sum(prod(shape) for shape in shapes.values()),
@@ -72,6 +73,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "threads": threads,
         "work_seconds": work,
         "update_seconds": work / threads,
+        "warnings": doubtful_outputs(network, training.loss),
     }
 
 
@@ -97,6 +99,8 @@ def print_summary(found: dict[str, Any]) -> None:
         f"threads (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
         highlight=False,
     )
+    for text in found["warnings"]:
+        out.print(f"warning: {text}", highlight=False)
 
 
 def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -45,6 +46,15 @@ Probability = Annotated[Float, Field(gt=0, le=1)]
 Fraction = Annotated[Float, Field(ge=0, lt=1)]
 Positive = Annotated[Float, Field(gt=0)]
 NonNegative = Annotated[Float, Field(ge=0)]
+
+
+def _other_than_zero(value: float) -> float:
+    if value == 0:
+        raise wrong("must not be 0")
+    return value
+
+
+NonZero = Annotated[Float, AfterValidator(_other_than_zero)]
 
 
 def _cube(value: Any) -> Any:

@@ -21,6 +21,7 @@ from znnpy.config.fields import (
     Float,
     Images,
     NonNegative,
+    NonZero,
     Offset3,
     Probability,
     Size3,
@@ -87,8 +88,25 @@ Slope = Annotated[
     NonNegative | None,
     Field(description="Negative slope of leaky_relu (default 0.01) or alpha of elu (default 1)."),
 ]
+Amplitude = Annotated[
+    NonZero, Field(description="Largest value of tanh: amplitude * tanh(gain * x).")
+]
+Gain = Annotated[
+    NonZero,
+    Field(description="Steepness of tanh at 0, by its amplitude: amplitude * tanh(gain * x)."),
+]
+Repeat = Annotated[
+    Size3,
+    Field(description="Blocks of filter taps that share one number, z y x; they divide the size."),
+]
 HE = InitSection(kind="he")
 ZERO = InitSection(kind="constant")
+
+
+def _refuse_shape_of_tanh(section: ConvLayer | NodeSection) -> None:
+    for key in ("amplitude", "gain"):
+        if getattr(section, key) != 1 and section.function != "tanh":
+            raise wrong(f"only tanh has this; the function is {section.function}", key)
 
 
 class ConvLayer(Strict):
@@ -105,11 +123,19 @@ class ConvLayer(Strict):
         default=(1, 1, 1),
         description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
     )
+    repeat: Repeat = (1, 1, 1)
     function: FunctionName = Field(default="linear", description="Transfer function.")
     slope: Slope = None
+    amplitude: Amplitude = 1.0
+    gain: Gain = 1.0
     bias: Bool = Field(default=True, description="Add one learned bias per image.")
     init: InitField = Field(default=HE, description="How the filters start.")
     bias_init: BiasInitField = Field(default=ZERO, description="How the biases start.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> ConvLayer:
+        _refuse_shape_of_tanh(self)
+        return self
 
 
 class MaxFilterLayer(Strict):
@@ -192,15 +218,18 @@ class NodeSection(Strict):
         default="linear", description="Transfer function of a transfer node."
     )
     slope: Slope = None
+    amplitude: Amplitude = 1.0
+    gain: Gain = 1.0
     bias: Bool = Field(default=True, description="Add one learned bias per image (transfer nodes).")
     init: BiasInitField = Field(default=ZERO, description="How the biases start (transfer nodes).")
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
         if self.kind != "transfer":
-            for key in ("function", "slope", "bias", "init"):
+            for key in ("function", "slope", "amplitude", "gain", "bias", "init"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
+        _refuse_shape_of_tanh(self)
         return self
 
 
@@ -225,6 +254,7 @@ class ConvEdge(EdgeEnds):
         default=(1, 1, 1),
         description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
     )
+    repeat: Repeat = (1, 1, 1)
     init: InitField = Field(default=HE, description="How the filters start.")
 
 

@@ -20,7 +20,10 @@ network:
   #   sparsity: 1          # dilation of the filter
   #   sparsens: 1          # what follows becomes sparser by this factor
   #   function: linear     # relu, leaky_relu, elu, tanh, logistic, forward_logistic, softmax
+  #   repeat: 1            # blocks of filter taps that share one number, e.g. [1, 2, 2]
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
+  #   amplitude: 1         # of tanh, which is amplitude * tanh(gain * x)
+  #   gain: 1
   #   bias: true
   #   init: he             # he, xavier, a number, or in full:
   #   init: {kind: uniform, low: -0.1, high: 0.1}

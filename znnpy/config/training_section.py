@@ -115,7 +115,8 @@ class TrainingSection(Strict):
     )
     loss: Literal["square", "binomial_cross_entropy", "softmax"] = Field(
         default="binomial_cross_entropy",
-        description="Loss; the cross-entropies take logits, so the last function is linear.",
+        description="Loss; the cross-entropies take a linear output as logits, a logistic or softmax one as "
+        "probabilities.",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
         default="none",

@@ -11,6 +11,7 @@ from znnpy.engine.images import trained_nodes
 from znnpy.engine.loss import emit_loss
 from znnpy.engine.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.repeats import average_gradient
 from znnpy.engine.step import Step
 from znnpy.engine.updates import emit_updates
 from znnpy.network.types import Node
@@ -71,6 +72,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         first += build.images.contributions[edge.name].images
         if edge.kind == "conv":
             convolution.weight_gradient(step, build, edge, gradient)
+            average_gradient(step, build, edge)
             step.stage += 1
         if edge.source in trained:
             BACKWARD[edge.kind](step, build, edge, gradient)

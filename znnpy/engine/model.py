@@ -29,14 +29,22 @@ from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above, refuse_hopeless
 from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.probabilities import probabilities
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
 from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry, describe, fit
 from znnpy.graph import TaskGraph
-from znnpy.network import Network, initial_parameters, load_network, parameter_shapes
+from znnpy.network import (
+    Network,
+    initial_parameters,
+    load_network,
+    logits_network,
+    parameter_shapes,
+)
 from znnpy.network.outputs import refuse_one_class
+from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
 from znnpy.scheduler.cores import available_cores
@@ -50,7 +58,9 @@ class Model:
 
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
     (z, y, x), one number for all three, or a dict by output node. `threads`: workers (default: all
-    cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral.
+    cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral. `loss`:
+    square, binomial_cross_entropy or softmax; the cross-entropies take the values of a linear output as
+    logits, those of a logistic or softmax one as probabilities.
     `max_memory`: bytes; PlanError when the plan needs more, or more than the machine has. `plan`: a
     `plan_record` to repeat. `training=False` reserves no gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks.
@@ -89,13 +99,14 @@ class Model:
         self.network: Network = load_network(network)
         if training:
             refuse_one_class(self.network, loss)
+        self._logits = logits_network(self.network, loss)
         self.geometry: Geometry = fit(self.network, output_shape)
         refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
         self.batch, self.seed, self.loss = batch, seed, loss
         self.threads = available_cores() if threads is None else threads
-        self.plan: Plan = planned(self.network, self.geometry, batch, conv, plan, training, report)
+        self.plan: Plan = planned(self._logits, self.geometry, batch, conv, plan, training, report)
         self._layout = Layout(
-            self.network, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
+            self._logits, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
         )
         self._settings = settings = Settings(
             loss,
@@ -116,7 +127,7 @@ class Model:
         )
         self._opened: SingleEngine | DoubleEngine | None = engine
         self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
-        self._shapes = parameter_shapes(self.network)
+        self._shapes, self._repeats = parameter_shapes(self.network), repeats_of(self.network)
         self.iteration = 0
         self.set_parameters(initial_parameters(self.network, seed))
 
@@ -151,7 +162,10 @@ class Model:
         return self._engine.parameters()
 
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
-        """Set some or all filters and biases; ShapeError for unknown names and wrong shapes."""
+        """Set some or all filters and biases; ShapeError for unknown names and wrong shapes.
+
+        Filters that repeat get the mean over each block of equal taps.
+        """
         unknown = sorted(set(values) - set(self._shapes))
         if unknown:
             raise ShapeError(
@@ -177,7 +191,7 @@ class Model:
 
     def forward(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Values of the output nodes for one batch of inputs; dropout is off."""
-        return alone(self._engine.forward(self._inputs(x), self.iteration))
+        return alone(self._activated(self._engine.forward(self._inputs(x), self.iteration)))
 
     def staged(self) -> dict[str, Floats]:
         """The inputs that `run` takes, (batch, image, z, y, x) by node: to be filled in place.
@@ -187,15 +201,13 @@ class Model:
         return self._engine.staged()
 
     def run(self) -> dict[str, Floats]:
-        """`forward` without copies: values by output node for what is staged, until the next call."""
-        return self._engine.run()
+        """`forward` of what is staged: values by output node until the next call, not copied if linear."""
+        return self._activated(self._engine.run())
 
     def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
-        """Probabilities: the logistic or softmax that the loss implies, applied to `forward`."""
-        values = self.forward(x)
-        if isinstance(values, dict):
-            return {name: probabilities(array, self.loss) for name, array in values.items()}
-        return probabilities(values, self.loss)
+        """Probabilities: the logistic or softmax that the loss implies, applied once to every logit."""
+        values = self._engine.forward(self._inputs(x), self.iteration)
+        return alone({name: probabilities(self.loss, array) for name, array in values.items()})
 
     def loss_and_gradients(
         self, x: Arrays, target: Arrays, weight: Arrays | None = None
@@ -294,6 +306,15 @@ class Model:
         self.iteration += 1
         return ticket
 
+    def _activated(self, values: dict[str, Floats]) -> dict[str, Floats]:
+        """The nodes' values from the engine's, which come before the functions that the loss applies."""
+        return {
+            name: array
+            if self._logits.node(name) == self.network.node(name)
+            else probabilities(self.loss, array)
+            for name, array in values.items()
+        }
+
     @property
     def _engine(self) -> SingleEngine | DoubleEngine:
         if self._opened is None:
@@ -329,17 +350,7 @@ class Model:
                 f"parameter {name!r}: shape {describe(found.shape)}, but this network has "
                 f"{describe(self._shapes[name])}"
             )
-        return found
-
-
-def probabilities(values: Floats, loss: str) -> Floats:
-    """Turn output values (batch, image, z, y, x) into what the loss takes them for."""
-    if loss == "binomial_cross_entropy":
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * values)), values.dtype)
-    if loss == "softmax":
-        raised = np.exp(values - values.max(axis=1, keepdims=True))
-        return np.asarray(raised / raised.sum(axis=1, keepdims=True), values.dtype)
-    return values
+        return repeated(found, self._repeats.get(name))
 
 
 def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:

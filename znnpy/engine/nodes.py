@@ -45,6 +45,10 @@ def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
             _transfer_backward(step, build, node)
 
 
+def _shape(node: Node) -> dict[str, float]:
+    return {"slope": node.slope, "amplitude": node.amplitude, "gain": node.gain}
+
+
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
     other = tensor.shape[1 - tensor.cut]
     return tensor.row * other * planes * 4 * operands / MEMORY_RATE
@@ -70,7 +74,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         "bias": build.bias_address(node.name, block * tensor.lanes),
                         "channels": LANES if planar else tensor.channels(block),
                         "length": tensor.row,
-                        "slope": node.slope,
+                        **_shape(node),
                         "planar": int(planar),
                     },
                     name=node.name,
@@ -105,7 +109,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         "bias_gradient": partials + 4 * LANES * leaf if partials else 0,
                         "channels": LANES if planar else gradient.channels(block),
                         "length": gradient.row,
-                        "slope": node.slope,
+                        **_shape(node),
                     },
                     name=f"{node.name} backward",
                     kind="transfer",

@@ -13,10 +13,11 @@ from znnpy.data.labelled import read_labelled
 from znnpy.data.scene import Scene
 from znnpy.data.targets import Target
 from znnpy.data.volume import Triple, mirror_read
+from znnpy.engine.probabilities import probabilities
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import Field, triple
 from znnpy.infer.build import Weights, prediction_of
-from znnpy.infer.losses import Tally, probabilities
+from znnpy.infer.losses import Tally
 from znnpy.infer.material import make_targets
 from znnpy.infer.predict import Floats
 from znnpy.infer.scores import (

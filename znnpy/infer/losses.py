@@ -1,18 +1,16 @@
-"""Losses and activations of finished output values, in NumPy, for validation and evaluation."""
+"""Losses of finished output values, in NumPy, for validation and evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
-from znnpy_kernels.pointwise import logistic_values
+
+from znnpy.engine.probabilities import IMAGES, Array
 
 LossName = Literal["square", "binomial_cross_entropy", "softmax"]
-Array = npt.NDArray[Any]
-IMAGES = -4  # axis of the images in (..., image, z, y, x)
 
 
 @dataclass
@@ -61,41 +59,6 @@ def step_weights(
         node: np.broadcast_to(voxel_weight(name, target[node], weight[node]), target[node].shape)
         for node in target
     }
-
-
-def probabilities(name: LossName, values: Array, out: Array | None = None) -> Array:
-    """What the values of an output node mean: logistic or softmax of logits; square: themselves.
-
-    `out`: where to write them; otherwise a new array, or `values` itself.
-    """
-    found = _probabilities(name, values, out)
-    if out is None or found is out:
-        return found
-    out[...] = found
-    return out
-
-
-def _probabilities(name: LossName, values: Array, out: Array | None) -> Array:
-    if name == "square":
-        return values
-    if name == "binomial_cross_entropy" and values.dtype == np.float32:
-        return _logistic(values, np.empty_like(values) if out is None else out)
-    from scipy.special import expit, softmax  # takes as long to import as many a block to predict
-
-    softly = name == "softmax"
-    return np.asarray(softmax(values, axis=IMAGES) if softly else expit(values))
-
-
-def _logistic(values: Array, out: Array) -> Array:
-    """Of float32, in pieces that lie in one row in memory."""
-    if values.flags.c_contiguous and out.flags.c_contiguous:
-        logistic_values(values.ctypes.data, out.ctypes.data, values.size)
-    elif values.ndim == 1:
-        out[...] = _logistic(values.copy(), np.empty_like(values))
-    else:
-        for part, target in zip(values, out, strict=True):
-            _logistic(part, target)
-    return out
 
 
 def _voxel_losses(name: LossName, values: Array, target: Array) -> Array:

@@ -1,6 +1,13 @@
 """The network as a graph, from YAML or ZNN's files, and what it learns."""
 
-from znnpy.network.build import build_network, load_network, network_to_section, self_contained
+from znnpy.network.build import (
+    build_network,
+    load_network,
+    network_to_section,
+    self_contained,
+    trained_network,
+)
+from znnpy.network.outputs import doubtful_outputs, logits_network
 from znnpy.network.parameters import initial_parameters, parameter_shapes
 from znnpy.network.types import Edge, Init, Network, Node
 
@@ -10,9 +17,12 @@ __all__ = [
     "Network",
     "Node",
     "build_network",
+    "doubtful_outputs",
     "initial_parameters",
     "load_network",
+    "logits_network",
     "network_to_section",
     "parameter_shapes",
     "self_contained",
+    "trained_network",
 ]

@@ -32,6 +32,7 @@ from znnpy.config.network_section import (
 )
 from znnpy.errors import ConfigError, NetworkError
 from znnpy.network.check import checked_network
+from znnpy.network.outputs import logits_network
 from znnpy.network.types import Edge, Init, Network, Node
 from znnpy.network.znn import read_znn
 
@@ -76,6 +77,11 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
     return checked_network(nodes, edges, where)
 
 
+def trained_network(config: Config) -> Network:
+    """The network of a config as its loss takes it: `logits_network` of the one that is written."""
+    return logits_network(build_network(config.network), config.training.loss)
+
+
 def _node(name: str, node: NodeSection) -> Node:
     return Node(
         name,
@@ -85,6 +91,8 @@ def _node(name: str, node: NodeSection) -> Node:
         _slope(node.function, node.slope),
         node.bias and node.kind == "transfer",
         _init(node.init),
+        node.amplitude,
+        node.gain,
     )
 
 
@@ -121,6 +129,7 @@ def _operation(
                 sparsity=given.sparsity,
                 sparsens=given.sparsens,
                 init=_init(given.init),
+                repeat=given.repeat,
             )
         case MaxFilterLayer():
             sparsens = given.stride or given.size
@@ -155,7 +164,8 @@ def _chain_node(name: str, layer: Any, images: int) -> Node:
         return Node(name, "sum", images, bias=False)
     slope = _slope(layer.function, layer.slope)
     init = _init(layer.bias_init)
-    return Node(name, "transfer", layer.images, layer.function, slope, layer.bias, init)
+    shape = (layer.amplitude, layer.gain)
+    return Node(name, "transfer", layer.images, layer.function, slope, layer.bias, init, *shape)
 
 
 def self_contained(config: Config) -> Config:
@@ -189,6 +199,8 @@ def _node_data(node: Node) -> dict[str, Any]:
     if node.kind == "transfer":
         data |= {"function": node.function, "bias": node.bias, "init": _init_data(node.init)}
         data["slope"] = node.slope
+    if node.function == "tanh":
+        data |= {"amplitude": node.amplitude, "gain": node.gain}
     return data
 
 
@@ -197,7 +209,7 @@ def _edge_data(edge: Edge) -> dict[str, Any]:
     match edge.kind:
         case "conv":
             sizes = {"size": edge.size, "stride": edge.stride, "sparsity": edge.sparsity}
-            sizes["sparsens"] = edge.sparsens
+            sizes |= {"sparsens": edge.sparsens, "repeat": edge.repeat}
             return data | sizes | {"init": _init_data(edge.init)}
         case "max_filter":
             return data | {"size": edge.size, "stride": edge.sparsens}

@@ -133,6 +133,9 @@ def _meaning(network: Network) -> Iterable[tuple[str, str]]:
     for edge in network.edges:
         source, target = network.node(edge.source), network.node(edge.target)
         if edge.kind == "conv":
+            if any(size % block for size, block in zip(edge.size, edge.repeat, strict=True)):
+                text = f"repeat {edge.repeat} must divide the filter's size {edge.size}, z y x"
+                yield edge.name, f"edge '{edge.name}': {text}"
             if target.kind == "concat":
                 text = (
                     f"a conv cannot enter the concat node '{target.name}'; put a sum node between"

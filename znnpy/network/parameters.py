@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hashlib import sha256
 from math import prod, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.network.types import Init, Network
+from znnpy.network.types import ONCE, Init, Network, Triple
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -38,10 +39,30 @@ def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.floa
     """
     inits = {edge.name: edge.init for edge in network.edges}
     inits |= {node.name: node.init for node in network.nodes}
+    repeats = repeats_of(network)
     return {
-        name: _draw(inits[name], shape, generator(seed, name))
+        name: repeated(_draw(inits[name], shape, generator(seed, name)), repeats.get(name))
         for name, shape in parameter_shapes(network).items()
     }
+
+
+def repeats_of(network: Network) -> dict[str, Triple]:
+    """Blocks of equal taps (z, y, x) by conv edge, where there are any."""
+    return {edge.name: edge.repeat for edge in network.edges if edge.repeat != ONCE}
+
+
+def repeated(filters: NDArray[Any], repeat: Triple | None) -> NDArray[Any]:
+    """Filters (out, in, z, y, x) with the mean over each block of `repeat` taps in all of its taps.
+
+    In the filters' dtype; filters that repeat already keep their bits. None: the array itself.
+    """
+    if repeat is None:
+        return filters
+    (*images, z, y, x), (a, b, c) = filters.shape, repeat
+    blocks = filters.reshape(*images, z // a, a, y // b, b, x // c, c).astype(np.float64)
+    first = blocks[..., :1, :, :1, :, :1]
+    means = first + (blocks - first).mean(axis=(-5, -3, -1), keepdims=True)
+    return np.broadcast_to(means, blocks.shape).reshape(filters.shape).astype(filters.dtype)
 
 
 def generator(seed: int, name: str) -> np.random.Generator:

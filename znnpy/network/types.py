@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 Triple = tuple[int, int, int]
+ONCE: Triple = (1, 1, 1)
 NodeKind = Literal["input", "transfer", "sum", "concat"]
 EdgeKind = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
 FunctionName = Literal[
@@ -38,7 +39,7 @@ class Node:
 
     `input` is fed by the user; `sum` adds its incoming edges; `transfer` adds them, adds one bias
     per image and applies `function`; `concat` stacks its incoming edges in the order of `Network.edges`.
-    `slope` is leaky_relu's negative slope or elu's alpha.
+    `slope` is leaky_relu's negative slope or elu's alpha; tanh is amplitude * tanh(gain * x).
     """
 
     name: str
@@ -48,6 +49,8 @@ class Node:
     slope: float = 0.01
     bias: bool = True
     init: Init = field(default_factory=lambda: Init("constant"))
+    amplitude: float = 1.0
+    gain: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Edge:
     `size`: filter or pooling window. `stride`: true stride, output voxel i reads input voxel i * stride.
     `sparsity`: this conv's own dilation, multiplied with the one inherited from its source node.
     `sparsens`: factor by which everything downstream gets sparser (a max_filter's stride, ZNN section II).
+    `repeat`: a conv's filters are the same number over blocks of so many taps, which start at tap 0.
     `keep`: probability with which dropout keeps a voxel. `offset`: voxels that crop removes on both sides.
     """
 
@@ -71,6 +75,7 @@ class Edge:
     keep: float = 1.0
     offset: Triple = (0, 0, 0)
     init: Init = field(default_factory=Init)
+    repeat: Triple = ONCE
 
 
 @dataclass(frozen=True)

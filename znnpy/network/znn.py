@@ -1,15 +1,14 @@
 """ZNN's own network files (.znn): blocks of `key value` lines that start with `nodes` or `edges`.
 
 As ZNN reads them: of each line the first two words count, the rest is comment; the last value of a
-key wins; keys that say nothing about the network are passed over with a note in the log. Lines that
-start with `#` are comments. The stride of a max_filter or conv edge makes what follows sparse, a
-max_pool pools truly, `ratio` of a dropout edge is the probability to keep. In ZNN nodes and edges
-have their own name spaces; where both use one name, the edge gets the suffix `_edge`.
+key wins. A key is honoured or refused; only those that ZNN itself does not read (`UNREAD`) say nothing.
+Lines that start with `#` are comments. The stride of a max_filter or conv edge makes what follows
+sparse, a max_pool pools truly, `ratio` of a dropout edge is the probability to keep. In ZNN nodes and
+edges have their own name spaces; where both use one name, the edge gets the suffix `_edge`.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Iterable
@@ -20,8 +19,6 @@ from pathlib import Path
 from znnpy.errors import ConfigError
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, EdgeKind, FunctionName, Init, Network, Node, NodeKind, Triple
-
-log = logging.getLogger(__name__)
 
 MOST_BYTES = 2**20
 FUNCTIONS: dict[str, FunctionName] = {
@@ -42,10 +39,34 @@ EDGE_KINDS: dict[str, EdgeKind] = {
     "dummy": "crop",
 }
 INITS = ("zero", "constant", "uniform", "gaussian", "normalized", "xavier", "msra", "normal", "he")
-NODE_KEYS = {"type", "size", "function", "function_args", "init", "init_args", "dense", "sparse"}
-EDGE_KEYS = {"type", "input", "output", "size", "stride", "sparse", "repeat", "init", "init_args"}
-EDGE_KEYS |= {"ratio", "offset"}
-ALL_KEYS = sorted(NODE_KEYS | EDGE_KEYS)
+SHAPING = ("function", "function_args", "init", "init_args")
+# Keys that say something, by type of block.
+KEYS: dict[str, tuple[str, ...]] = {
+    "input": ("type", "size", "dense"),
+    "sum": ("type", "size", "dense"),
+    "transfer": ("type", "size", "dense", *SHAPING),
+    "conv": ("type", "input", "output", "size", "stride", "sparse", "repeat", "init", "init_args"),
+    "max_filter": ("type", "input", "output", "size", "stride"),
+    "max_pool": ("type", "input", "output", "size", "stride"),
+    "dropout": ("type", "input", "output", "ratio"),
+    "crop": ("type", "input", "output", "offset"),
+    "dummy": ("type", "input", "output"),
+}
+# Keys of ZNN's own files that its networks do not depend on. It asks transfer nodes alone for a function
+# and an init; `fft` chooses how it computes, `load` and `seeding` whether it takes weights over.
+UNREAD: dict[str, tuple[str, ...]] = {
+    kind: ("load", "seeding", *{"input": SHAPING, "sum": SHAPING, "conv": ("fft",)}.get(kind, ()))
+    for kind in KEYS
+}
+ALL_KEYS = sorted({key for keys in KEYS.values() for key in keys})
+ELSEWHERE = {
+    "eta": "the config says it, in training.learning_rate",
+    "momentum": "the config says it, in training.optimizer",
+    "weight_decay": "the config says it, in training.optimizer",
+    "filters": "weights of ZNN are not read",
+    "biases": "weights of ZNN are not read",
+    "sparse": "changing the sparsity at a node is not supported",
+}
 
 
 @dataclass
@@ -94,6 +115,7 @@ def parse_znn(text: str, file: str = "network.znn") -> Network:
     edges: list[Edge] = []
     lines: dict[str, int] = {}
     for block in blocks:
+        wrong = _unknown(block)
         try:
             if block.group == "nodes":
                 nodes.append(_node(block))
@@ -103,9 +125,10 @@ def parse_znn(text: str, file: str = "network.znn") -> Network:
                 edges.append(_edge(block, name))
                 lines.setdefault(name, block.line)
         except _BlockError as error:
-            line = block.lines.get(error.key, block.line)
-            problems.append(f"{file}:{line}: {block.group} '{block.name}': {error}")
-    _note(blocks, file)
+            wrong[error.key] = str(error)
+        for key, text in wrong.items():
+            line = block.lines.get(key, block.line)
+            problems.append(f"{file}:{line}: {block.group} '{block.name}': {text}")
     if problems:
         raise ConfigError("\n".join(problems))
     return checked_network(
@@ -139,16 +162,17 @@ def _blocks(text: str, file: str) -> tuple[list[Block], list[str]]:
     return blocks, problems
 
 
-def _note(blocks: Iterable[Block], file: str) -> None:
-    """One line of the log for each key that is passed over."""
-    lines: dict[str, list[int]] = {}
-    for block in blocks:
-        for key in block.values.keys() - (NODE_KEYS if block.group == "nodes" else EDGE_KEYS):
-            lines.setdefault(key, []).append(block.lines[key])
-    for key, numbers in lines.items():
-        near = get_close_matches(key, ALL_KEYS, n=1, cutoff=0.8)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        log.warning("%s:%d: '%s' is ignored%s", file, min(numbers), key, hint)
+def _unknown(block: Block) -> dict[str, str]:
+    """What is wrong with each key that a block of its type does not take; nothing if it has no type."""
+    kind = block.values.get("type", "")
+    known = KEYS.get(kind, tuple(block.values))
+    found = {}
+    for key in block.values.keys() - {*known, *UNREAD.get(kind, ())}:
+        near = get_close_matches(key, known, n=1, cutoff=0.8)
+        hint = f"did you mean '{near[0]}'?" if near else ELSEWHERE.get(key, "")
+        takes = f"{kind} takes {', '.join(known)}"
+        found[key] = f"unknown key '{key[:40]}'; {hint or takes}"
+    return dict(sorted(found.items(), key=lambda item: block.lines[item[0]]))
 
 
 def _word(block: Block, key: str, allowed: Iterable[str]) -> str:
@@ -196,39 +220,46 @@ def _node(block: Block) -> Node:
     size = _required(block, "size")
     if not re.fullmatch(r"\+?\d{1,5}", size) or not 1 <= int(size) <= 2**16:
         raise _BlockError(f"size, the number of images, must be 1 to 65536; found '{size}'", "size")
-    for key, neutral in (("dense", "0"), ("sparse", "1,1,1")):
-        if block.values.get(key, neutral) != neutral:
-            raise _BlockError(f"{key}: changing the sparsity at a node is not supported", key)
+    if block.values.get("dense", "0") != "0":
+        raise _BlockError("dense: changing the sparsity at a node is not supported", "dense")
     if kind != "transfer":
         return Node(block.name, kind, int(size), bias=False)
     function = FUNCTIONS[_word(block, "function", FUNCTIONS)]
-    slope = _function_argument(block, function)
     init = _init(block, "zero")
     if init.kind in ("he", "xavier"):
         raise _BlockError("init of biases is zero, constant, uniform or gaussian", "init")
-    return Node(block.name, kind, int(size), function, slope, bias=True, init=init)
+    shape = _shape(block, function)
+    return Node(block.name, kind, int(size), function, bias=True, init=init, **shape)
 
 
-_UNSCALED: dict[str, tuple[list[float], ...]] = {"linear": ([1], [1, 0]), "tanh": ([1, 1],)}
-
-
-def _function_argument(block: Block, function: FunctionName) -> float:
-    """Slope for elu; arguments that scale linear or tanh have no counterpart and are reported."""
+def _shape(block: Block, function: FunctionName) -> dict[str, float]:
+    """The numbers in function_args; other functions than these do not read theirs in ZNN."""
     text = block.values.get("function_args")
-    if text is None or function not in ("elu", *_UNSCALED):
-        return 1.0 if function == "elu" else 0.01
-    numbers = _numbers(block, "function_args", text)
+    if function == "tanh":
+        amplitude, gain = _arguments(block, text or "1,1", 2, 2, "function_args")
+        if 0 in (amplitude, gain):
+            raise _BlockError(
+                f"function_args of tanh must not be 0; found '{text}'", "function_args"
+            )
+        return {"amplitude": amplitude, "gain": gain}
     if function == "elu":
-        return numbers[0]
-    if numbers not in _UNSCALED[function]:
-        log.warning("nodes %s: %s is used unscaled, not with %s", block.name, function, text)
-    return 0.01
+        alpha = _arguments(block, text or "1", 1, 1, "function_args")[0]
+        if alpha < 0:
+            fits = "function_args of elu must be at least 0"
+            raise _BlockError(f"{fits}; found '{text}'", "function_args")
+        return {"slope": alpha}
+    if function == "linear":
+        numbers = _arguments(block, text or "1,0", 1, 2, "function_args")
+        if numbers not in ([1], [1, 0]):
+            fits = "linear with a factor or an offset is not supported; 1,0 is"
+            raise _BlockError(f"function_args: {fits}; found '{text}'", "function_args")
+    return {}
 
 
 def _init(block: Block, default: str) -> Init:
     if "init" not in block.values:
         block.values["init"] = default
-    kind = _word(block, "init", INITS)
+    kind = _word(block, "init", INITS)  # zero, xavier and msra do not read their init_args in ZNN
     text = block.values.get("init_args", "")
     match kind:
         case "zero":
@@ -251,25 +282,31 @@ def _init(block: Block, default: str) -> Init:
     return Init("he")
 
 
-def _arguments(block: Block, text: str, least: int, most: int) -> list[float]:
-    numbers = _numbers(block, "init_args", text)
+def _arguments(
+    block: Block, text: str, least: int, most: int, key: str = "init_args"
+) -> list[float]:
+    numbers = _numbers(block, key, text)
     if not least <= len(numbers) <= most:
         count = str(least) if least == most else f"{least} or {most}"
-        raise _BlockError(f"init_args needs {count} numbers; found '{text}'", "init_args")
+        raise _BlockError(f"{key} needs {count} numbers; found '{text}'", key)
     return numbers
 
 
 def _edge(block: Block, name: str) -> Edge:
     word = _word(block, "type", EDGE_KINDS)
     kind, ends = EDGE_KINDS[word], (_required(block, "input"), _required(block, "output"))
-    if block.values.get("repeat", "1,1,1") != "1,1,1":
-        raise _BlockError("repeat is not supported", "repeat")
     match kind:
         case "conv":
             size, sparsens = _triple(block, "size"), _triple(block, "stride", "1,1,1")
-            sparsity, init = _triple(block, "sparse", "1,1,1"), _init(block, "uniform")
             return Edge(
-                name, kind, *ends, size=size, sparsity=sparsity, sparsens=sparsens, init=init
+                name,
+                kind,
+                *ends,
+                size=size,
+                sparsity=_triple(block, "sparse", "1,1,1"),
+                sparsens=sparsens,
+                init=_init(block, "uniform"),
+                repeat=_triple(block, "repeat", "1,1,1"),
             )
         case "max_filter":
             size = _triple(block, "size")
@@ -277,11 +314,16 @@ def _edge(block: Block, name: str) -> Edge:
         case "max_pool":
             size = _triple(block, "size")
             stride = _triple(block, "stride", ",".join(map(str, size)))
+            if stride != size:
+                raise _BlockError(
+                    "ZNN's max_pool has its size for its stride; found another", "stride"
+                )
             return Edge(name, kind, *ends, size=size, stride=stride)
         case "dropout":
             return Edge(name, kind, *ends, keep=_ratio(block))
-    offset = "0,0,0" if word == "dummy" else None
-    return Edge(name, kind, *ends, offset=_triple(block, "offset", offset, least=0))
+    if word == "dummy":
+        return Edge(name, kind, *ends)
+    return Edge(name, kind, *ends, offset=_triple(block, "offset", least=0))
 
 
 def _ratio(block: Block) -> float:

@@ -15,7 +15,7 @@ from znnpy.engine import Model
 from znnpy.engine.report import Report
 from znnpy.infer.build import patch_model, training_model
 from znnpy.infer.search import Candidate
-from znnpy.network import Network, build_network
+from znnpy.network import Network, trained_network
 from znnpy.network.types import Triple
 from znnpy.plan import PASSES
 from znnpy.profile.advice import advise
@@ -117,7 +117,7 @@ def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
     Writes report.html, trace-P.json.gz for each number of threads P, trace.json.gz (that of the most),
     summary.json and graph.dot into `out`; returns the summary.
     """
-    return profile_subject(Subject(config, build_network(config.network)), out, wishes)
+    return profile_subject(Subject(config, trained_network(config)), out, wishes)
 
 
 def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, Any]:

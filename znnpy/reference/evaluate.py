@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry
-from znnpy.network.parameters import parameter_shapes
+from znnpy.network.outputs import logits_network
+from znnpy.network.parameters import parameter_shapes, repeated, repeats_of
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.reference import edges as ops
 from znnpy.reference import functions
@@ -59,8 +60,10 @@ def gradients(
     """The loss, summed over outputs, and its gradient for every parameter.
 
     `targets` and `weights` by output node; see `losses.loss_and_gradient` for both and for `loss`,
-    and `forward` for the rest. Gradients are new float64 arrays in the parameters' shapes.
+    `logits_network` for outputs whose function the loss applies itself, and `forward` for the rest.
+    Gradients are new float64 arrays in the parameters' shapes.
     """
+    network = logits_network(network, loss)
     values = forward(network, geometry, parameters, inputs, masks)
     state = _State(network, geometry, _checked_parameters(network, parameters), values)
     state.masks.update(_doubles(masks or {}))
@@ -136,8 +139,8 @@ class _State:
         """Adds an edge's data gradient to its source; a conv keeps its weight gradient."""
         image, dilation = self.values[edge.source], self.geometry.dilations[edge.name]
         if edge.kind == "conv":
-            self.parameter_gradients[edge.name] = ops.convolve_weight_gradient(
-                image, gradient, edge, dilation
+            self.parameter_gradients[edge.name] = repeated(
+                ops.convolve_weight_gradient(image, gradient, edge, dilation), edge.repeat
             )
         if self.network.node(edge.source).kind != "input":
             sent = self.data_gradient(edge, image, gradient, dilation)
@@ -180,11 +183,12 @@ def _checked_inputs(
 
 
 def _checked_parameters(network: Network, parameters: Mapping[str, ArrayLike]) -> dict[str, Array]:
-    arrays = {}
+    arrays, repeats = {}, repeats_of(network)
     for name, shape in parameter_shapes(network).items():
         if name not in parameters:
             raise ShapeError(f"parameter {name!r} of shape {shape} is missing")
         arrays[name] = np.asarray(parameters[name], np.float64)
         if arrays[name].shape != shape:
             raise ShapeError(f"parameter {name!r} has shape {arrays[name].shape}, not {shape}")
+        arrays[name] = repeated(arrays[name], repeats.get(name))
     return arrays

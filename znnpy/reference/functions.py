@@ -20,12 +20,12 @@ IMAGES = 1
 
 def apply(node: Node, total: Array) -> Array:
     """The node's transfer function on its sum (bias included); (batch, image, z, y, x)."""
-    return _FORWARD[node.function](total, node.slope)
+    return _FORWARD[node.function](total, node)
 
 
 def gradient_before(node: Node, values: Array, gradient: Array) -> Array:
     """Gradient for the sum that went into the function, from the gradient for the values."""
-    return _BACKWARD[node.function](values, gradient, node.slope)
+    return _BACKWARD[node.function](values, gradient, node)
 
 
 def softmax(logits: Array) -> Array:
@@ -40,24 +40,24 @@ def _softmax_gradient(y: Array, g: Array) -> Array:
     return gradient
 
 
-_FORWARD: dict[str, Callable[[Array, float], Array]] = {
-    "linear": lambda x, slope: x,
-    "relu": lambda x, slope: np.maximum(x, 0.0),
-    "leaky_relu": lambda x, slope: np.where(x > 0, x, slope * x),
-    "elu": lambda x, slope: np.where(x > 0, x, slope * np.expm1(np.minimum(x, 0.0))),
-    "tanh": lambda x, slope: np.tanh(x),
-    "logistic": lambda x, slope: np.asarray(expit(x)),
-    "forward_logistic": lambda x, slope: np.asarray(expit(x)),
-    "softmax": lambda x, slope: softmax(x),
+_FORWARD: dict[str, Callable[[Array, Node], Array]] = {
+    "linear": lambda x, node: x,
+    "relu": lambda x, node: np.maximum(x, 0.0),
+    "leaky_relu": lambda x, node: np.where(x > 0, x, node.slope * x),
+    "elu": lambda x, node: np.where(x > 0, x, node.slope * np.expm1(np.minimum(x, 0.0))),
+    "tanh": lambda x, node: node.amplitude * np.tanh(node.gain * x),
+    "logistic": lambda x, node: np.asarray(expit(x)),
+    "forward_logistic": lambda x, node: np.asarray(expit(x)),
+    "softmax": lambda x, node: softmax(x),
 }
 
-_BACKWARD: dict[str, Callable[[Array, Array, float], Array]] = {
-    "linear": lambda y, g, slope: g,
-    "relu": lambda y, g, slope: np.where(y > 0, g, 0.0),
-    "leaky_relu": lambda y, g, slope: np.where(y > 0, g, slope * g),
-    "elu": lambda y, g, slope: np.where(y > 0, g, (y + slope) * g),
-    "tanh": lambda y, g, slope: g * (1.0 - y * y),
-    "logistic": lambda y, g, slope: g * y * (1.0 - y),
-    "forward_logistic": lambda y, g, slope: g,
-    "softmax": lambda y, g, slope: _softmax_gradient(y, g),
+_BACKWARD: dict[str, Callable[[Array, Array, Node], Array]] = {
+    "linear": lambda y, g, node: g,
+    "relu": lambda y, g, node: np.where(y > 0, g, 0.0),
+    "leaky_relu": lambda y, g, node: np.where(y > 0, g, node.slope * g),
+    "elu": lambda y, g, node: np.where(y > 0, g, (y + node.slope) * g),
+    "tanh": lambda y, g, node: g * node.gain / node.amplitude * (node.amplitude**2 - y * y),
+    "logistic": lambda y, g, node: g * y * (1.0 - y),
+    "forward_logistic": lambda y, g, node: g,
+    "softmax": lambda y, g, node: _softmax_gradient(y, g),
 }

@@ -22,7 +22,7 @@ from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation
 from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import make_targets, open_scene
-from znnpy.network import Network, build_network, self_contained
+from znnpy.network import Network, doubtful_outputs, self_contained, trained_network
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
@@ -77,10 +77,12 @@ class _Session:
     ) -> None:
         self._run, self._config, self._standing = run, config, standing
         self._reporter, self._stop = reporter, stop
-        self._network = build_network(config.network)
+        self._network = trained_network(config)
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
+        for text in doubtful_outputs(self._network, training.loss):
+            self._reporter.note(f"warning: {text}")
         if done < training.iterations:
             with ExitStack() as stack:
                 done = self._train(stack)

@@ -13,7 +13,7 @@ from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.errors import PlanError, RunError
 from znnpy.infer.build import make_optimizer
-from znnpy.network import Network, build_network, parameter_shapes
+from znnpy.network import Network, parameter_shapes, trained_network
 from znnpy.plan.types import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.archive import Kind
@@ -122,13 +122,13 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
     )
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
-    return SavedRun(path, config, build_network(config.network), plan, checkpoint)
+    return SavedRun(path, config, trained_network(config), plan, checkpoint)
 
 
 def contents_of(config: Config) -> Contents:
     """What checkpoints of this config's training hold."""
     training, dtype = config.training, np.dtype(config.training.precision)
-    shapes = parameter_shapes(build_network(config.network))
+    shapes = parameter_shapes(trained_network(config))
     kinds = {name: Kind(shape, dtype) for name, shape in shapes.items()}
     states = make_optimizer(training.optimizer).state_names
     return Contents(
@@ -142,7 +142,7 @@ def _plan(path: Path, config: Config) -> dict[str, Any] | None:
     if record is None:
         return None
     try:
-        Plan.from_record(record, build_network(config.network))
+        Plan.from_record(record, trained_network(config))
     except PlanError as error:
         raise RunError(
             f"{path} is damaged: {error}; put the file back, or start anew with --overwrite"

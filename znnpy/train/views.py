@@ -7,11 +7,11 @@ import numpy as np
 from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, ArrayVolume, Triple64
+from znnpy.engine.probabilities import probabilities
 from znnpy.errors import RunError
 from znnpy.infer.blocks import Field
 from znnpy.infer.build import Weights
 from znnpy.infer.evaluate import observe
-from znnpy.infer.losses import probabilities
 from znnpy.infer.material import open_scene
 from znnpy.pictures.layers import Layer
 from znnpy.segment import Request, segment
