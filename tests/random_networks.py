@@ -14,6 +14,11 @@ from znnpy.network.types import Edge, Network, Node, Triple
 
 HIDDEN = ("linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "forward_logistic")
 SMOOTH = tuple(name for name in HIDDEN if name != "forward_logistic")
+OUTPUTS = {  # functions at outputs that go with a loss
+    "square": ("linear", "tanh", "logistic", "softmax"),
+    "binomial_cross_entropy": ("linear", "logistic", "forward_logistic"),
+    "softmax": ("linear", "softmax"),
+}
 IMAGES = (1, 2, 3, 5, 8, 10, 16, 17, 20)
 SIZES = ((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 3, 3), (2, 3, 4), (5, 1, 2), (3, 4, 5), (1, 1, 5))
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
@@ -24,6 +29,11 @@ WIDEST = 40  # voxels along an axis of an input
 OutputShape = Triple | dict[str, Triple]
 
 
+def loss_of(seed: int) -> str:
+    """The loss that the outputs of a seed's network go with."""
+    return tuple(OUTPUTS)[seed % len(OUTPUTS)]
+
+
 def random_network(
     seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 5
 ) -> tuple[Network, OutputShape]:
@@ -31,12 +41,13 @@ def random_network(
 
     Over 50 seeds: all edge kinds and transfer functions, 1-2 inputs and outputs, sums and concats
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
-    2-D nets (every eighth seed), 1 to 20 images. The same seed gives the same network. With two
+    filters that repeat, scaled tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets
+    (every eighth seed), 1 to 20 images. The same seed gives the same network. With two
     outputs of different size the shape is a dict by output node.
     """
     rng = np.random.default_rng(seed)
     while True:
-        builder = _Builder(rng, functions, flat=seed % 8 == 7)
+        builder = _Builder(rng, functions, OUTPUTS[loss_of(seed)], flat=seed % 8 == 7)
         network, output_shape = builder.build(blocks)
         if _is_small(network, fit(network, output_shape)):
             return network, output_shape
@@ -119,9 +130,15 @@ def _is_small(network: Network, geometry: Geometry) -> bool:
 class _Builder:
     """Grows a network from its input at a tip, block by block."""
 
-    def __init__(self, rng: np.random.Generator, functions: tuple[str, ...], flat: bool) -> None:
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        functions: tuple[str, ...],
+        outputs: tuple[str, ...],
+        flat: bool,
+    ) -> None:
         self.rng = rng
-        self.functions = functions
+        self.functions, self.outputs = functions, outputs
         self.flat = flat
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
@@ -273,7 +290,8 @@ class _Builder:
         return node
 
     def _output(self, source: Node, size: Triple, images: int) -> Node:
-        function = "softmax" if images > 1 and self._chance(0.25) else "linear"
+        function = self._pick(self.outputs)
+        function = "linear" if images == 1 and function == "softmax" else function
         target = self._node("transfer", images, function=function)
         self._edge("conv", source, target, size=size)
         return target
@@ -293,11 +311,15 @@ class _Builder:
         return self._node("sum", images) if self._chance() else self._transfer(images)
 
     def _node(self, kind: str, images: int, **more: object) -> Node:
+        if more.get("function") == "tanh" and self._chance():
+            more |= {"amplitude": 1.7159, "gain": 0.6666}
         node = Node(f"n{len(self.nodes)}", kind, images, **more)
         self.nodes.append(node)
         return node
 
     def _edge(self, kind: str, source: Node, target: Node, **more: object) -> None:
+        if kind == "conv" and self._chance(0.2):
+            more["repeat"] = tuple(self._pick([1, n]) for n in more["size"])
         edge = Edge(f"e{len(self.edges)}", kind, source.name, target.name, **more)
         self.edges.append(edge)
         self.sparsity[target.name] = scale(self.sparsity[source.name], edge.sparsens)
