@@ -7,14 +7,21 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from znnpy.config import load_config, network_section
 from znnpy.config.output import dump
-from znnpy.errors import ConfigError, NetworkError
-from znnpy.network import build_network, load_network, network_to_section, types
+from znnpy.errors import ConfigError, NetworkError, ZnnpyError
+from znnpy.network import (
+    build_network,
+    initial_parameters,
+    load_network,
+    network_to_section,
+    types,
+)
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Init, Node
 
@@ -241,3 +248,30 @@ def test_config_and_network_agree_on_words() -> None:
     assert get_args(node) == get_args(types.NodeKind)
     init = network_section.InitSection.model_fields["kind"].annotation
     assert set(get_args(init)) - {"msra"} == set(get_args(types.InitKind))
+
+
+def test_tanh_and_repeating_filters() -> None:
+    conv = {"images": 2, "size": [1, 4, 6], "repeat": [1, 2, 3], "function": "tanh"}
+    conv |= {"amplitude": 1.7159, "gain": 0.6666}
+    net = load_network({"layers": [{"conv": conv}]})
+    assert net.edges[0].repeat == (1, 2, 3)
+    assert (net.node("output").amplitude, net.node("output").gain) == (1.7159, 0.6666)
+    assert build_network(network_to_section(net)) == net
+    filters = initial_parameters(net, 0)["conv1"]
+    blocks = filters.reshape(2, 1, 1, 2, 2, 2, 3)
+    assert np.array_equal(blocks, np.broadcast_to(blocks[..., :1, :, :1], blocks.shape))
+    assert np.unique(filters).size == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gain": 2, "function": "relu"}, "only tanh has this; the function is relu"),
+        ({"amplitude": 0}, "must not be 0"),
+        ({"repeat": [1, 3, 1]}, "repeat .* must divide"),
+    ],
+)
+def test_what_tanh_and_repeat_cannot_be(changes: dict[str, Any], words: str) -> None:
+    conv = {"images": 2, "size": [1, 4, 6], "function": "tanh"} | changes
+    with pytest.raises(ZnnpyError, match=words):
+        load_network({"layers": [{"conv": conv}]})

@@ -30,7 +30,8 @@ def _probabilities(loss: str, values: Array, out: Array | None) -> Array:
     if loss == "square":
         return values
     if loss == "softmax":
-        raised = np.exp(values - values.max(axis=IMAGES, keepdims=True))
+        with np.errstate(over="ignore"):  # a difference of -Inf is a share of 0
+            raised = np.exp(values - values.max(axis=IMAGES, keepdims=True))
         return np.asarray(raised / raised.sum(axis=IMAGES, keepdims=True))
     if values.dtype == np.float32:
         return _logistic(values, np.empty_like(values) if out is None else out)
