@@ -369,7 +369,7 @@ def test_shapes_that_no_memory_holds_are_refused_before_planning(training, monke
 @pytest.mark.parametrize("name", NETWORKS)
 def test_no_plan_takes_less_than_the_least(name, training):
     net, output = NETWORKS[name]
-    with Model(net, output, threads=1, conv="direct", training=training) as model:
+    with Model(net, output, threads=1, conv="direct", training=training, loss="square") as model:
         assert least_bytes(net, model.geometry, 1, training) <= model.memory
 
 
