@@ -137,6 +137,10 @@ CONFIGS = [
      ["config.yaml:7", "'inn'", "did you mean 'in'"]),
     ("softmax with one class", "  conv: direct", "  loss: softmax",
      ["training.loss", "softmax", "'output'", "each class"]),
+    ("object numbers as probabilities", "border: valid", "target: labels",
+     ["data.h5:labels", "values are from 0 to", "(z, y, x) = ", "kind: mask", "kind: image, scale: "]),
+    ("a scale that keeps nothing", "border: valid", "target: {kind: image, scale: 0}",
+     ["data.target.scale", "must not be 0"]),
     ("affinities with one image", "border: valid", "target: affinity",
      ["'output'", "1 images", "'affinity'", "3"]),
     ("no volume to train on", "    - {image: data.h5:raw, labels: data.h5:labels}\n", "    []\n",
@@ -314,7 +318,7 @@ def test_class_numbers_beyond_the_classes(capsys: Capture, folder: Path) -> None
     edit("  conv: direct", "  conv: direct\n  loss: softmax")
     text = Path("config.yaml").read_text().replace("images: 1, size: 1", "images: 2, size: 1")
     Path("config.yaml").write_text(text.replace("border: valid", "target: labels"))
-    refused(capsys, folder, ["train", "config.yaml"], "data.h5:labels", "class 2", "0 to 1")
+    refused(capsys, folder, ["train", "config.yaml"], "data.h5:labels", "0 to 2", "from 0 to 1")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from znnpy.data.augment import Augmentation
 from znnpy.data.normalise import normalisation
 from znnpy.data.sampler import InputPatch, OutputPatch, Patch, Sampler
 from znnpy.data.scene import Scene
-from znnpy.data.targets import AffinityTarget, BoundaryTarget, LabelsTarget
+from znnpy.data.targets import AffinityTarget, BoundaryTarget, ImageTarget
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ShapeError, VolumeError
 
@@ -28,7 +28,7 @@ def scene(shape: Triple = (7, 8, 9), first: int = 0, mask: np.ndarray | None = N
 
 
 def sampler(scenes: list[Scene], given: Triple, wanted: Triple, **options: object) -> Sampler:
-    target = options.pop("target", LabelsTarget())
+    target = options.pop("target", ImageTarget())
     output = OutputPatch(
         wanted,
         target,  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ def test_rebalance(mode: str) -> None:
 
 def test_images_are_normalised_per_volume() -> None:
     volumes = [scene(), scene((6, 6, 6), 1000)]
-    output = {"out": OutputPatch((1, 1, 1), LabelsTarget())}
+    output = {"out": OutputPatch((1, 1, 1), ImageTarget())}
     made = Sampler(volumes, {"in": InputPatch((1, 1, 1))}, output)
     for index in range(20):
         patch = made.sample(index)
@@ -237,8 +237,8 @@ def test_several_inputs_and_outputs() -> None:
         [volumes],
         {"fine": InputPatch((4, 4, 4)), "wide": InputPatch((6, 6, 6))},
         {
-            "edge": OutputPatch((2, 2, 2), LabelsTarget()),
-            "core": OutputPatch((3, 1, 1), LabelsTarget(), offset=(0, 1, 2)),
+            "edge": OutputPatch((2, 2, 2), ImageTarget()),
+            "core": OutputPatch((3, 1, 1), ImageTarget(), offset=(0, 1, 2)),
         },
         augmentation=Augmentation("zyx", "none"),
         normalise="none",
@@ -266,7 +266,7 @@ def test_refused() -> None:
         Sampler(
             [scene()],
             {"in": InputPatch((3, 3, 3))},
-            {"other": OutputPatch((1, 1, 1), LabelsTarget())},
+            {"other": OutputPatch((1, 1, 1), ImageTarget())},
         )
     with pytest.raises(ValueError, match="seed"):
         sampler([scene()], (3, 3, 3), (1, 1, 1), seed=-1)

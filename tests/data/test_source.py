@@ -95,7 +95,7 @@ def test_not_finite_is_refused_with_its_position(tmp_path: Path, bad: float) -> 
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["raw"] = data
     with pytest.raises(VolumeError, match=r"a\.h5:raw.*\(3, 1, 2\)"):
-        load(open_volume(tmp_path / "a.h5"))
+        load(open_volume(tmp_path / "a.h5")).read_all()
     with open_volume(tmp_path / "a.h5") as volume:
         with pytest.raises(VolumeError, match=r"\(3, 1, 2\)"):
             volume.read((2, 1, 2), (4, 2, 4))

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from znnpy.data.targets import AffinityTarget, BoundaryTarget, LabelsTarget
-from znnpy.errors import VolumeError
+from znnpy.data.targets import (
+    TAKEN,
+    AffinityTarget,
+    BoundaryTarget,
+    ClassesTarget,
+    ImageTarget,
+    MaskTarget,
+)
 
 SHAPES = st.tuples(*[st.integers(1, 5)] * 3)
 LABELS = SHAPES.flatmap(lambda s: arrays(np.int64, (1, *s), elements=st.integers(0, 3)))
@@ -107,18 +113,37 @@ def test_affinity_by_hand() -> None:
 def test_labels_as_given() -> None:
     labels = np.random.default_rng(0).normal(size=(2, 3, 4, 5))
     known = np.arange(60).reshape(3, 4, 5) % 2 == 0
-    value, weight = LabelsTarget().compute(labels, known)
+    value, weight = ImageTarget().compute(labels, known)
     assert np.array_equal(value, labels.astype(np.float32) * known)
     assert np.array_equal(weight, np.stack([known, known]))
-    assert LabelsTarget().images(2) == 2
-    assert not LabelsTarget().segmentation
+    assert ImageTarget().images(2) == 2
+    assert not ImageTarget().segmentation
+
+
+def test_scaled_values_are_cut_off_at_the_range_and_unknown_ones_are_0() -> None:
+    labels = np.array([0, 51, 255, np.nan, np.inf, -7]).reshape(1, 1, 1, 6)
+    known = np.array([1, 1, 1, 0, 0, 0], np.bool_).reshape(1, 1, 6)
+    target = ImageTarget(0.00392157, TAKEN["binomial_cross_entropy"])
+    value, weight = target.compute(labels, known)
+    assert value.ravel().tolist() == [0, pytest.approx(0.2, abs=1e-6), 1, 0, 0, 0]
+    assert weight.ravel().tolist() == [1, 1, 1, 0, 0, 0]
+    assert target.wrong(labels).ravel().tolist() == [False, False, False, True, True, True]
+
+
+def test_mask() -> None:
+    labels = np.array([[0, 255, 1, 0], [-3, 0, 0.25, np.nan]]).reshape(2, 1, 1, 4)
+    known = np.array([1, 1, 1, 0], np.bool_).reshape(1, 1, 4)
+    value, weight = MaskTarget().compute(labels, known)
+    assert value[:, 0, 0].tolist() == [[0, 1, 1, 0], [1, 0, 1, 0]]
+    assert weight[:, 0, 0].tolist() == [[1, 1, 1, 0]] * 2
+    assert MaskTarget().images(2) == 2
 
 
 def test_one_hot() -> None:
     labels = np.array([0, 2, 1, 5]).reshape(1, 1, 1, 4)
     known = np.array([1, 1, 1, 0], np.bool_).reshape(1, 1, 4)
-    value, weight = LabelsTarget(3).compute(labels, known)
-    assert value[:, 0, 0].T.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
-    assert weight[:, 0, 0].T.tolist() == [[1] * 3, [1] * 3, [1] * 3, [0] * 3]
-    with pytest.raises(VolumeError, match="class 5"):
-        LabelsTarget(3).compute(labels, everywhere(labels))
+    for ids in (labels, labels.astype(np.float32)):
+        value, weight = ClassesTarget(3).compute(ids, known)
+        assert value[:, 0, 0].T.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
+        assert weight[:, 0, 0].T.tolist() == [[1] * 3, [1] * 3, [1] * 3, [0] * 3]
+    assert ClassesTarget(3).wrong(labels).ravel().tolist() == [False, False, False, True]

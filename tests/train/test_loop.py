@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 import os
 import signal
@@ -47,7 +48,7 @@ def newest(directory):
     return checkpoints.newest(directory, Contents(*kinds), pytest.fail)
 
 
-def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, **pace):
+def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, fed=None, **pace):
     """One process' life: resume what is there, train, return the loop's last iteration."""
     directory = tmp_path / "checkpoints"
     directory.mkdir(exist_ok=True)
@@ -73,7 +74,7 @@ def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, *
     ):
         loop = Loop(
             model,
-            batches(model.iteration, stop_at),
+            fed or batches(model.iteration, stop_at),
             Pace(**(PACE | pace)),
             lambda iteration: 0.1 / (1 + iteration),
             directory,
@@ -138,6 +139,27 @@ def test_nan_loss_stops_within_a_step_and_keeps_the_last_good_checkpoint(tmp_pat
     good = newest(tmp_path / "checkpoints")
     assert good.iteration == 20
     assert all(np.isfinite(array).all() for array in good.parameters.values())
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "words", "slower"),
+    [
+        ("input", np.nan, r"1 of 12 inputs are not finite, the first nan at \(2, 1\)", False),
+        ("target", np.inf, r"1 of 4 targets are not finite, the first inf at \(2,\)", False),
+        ("weight", np.nan, r"weights are not finite", False),
+        ("input", 1e9, r"inputs reach 1e\+09 in size", False),
+        ("input", 0.5, r"inputs from -.* to .*, targets from -.* to ", True),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_blamed_on_what_is_known(tmp_path, what, value, words, slower):
+    fed = list(itertools.islice(batches(0), 30))
+    arrays = {"input": fed[24].input, "target": fed[24].target, "weight": np.ones(4, np.float32)}
+    arrays[what][(2, 1)[: arrays[what].ndim]] = value
+    fed[24] = Batch(**arrays)
+    with pytest.raises(TrainingError, match=words) as caught:
+        run(tmp_path, LinearModel(poison=25), fed=iter(fed))
+    assert ("learning_rate" in str(caught.value)) == slower
+    assert ("Mend the volumes" in str(caught.value)) != slower
 
 
 def test_weights_that_overflow_in_the_last_update_are_not_saved(tmp_path):

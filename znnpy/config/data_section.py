@@ -19,6 +19,7 @@ from znnpy.config.fields import (
     Bool,
     Count,
     FilePath,
+    Float,
     Int,
     Spacing3,
     Strict,
@@ -136,8 +137,33 @@ class LabelsTarget(Strict):
     kind: Literal["labels"] = Field(description="Target.")
 
 
+class MaskTarget(Strict):
+    """One output image per channel of the labels: 1 where they are not 0, else 0."""
+
+    kind: Literal["mask"] = Field(description="Target.")
+
+
+class ImageTarget(Strict):
+    """One output image per channel of the labels: their values times `scale`."""
+
+    kind: Literal["image"] = Field(description="Target.")
+    scale: Float = Field(
+        default=1.0, description="Factor of the values, such as 0.00392157 for 0..255 as 0..1."
+    )
+
+    @field_validator("scale")
+    @classmethod
+    def _not_zero(cls, scale: float) -> float:
+        if scale == 0:
+            raise wrong("must not be 0: nothing would be left to learn")
+        return scale
+
+
 Target = Annotated[
-    Annotated[BoundaryTarget | AffinityTarget | LabelsTarget, Field(discriminator="kind")],
+    Annotated[
+        BoundaryTarget | AffinityTarget | LabelsTarget | MaskTarget | ImageTarget,
+        Field(discriminator="kind"),
+    ],
     shorthand("kind", str),
 ]
 
@@ -153,7 +179,7 @@ class DataSection(Strict):
     )
     target: Target = Field(
         default=BoundaryTarget(kind="boundary"),
-        description="What the network learns: boundary, affinity or labels.",
+        description="What the network learns: boundary, affinity, labels, mask or image.",
     )
     normalize: Literal["mean_std", "unit", "none"] = Field(
         default="mean_std",

@@ -52,9 +52,11 @@ data:
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
   validation: []
   # test: []                       # for the final evaluation; default: those of validation; []: none
-  target: {kind: boundary, thickness: 1}           # or one of the next two
+  target: {kind: boundary, thickness: 1}           # or one of the next four
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
   # target: labels                                 # as given; class numbers for softmax
+  # target: mask                                   # 1 where labels are not 0, an image per channel
+  # target: {kind: image, scale: 0.00392157}       # values times scale, an image per channel
   normalize: mean_std              # mean_std, unit or none, per volume
   border: valid                    # valid, or mirror: volumes are mirrored at their borders
   # resolution: [40, 4, 4]         # nanometres z y x, when the file does not say

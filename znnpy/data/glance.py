@@ -25,19 +25,22 @@ class Glance:
     whole: bool
 
 
-def glance(volume: Volume) -> Glance:
+def glance(volume: Volume, *, finite: bool = True) -> Glance:
     """Look at a volume's values: at all if it is small, else at BOXES places evenly spaced.
 
-    Errors as in `Volume.read`.
+    Errors as in `Volume.read`; without `finite`, values that are not finite are passed over.
     """
     whole = volume.nbytes <= WHOLE
     places = [((0, 0, 0), volume.extent)] if whole else _places(volume)
     low, high, voxels = [], [], 0
     for lower, upper in places:
-        values = volume.read(lower, upper)
-        low.append(values.min())
-        high.append(values.max())
+        values = volume.read(lower, upper, finite=finite)
         voxels += prod(values.shape[1:])
+        seen = values[np.isfinite(values)]
+        low += [seen.min()] if seen.size else []
+        high += [seen.max()] if seen.size else []
+    if not low:
+        return Glance(np.nan, np.nan, voxels, whole)
     return Glance(np.min(low).item(), np.max(high).item(), voxels, whole)
 
 

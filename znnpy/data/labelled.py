@@ -10,10 +10,12 @@ from znnpy.data.volume import Array, Triple, Volume
 Bool = NDArray[np.bool_]
 
 
-def read_padded(volume: Volume, lower: Triple, upper: Triple) -> tuple[Array, Bool]:
+def read_padded(
+    volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True
+) -> tuple[Array, Bool]:
     """A region that may leave the volume: values (C, z, y, x), 0 outside, and where it is inside.
 
-    The second array is (z, y, x). Both are new and belong to the caller.
+    The second array is (z, y, x). Both are new and belong to the caller. `finite` as in `Volume.read`.
     """
     sizes = tuple(b - a for a, b in zip(lower, upper, strict=True))
     values = np.zeros((volume.channels, *sizes), volume.dtype)
@@ -22,7 +24,7 @@ def read_padded(volume: Volume, lower: Triple, upper: Triple) -> tuple[Array, Bo
     stop = _clip(upper, volume.extent)
     if all(a < b for a, b in zip(start, stop, strict=True)):
         z, y, x = (slice(a - o, b - o) for a, b, o in zip(start, stop, lower, strict=True))
-        values[:, z, y, x] = volume.read(start, stop)
+        values[:, z, y, x] = volume.read(start, stop, finite=finite)
         inside[z, y, x] = True
     return values, inside
 
@@ -33,9 +35,10 @@ def read_labelled(
     """Labels (C, z, y, x) and the voxels (z, y, x) that are inside, with a mask that is not 0.
 
     `lower` and `upper` count in the labels' voxels and may leave the volume; voxel v of the labels
-    is voxel v + shift of the mask. A mask of several channels must be set in all of them.
+    is voxel v + shift of the mask. A mask of several channels must be set in all of them. Labels may
+    be NaN or infinite, where they are known as well.
     """
-    values, known = read_padded(labels, lower, upper)
+    values, known = read_padded(labels, lower, upper, finite=False)
     if mask is not None:
         inner, outer = _add(lower, shift), _add(upper, shift)
         known &= np.all(read_padded(mask, inner, outer)[0] != 0, axis=0)

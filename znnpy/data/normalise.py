@@ -60,6 +60,11 @@ def normalisation(volume: Volume, mode: Mode = "mean_std") -> Normalisation:
     return Normalisation(mean, 1.0 / np.where(deviation > 0, deviation, 1.0))
 
 
+def unexamined(volume: Volume) -> Normalisation:
+    """What only turns into float32, for a volume that nobody has looked through."""
+    return Normalisation(np.zeros(volume.channels), np.ones(volume.channels))
+
+
 def moments(volume: Volume) -> tuple[Float64, Float64]:
     """Mean and standard deviation of each channel, float64 (C,).
 
@@ -67,7 +72,7 @@ def moments(volume: Volume) -> tuple[Float64, Float64]:
     """
     sums = SUMS.get(volume.dtype)
     tallies = [_Exact(sums) if sums else _Tally() for _ in range(volume.channels)]
-    for lower, upper in _pieces(volume):
+    for lower, upper in pieces(volume):
         for tally, values in zip(tallies, volume.read(lower, upper), strict=True):
             tally.add(values.reshape(-1))
     deviations = [sqrt(tally.variance) for tally in tallies]
@@ -128,7 +133,7 @@ class _Tally:
         return self.squares / self.count
 
 
-def _pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
+def pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
     """The slabs, cut along y where one takes more than PIECE bytes: in float64 it takes 8 times that."""
     _, height, width = volume.extent
     for start, stop in statistics_slabs(volume):

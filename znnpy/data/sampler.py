@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.augment import Augmentation, Groups, Turn, draw_order
-from znnpy.data.labelled import read_labelled
-from znnpy.data.normalise import Mode, Normalisation, normalisation
+from znnpy.data.normalise import Mode, Normalisation, normalisation, unexamined
 from znnpy.data.rebalance import ClassCounts, Rebalance, count_patch, count_volume, rebalance
 from znnpy.data.scene import Scene
+from znnpy.data.taken import check_kind, check_labels, read_taken
 from znnpy.data.targets import Target
 from znnpy.data.volume import Triple, mirror_read
 from znnpy.errors import ShapeError, VolumeError
@@ -76,7 +76,8 @@ class Sampler:
     A position is valid if all output patches lie inside their labels and, unless `mirror`, all
     input patches inside their images. `rebalance` as in `znnpy.data.rebalance`, within each patch or
     over the volume it is from. Images are normalised per volume. `sample` reads the scenes; several threads may call
-    it at once. Raises VolumeError and ShapeError for what does not fit.
+    it at once. Without `examine` no volume is looked through beforehand, and images stay as they
+    are. Raises VolumeError and ShapeError for what does not fit.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Sampler:
         normalise: Mode = "mean_std",
         mirror: bool = False,
         seed: int = 0,
+        examine: bool = True,
     ) -> None:
         if not scenes:
             raise VolumeError("there is no volume to take patches from")
@@ -102,9 +104,12 @@ class Sampler:
         self._frame = next(iter(self._inputs.values())).shape
         self._boxes = self._place()
         for scene in self._scenes:
-            self._check(scene)
+            self._check(scene, examine=examine)
         self._norms = [
-            {node: normalisation(v, normalise) for node, v in scene.images.items()}
+            {
+                node: normalisation(v, normalise) if examine else unexamined(v)
+                for node, v in scene.images.items()
+            }
             for scene in self._scenes
         ]
         self._groups = [self._swappable(scene) for scene in self._scenes]
@@ -188,17 +193,15 @@ class Sampler:
         lower = _minus(box.placed(position, self._frame, turn.flips), corner)
         upper = _plus(lower, box.extent)
         wide = (margin, margin, margin)
-        labels, known = read_labelled(
+        labels, known = read_taken(
+            output.target,
             scene.labels[node],
             scene.masks.get(node),
             _minus(lower, wide),
             _plus(upper, wide),
             _mask_shift(scene, node),
         )
-        try:
-            value, weight = output.target.compute(turn.apply(labels), turn.apply(known))
-        except VolumeError as error:
-            raise VolumeError(f"{scene.labels[node].name}: {error}") from error
+        value, weight = output.target.compute(turn.apply(labels), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)
             for size, step in zip(box.extent, output.stride, strict=True)
@@ -229,7 +232,7 @@ class Sampler:
         upper = (min(c[0] for c in highs), min(c[1] for c in highs), min(c[2] for c in highs))
         return lower, upper
 
-    def _check(self, scene: Scene) -> None:
+    def _check(self, scene: Scene, *, examine: bool) -> None:
         name = scene.reference.name
         for what, wanted, given in (
             ("an image for input", self._inputs, scene.images),
@@ -241,7 +244,10 @@ class Sampler:
                     f"{name}: {what} {missing[0]} is missing; given: {', '.join(given)}"
                 )
         for node, output in self._outputs.items():
-            check_labels(scene, node, output.target)
+            volume, mask = scene.labels[node], scene.masks.get(node)
+            check_kind(output.target, volume)
+            if examine:
+                check_labels(output.target, volume, mask, _mask_shift(scene, node))
         # Uneven offsets shift the range under flips, each axis by itself.
         ranges = [self._range(scene, (flip, flip, flip)) for flip in (False, True)]
         if min(_number(*both) for both in ranges) == 0:
@@ -288,16 +294,6 @@ def _mask_shift(scene: Scene, node: str) -> Triple:
     if node not in scene.masks:
         return (0, 0, 0)
     return _minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
-
-
-def check_labels(scene: Scene, node: str, target: Target) -> None:
-    """VolumeError when the labels of an output node are of no kind that its target can use."""
-    labels, name = scene.labels[node], scene.labels[node].name
-    if target.segmentation and (labels.channels != 1 or labels.dtype.kind not in "uib"):
-        raise VolumeError(
-            f"{name} holds {labels.channels} channel(s) of {labels.dtype}; this target needs one "
-            "channel of integer labels"
-        )
 
 
 def _box(frame: Triple, extent: Triple, offset: Triple | None) -> _Box:

@@ -91,7 +91,7 @@ def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
     """The volume in memory if it fits (or `keep` says so), else itself, to be read by region.
 
     It fits if it takes at most `share` of the memory still available. The volume passed in is
-    closed once loaded. Image values are checked while loading: VolumeError at NaN or infinity.
+    closed once loaded. Values may be NaN or infinite: who reads them from the volume looks.
     """
     if isinstance(volume, ArrayVolume) or keep == "file":
         return volume
@@ -113,7 +113,7 @@ def _load(volume: Volume) -> ArrayVolume:
     array = np.empty(volume.shape, volume.dtype)
     _, height, width = volume.extent
     for start, stop in slabs(volume):
-        array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width))
+        array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)
     loaded = ArrayVolume(array, volume.name, volume.resolution, volume.offset)
     loaded.neighbours = volume.neighbours
     return loaded

@@ -1,4 +1,4 @@
-"""What a network shall predict, made from labels: boundaries, affinities, the labels themselves.
+"""What a network shall predict, made from labels: boundaries, affinities, masks, the labels themselves.
 
 A target sees labels (C, z, y, x) and the voxels `known` (z, y, x): inside the volume, not masked.
 It returns the wanted values and their weights, both float32 (K, z, y, x); unknown voxels weigh 0.
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.labelled import Bool
 from znnpy.data.volume import Array, Triple
-from znnpy.errors import VolumeError
 
 Float32 = NDArray[np.float32]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
@@ -27,6 +26,9 @@ class Target(ABC):
 
     segmentation: bool = True
     """Whether the labels must be one channel of integers (object numbers)."""
+
+    channels: int | None = None
+    """Channels that the labels must have; None: any number."""
 
     @property
     @abstractmethod
@@ -39,7 +41,31 @@ class Target(ABC):
 
     @abstractmethod
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (K, z, y, x) for labels (C, z, y, x) and known voxels (z, y, x)."""
+        """Values and weights (K, z, y, x) for labels (C, z, y, x) and known voxels (z, y, x).
+
+        Labels that `wrong` finds must not be known.
+        """
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """Whether no label of a type can be wrong: object numbers never are."""
+        return True
+
+    def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
+        """Whether no label of a type from `low` to `high` can be wrong."""
+        return True
+
+    def wrong(self, labels: Array) -> Bool:
+        """Where labels (C, z, y, x) have no target that the loss takes."""
+        return np.zeros(labels.shape, np.bool_)
+
+    @property
+    def wanted(self) -> str:
+        """What labels must be, in words."""
+        return "object numbers are wanted"
+
+    def way_out(self, high: float) -> str:
+        """What to do with labels that have no target, the largest of which is `high`."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -109,10 +135,33 @@ class AffinityTarget(Target):
 
 
 @dataclass(frozen=True)
-class LabelsTarget(Target):
-    """The labels as given, one image per channel; with `classes`, one-hot images of classes."""
+class Taken:
+    """Values that a loss takes, in words and numbers; `shares`: images of a voxel sum to 1."""
 
-    classes: int | None = None
+    words: str
+    low: float = -np.inf
+    high: float = np.inf
+    shares: bool = False
+
+
+TAKEN: dict[str, Taken] = {
+    "square": Taken("square takes finite numbers"),
+    "binomial_cross_entropy": Taken("binomial_cross_entropy takes values from 0 to 1", 0, 1),
+    "softmax": Taken(
+        "softmax takes shares from 0 to 1, over a voxel's images 1 in all", 0, 1, True
+    ),
+}
+SLACK = 1e-4  # beyond the range, for scales like 0.00392157; what is beyond is cut off
+SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
+
+
+@dataclass(frozen=True)
+class ImageTarget(Target):
+    """The labels' values times `scale`, one image per channel, where the loss takes them."""
+
+    scale: float = 1.0
+    taken: Taken = TAKEN["square"]
+    channels: int | None = None
 
     @property
     def margin(self) -> int:
@@ -121,30 +170,140 @@ class LabelsTarget(Target):
 
     @property
     def segmentation(self) -> bool:  # type: ignore[override]
-        """One-hot images need whole numbers."""
-        return self.classes is not None
+        """Any values."""
+        return False
 
     def images(self, channels: int) -> int:
-        """As many as classes, or as channels of the labels."""
-        return self.classes or channels
+        """As many as channels."""
+        return channels
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (K, z, y, x)."""
-        values = labels.astype(np.float32) if self.classes is None else self._one_hot(labels, known)
-        values *= known
+        """Values and weights (C, z, y, x)."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not known may be anything
+            values = np.where(known, self._scaled(labels), np.float32(0))
+        np.clip(values, self.taken.low, self.taken.high, out=values)
         return values, np.broadcast_to(known, values.shape).astype(np.float32)
 
-    def _one_hot(self, labels: Array, known: Bool) -> Float32:
-        assert self.classes is not None
-        classes = labels[0]
-        wrong = known & ((classes < 0) | (classes >= self.classes))
-        if wrong.any():
-            raise VolumeError(
-                f"class {classes[wrong][0]} in the labels, but the network has {self.classes} "
-                f"output images, for classes 0 to {self.classes - 1}"
-            )
-        one_hot: Bool = np.arange(self.classes)[:, None, None, None] == classes
-        return one_hot.astype(np.float32)
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """Whether no value of a type can be wrong."""
+        return dtype.kind in "uib" and self.taken.low == -np.inf
+
+    def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
+        """Whether all values from `low` to `high` are good."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            ends = self._scaled(np.array([low, high], np.float64))
+        return not self.taken.shares and not self._outside(ends).any()
+
+    def wrong(self, labels: Array) -> Bool:
+        """Where labels (C, z, y, x) have no target; of shares that miss 1, the whole voxel."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = self._scaled(labels)
+            found = self._outside(values)
+            if self.taken.shares:
+                found |= ~(np.abs(values.sum(axis=0) - 1) <= SLACK_OF_SHARES)
+        return found
+
+    @property
+    def wanted(self) -> str:
+        """What values must be, in words."""
+        return self.taken.words if self.scale == 1 else f"times {self.scale:g}, {self.taken.words}"
+
+    def way_out(self, high: float) -> str:
+        """What to do with other values, the largest of which is `high`."""
+        if self.taken.low == -np.inf:
+            return "Mend them, or leave these voxels out by a mask"
+        scale = f"{1 / high:.6g}" if 1 < high < np.inf else "..."
+        return (
+            "Set data.target to {kind: mask}, where whatever is not 0 counts as 1, or to {kind: image, "
+            f"scale: {scale}}}, values times scale; or leave these voxels out by a mask"
+        )
+
+    def _scaled(self, labels: Array) -> Float32:
+        found: Float32 = labels.astype(np.float32)
+        if self.scale != 1:
+            found *= np.float32(self.scale)
+        return found
+
+    def _outside(self, values: Float32) -> Bool:
+        low, high = self.taken.low - SLACK, self.taken.high + SLACK
+        return ~((values >= low) & (values <= high) & np.isfinite(values))
+
+
+@dataclass(frozen=True)
+class MaskTarget(ImageTarget):
+    """1 where labels are not 0, else 0: one image per channel."""
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """Whole numbers are 0 or not."""
+        return dtype.kind in "uib" and not self.taken.shares
+
+    @property
+    def wanted(self) -> str:
+        """What values must be, in words."""
+        return self.taken.words if self.taken.shares else "a mask takes finite numbers"
+
+    def way_out(self, high: float) -> str:
+        """What to do with other values."""
+        return "Mend them, or leave these voxels out by a mask"
+
+    def _scaled(self, labels: Array) -> Float32:
+        found: Float32 = np.where(np.isfinite(labels), labels != 0, np.float32(np.nan))
+        return found.astype(np.float32, copy=False)
+
+
+@dataclass(frozen=True)
+class ClassesTarget(Target):
+    """One-hot images of class numbers 0 to `classes` - 1, of one channel."""
+
+    classes: int
+    channels: int | None = 1
+
+    @property
+    def margin(self) -> int:
+        """Voxels do not depend on their neighbours."""
+        return 0
+
+    @property
+    def segmentation(self) -> bool:  # type: ignore[override]
+        """Class numbers may come as floats."""
+        return False
+
+    def images(self, channels: int) -> int:
+        """As many as classes."""
+        return self.classes
+
+    def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
+        """Values and weights (classes, z, y, x)."""
+        one_hot: Bool = (np.arange(self.classes)[:, None, None, None] == labels[0]) & known
+        return one_hot.astype(np.float32), np.broadcast_to(known, one_hot.shape).astype(np.float32)
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """No type has class numbers alone."""
+        return False
+
+    def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
+        """Whether all values of a type from `low` to `high` are classes."""
+        return dtype.kind in "uib" and low >= 0 and high < self.classes
+
+    def wrong(self, labels: Array) -> Bool:
+        """Where labels (1, z, y, x) are no class."""
+        classes: Bool = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
+        return ~classes
+
+    @property
+    def wanted(self) -> str:
+        """What values must be, in words."""
+        return (
+            f"the network has {self.classes} output images, for whole class numbers from 0 to "
+            f"{self.classes - 1}"
+        )
+
+    def way_out(self, high: float) -> str:
+        """What to do with other values."""
+        return (
+            "Number the classes so, give the network an image for each, or leave these voxels out by a "
+            "mask; for a mask of 0 and 255 take one image, binomial_cross_entropy and {kind: mask}"
+        )
 
 
 def _mark_interfaces(ids: Array, known: Bool, boundary: Bool) -> None:

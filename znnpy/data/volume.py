@@ -59,12 +59,12 @@ class Volume(ABC):
         """Bytes that the whole volume takes in memory, in its own dtype."""
         return int(np.prod([float(n) for n in self.shape])) * self.dtype.itemsize
 
-    def read(self, lower: Triple, upper: Triple) -> Array:
+    def read(self, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
         """The region lower <= (z, y, x) < upper of all channels.
 
         Returns (C, z, y, x) in the volume's dtype, native byte order; the caller must not write
         into it (it may be a view). Raises VolumeError if the region leaves the volume, if the file
-        cannot be read there, or if it holds NaN or infinity.
+        cannot be read there, or, with `finite`, if it holds NaN or infinity.
         """
         self._check_region(lower, upper)
         try:
@@ -74,7 +74,7 @@ class Volume(ABC):
             raise
         if array.dtype != self.dtype:
             array = array.astype(self.dtype)
-        if self.dtype.kind == "f":
+        if finite and self.dtype.kind == "f":
             self._check_finite(array, lower)
         return array
 
@@ -122,9 +122,10 @@ class Volume(ABC):
             )
 
     def _check_finite(self, array: Array, lower: Triple) -> None:
-        if np.isfinite(array).all():
+        bad = ~np.isfinite(array)
+        if not bad.any():
             return
-        first = np.argwhere(~np.isfinite(array))[0]
+        first = np.argwhere(bad)[0]
         value = array[tuple(first)]
         channel, position = (
             int(first[0]),
@@ -154,14 +155,12 @@ class ArrayVolume(Volume):
         c, z, y, x = full.shape
         super().__init__(name, (c, z, y, x), full.dtype, resolution, offset)
         self.array = full.astype(self.dtype, copy=False).view()
-        if self.dtype.kind == "f":
-            self._check_finite(self.array, (0, 0, 0))
+        self._finite = self.dtype.kind != "f" or bool(np.isfinite(self.array).all())
         self.array.setflags(write=False)
 
-    def read(self, lower: Triple, upper: Triple) -> Array:
-        """A read-only view of the region, (C, z, y, x); values were checked when it was loaded."""
-        self._check_region(lower, upper)
-        return self._read(lower, upper)
+    def read(self, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
+        """A read-only view of the region, (C, z, y, x), looked at only where anything is not finite."""
+        return super().read(lower, upper, finite=finite and not self._finite)
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
         z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
@@ -192,20 +191,20 @@ def slabs(volume: Volume, size: int = 1 << 26) -> Iterator[tuple[int, int]]:
         yield start, min(depth, start + step)
 
 
-def mirror_read(volume: Volume, lower: Triple, upper: Triple) -> Array:
+def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
     """Like `Volume.read`, for regions that may leave the volume: what lies outside is mirrored.
 
     The border voxel is not repeated (index -1 reads 1), and regions of any size work, as in NumPy's
     pad mode "reflect". Returns (C, z, y, x), a copy where mirrored. Errors as in `Volume.read`.
     """
     if all(0 <= a < b <= n for a, b, n in zip(lower, upper, volume.extent, strict=True)):
-        return volume.read(lower, upper)
+        return volume.read(lower, upper, finite=finite)
     indices = [_mirror(a, b, n) for a, b, n in zip(lower, upper, volume.extent, strict=True)]
     if any(len(index) == 0 for index in indices):
         raise VolumeError(f"{volume.name}: the region {lower} to {upper} (z, y, x) is empty")
     start = (int(indices[0].min()), int(indices[1].min()), int(indices[2].min()))
     stop = (int(indices[0].max()) + 1, int(indices[1].max()) + 1, int(indices[2].max()) + 1)
-    found = volume.read(start, stop)
+    found = volume.read(start, stop, finite=finite)
     for axis, (index, first) in enumerate(zip(indices, start, strict=True), start=1):
         if len(index) != found.shape[axis] or (index != np.arange(first, first + len(index))).any():
             found = found.take(index - first, axis)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from znnpy.config.models import BoundaryTarget, Config
-from znnpy.data.labelled import read_labelled
 from znnpy.data.scene import Scene
+from znnpy.data.taken import check_labels, read_taken
 from znnpy.data.targets import Target
 from znnpy.data.volume import Triple, mirror_read
 from znnpy.engine.probabilities import probabilities
@@ -30,6 +30,7 @@ from znnpy.infer.scores import (
     score,
     segmenter,
 )
+from znnpy.network.types import Network
 
 DEFAULT = Objects()
 CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
@@ -83,17 +84,26 @@ def evaluate(
 
 def observe(weights: Weights, scene: Scene, most: int | None = None) -> Observed:
     """Predict a scene, or about `most` voxels in its middle, and read its labels there."""
-    targets = make_targets(weights.config, weights.network)
-    missing = [name for name in targets if name not in scene.labels]
-    if missing:
-        raise VolumeError(
-            f"{scene.reference.name}: no labels for output {missing[0]}, nothing to score against"
-        )
+    targets = refuse_labels(weights.config, weights.network, scene)
     with prediction_of(weights, scene, most=most) as prediction:
         field, values = prediction.field, prediction.whole()
     known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
     scene.verify()
     return Observed(values, known, field)
+
+
+def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, Target]:
+    """The targets by output node; VolumeError for labels that are missing or have no target."""
+    targets = make_targets(config, network)
+    missing = [name for name in targets if name not in scene.labels]
+    if missing:
+        raise VolumeError(
+            f"{scene.reference.name}: no labels for output {missing[0]}, nothing to score against"
+        )
+    for name, target in targets.items():
+        labels = scene.labels[name]
+        check_labels(target, labels, scene.masks.get(name), _mask_shift(scene, name))
+    return targets
 
 
 def _evaluation(
@@ -129,20 +139,25 @@ def _evaluation(
 def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelled:
     """Targets, weights, objects and raw image at the voxels of a field."""
     labels, mask, margin = scene.labels[name], scene.masks.get(name), target.margin
-    corner = scene.corner(labels)
-    shift = (0, 0, 0) if mask is None else _minus(corner, scene.corner(mask))
+    corner, shift = scene.corner(labels), _mask_shift(scene, name)
     extent = triple((n - 1) * step + 1 for n, step in zip(field.shape, field.stride, strict=True))
     lower, upper = _minus(field.first, corner), _minus(_plus(field.first, extent), corner)
     wide = (margin, margin, margin)
-    ids, inside = read_labelled(labels, mask, _minus(lower, wide), _plus(upper, wide), shift)
+    before, behind = _minus(lower, wide), _plus(upper, wide)
+    ids, inside = read_taken(target, labels, mask, before, behind, shift)
     value, weight = target.compute(ids, inside)
     z, y, x = (
         slice(margin, margin + n, step) for n, step in zip(extent, field.stride, strict=True)
     )
     raw = mirror_read(scene.reference, field.first, _plus(field.first, extent))[0]
     down, across, along = (slice(None, None, step) for step in field.stride)
-    objects = ids[0, z, y, x] * inside[z, y, x]
+    objects = np.where(inside[z, y, x], ids[0, z, y, x], ids.dtype.type(0))
     return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along])
+
+
+def _mask_shift(scene: Scene, name: str) -> Triple:
+    mask, corner = scene.masks.get(name), scene.corner(scene.labels[name])
+    return (0, 0, 0) if mask is None else _minus(corner, scene.corner(mask))
 
 
 def _minus(a: Triple, b: Triple) -> Triple:

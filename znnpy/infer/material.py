@@ -10,7 +10,9 @@ from znnpy.config.models import (
     BoundaryTarget,
     Config,
     DataSection,
+    ImageTarget,
     LabelsTarget,
+    MaskTarget,
     VolumeSection,
 )
 from znnpy.data import targets
@@ -102,13 +104,25 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
 
 
 def _target(config: Config, node: Node) -> targets.Target:
+    loss = config.training.loss
     match config.data.target:
         case BoundaryTarget(thickness=thickness):
             return targets.BoundaryTarget(thickness)
+        case AffinityTarget() if loss == "softmax":
+            raise ConfigError(
+                "training.loss: softmax lets one image of a voxel win, but several affinities may be 1; "
+                "take binomial_cross_entropy"
+            )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
+        case LabelsTarget() if loss == "softmax":
+            return targets.ClassesTarget(node.images)
         case LabelsTarget():
-            return targets.LabelsTarget(node.images if config.training.loss == "softmax" else None)
+            return targets.ImageTarget(1.0, targets.TAKEN[loss], node.images)
+        case MaskTarget():
+            return targets.MaskTarget(1.0, targets.TAKEN[loss], node.images)
+        case ImageTarget(scale=scale):
+            return targets.ImageTarget(scale, targets.TAKEN[loss], node.images)
 
 
 def _by_node(

@@ -19,9 +19,13 @@ from znnpy.train.log import RunLog
 from znnpy.train.progress import Rate, Reporter, Status
 from znnpy.train.records import Record
 from znnpy.train.signals import StopSignals
+from znnpy.train.suspects import suspects
 
 Images = npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
 TIMING_INTERVAL = 1.0  # seconds between lines of timings.jsonl
+FED = 3  # batches that are remembered: a loss may be lost by the update before
+MEND = "Mend the volumes, or look at data.normalize and data.target"
+SLOWER = "Lower training.learning_rate or set training.clip_norm"
 
 
 class StepOutcome(Protocol):
@@ -118,6 +122,7 @@ class Loop:
         self._verify = verify
         self._log, self._timings = logs
         self._pending: deque[tuple[int, int]] = deque()  # iteration after the update, its ticket
+        self._fed: deque[Batch] = deque(maxlen=FED)
         self._saved, self._submitted = saved, model.iteration
         self._rate, self._started, self._timed = Rate(), time.monotonic(), 0.0
 
@@ -146,6 +151,7 @@ class Loop:
         batch = next(self._batches)
         rate = self._learning_rate(self._submitted)
         ticket = self._model.submit(batch.input, batch.target, batch.weight, learning_rate=rate)
+        self._fed.append(batch)
         self._submitted += 1
         self._pending.append((self._submitted, ticket))
 
@@ -240,9 +246,14 @@ class Loop:
         layer = self._model.non_finite_layer()
         where = f"; {layer!r} is the first layer with a value that is not finite" if layer else ""
         self._log.sync()
+        fed, guilty = suspects(
+            [("inputs", batch.input) for batch in self._fed]
+            + [("targets", batch.target) for batch in self._fed]
+            + [("weights", batch.weight) for batch in self._fed]
+        )
         raise TrainingError(
-            f"{what}{where}. The last good checkpoint is kept (iteration {self._saved}). "
-            "Lower training.learning_rate or set training.clip_norm, and start with --overwrite"
+            f"{what}{where}. Of the last {len(self._fed)} batches, {fed}. The last good checkpoint is "
+            f"kept (iteration {self._saved}). {MEND if guilty else SLOWER}, and start with --overwrite"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -19,7 +19,7 @@ from znnpy.engine.model import Model
 from znnpy.errors import ConfigError
 from znnpy.geometry.fit import Geometry, fit
 from znnpy.infer.build import training_model
-from znnpy.infer.evaluate import Evaluation
+from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import make_targets, open_scene
 from znnpy.network import Network, doubtful_outputs, self_contained, trained_network
@@ -106,7 +106,8 @@ class _Session:
         )
         for section in held_out(self._config):  # a wrong name shall not show after days of training
             unread = data.model_copy(update={"in_memory": False})
-            open_scene(section, unread, self._network).close()
+            with closing(open_scene(section, unread, self._network)) as scene:
+                refuse_labels(self._config, self._network, scene)
         model = stack.enter_context(self._model())
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         return self._loop(stack, model, sampler, validation).run()
@@ -197,9 +198,12 @@ def _verify(samplers: Iterable[Sampler | None]) -> None:
 
 
 def make_sampler(
-    config: Config, network: Network, scenes: list[Scene], *, training: bool
+    config: Config, network: Network, scenes: list[Scene], *, training: bool, examine: bool = True
 ) -> Sampler:
-    """Patches as the config wants them; validation patches are not augmented, and drawn apart."""
+    """Patches as the config wants them; validation patches are not augmented, and drawn apart.
+
+    `examine` as in `Sampler`.
+    """
     section, augment = config.training, config.augment
     geometry = fit(network, section.output_shape)
     varied = training and augment.enabled
@@ -212,6 +216,7 @@ def make_sampler(
         normalise=config.data.normalize,
         mirror=config.data.border == "mirror",
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,
+        examine=examine,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.glance import glance
-from znnpy.data.sampler import check_labels
+from znnpy.data.taken import check_kind
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.blocks import whole_field
 from znnpy.infer.material import make_targets, open_scene, open_source
@@ -51,7 +51,7 @@ def survey(config: Config, network: Network) -> list[dict[str, Any]]:
 
 def _unread(config: Config) -> Config:
     """The config with volumes left in their files, without statistics of all their voxels."""
-    data = config.data.model_copy(update={"in_memory": False, "normalize": "none"})
+    data = config.data.model_copy(update={"in_memory": False})
     training = config.training.model_copy(update={"rebalance": "none"})
     return config.model_copy(update={"data": data, "training": training})
 
@@ -72,7 +72,7 @@ def _each(
                         "shape": volume.shape,
                         "type": str(volume.dtype),
                         "resolution": volume.resolution,
-                        **asdict(glance(volume)),
+                        **asdict(glance(volume, finite=role == "raw")),
                     }
                 )
         except (ZnnpyError, OSError) as error:
@@ -92,14 +92,16 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
         scene = open_scene(section, config.data, network)
         stack.callback(scene.close)
         if key != "data.test":
-            sampler = make_sampler(config, network, [scene], training=key == "data.train")
+            sampler = make_sampler(
+                config, network, [scene], training=key == "data.train", examine=False
+            )
             drawn = sum(prod(shape) for shape in sampler.input_shapes.values())
             if drawn <= DRAWN_VOXELS and not scene.masks:
                 sampler.sample(0)
             return {"positions": sampler.positions}
         targets = make_targets(config, network)
         for node in scene.labels:
-            check_labels(scene, node, targets[node])
+            check_kind(targets[node], scene.labels[node])
         corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
         mirror = config.data.border == "mirror"
         return {"positions": prod(whole_field(network, scene.images, corners, mirror).shape)}

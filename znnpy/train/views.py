@@ -13,7 +13,7 @@ from znnpy.infer.blocks import Field
 from znnpy.infer.build import Weights
 from znnpy.infer.evaluate import observe
 from znnpy.infer.material import open_scene
-from znnpy.pictures.layers import Layer
+from znnpy.pictures.layers import Kind, Layer
 from znnpy.segment import Request, segment
 from znnpy.train.finish import held_out
 from znnpy.train.start import SavedRun
@@ -48,11 +48,14 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
         return ArrayVolume(array, name, resolution, offset)
 
     raw = scene.reference if field.stride == (1, 1, 1) else volume(known.raw, "raw")
-    layers = [Layer("raw", raw, "raw"), Layer("labels", volume(known.objects, "labels"), "labels")]
-    prediction = volume(found, f"prediction of {saved.path}")
-    layers.append(
-        Layer("prediction", prediction, f"prediction, iteration {saved.checkpoint.iteration}")
-    )
+    prediction, title = volume(found, f"prediction of {saved.path}"), saved.checkpoint.iteration
+    loss = config.training.loss
+    shown: Kind = "raw" if loss == "square" else "prediction"
+    labels = Layer("labels", volume(known.objects, "labels"), "labels")
+    if not isinstance(config.data.target, AffinityTarget | BoundaryTarget) and loss != "softmax":
+        labels = Layer(shown, volume(known.target, "labels"), "labels")
+    layers = [Layer("raw", raw, "raw"), labels]
+    layers.append(Layer(shown, prediction, f"prediction, iteration {title}"))
     return layers + _objects(config, prediction)
 
 

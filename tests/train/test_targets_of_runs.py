@@ -1,0 +1,81 @@
+"""Every target goes through training, validation, evaluation, prediction and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from znnpy.cli import main
+
+CONFIG = """
+network: {layers: [{conv: {images: 3, size: [1, 3, 3], function: relu}}, {conv: {images: %d, size: 2}}]}
+data:
+  train: [&v {image: data.h5:raw, labels: data.h5:%s, mask: data.h5:mask}]
+  validation: [*v]
+  target: %s
+training: {iterations: 2, output_shape: [2, 4, 4], conv: direct, loss: %s, precision: %s,
+           rebalance: %s, learning_rate: 0.001, validation: {every: 1, patches: 2}}
+run: {directory: run, threads: 1, log_every: 1}
+"""
+CASES = [
+    (1, "bytes", "mask", "binomial_cross_entropy", "float32", "patch"),
+    (2, "two", "mask", "binomial_cross_entropy", "float64", "volume"),
+    (2, "two", "mask", "softmax", "float32", "none"),
+    (1, "bytes", "{kind: image, scale: 0.00392157}", "binomial_cross_entropy", "float32", "volume"),
+    (1, "gaps", "{kind: image, scale: -3}", "square", "float64", "none"),
+    (1, "gaps", "image", "binomial_cross_entropy", "float32", "patch"),
+    (2, "shares", "image", "softmax", "float64", "none"),
+    (2, "classes", "labels", "softmax", "float32", "volume"),
+    (1, "gaps", "labels", "square", "float32", "patch"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    raw = rng.normal(size=(8, 14, 14)).astype(np.float32)
+    on = raw > 0.2
+    mask = np.ones(raw.shape, np.uint8)
+    mask[:, 11:] = 0
+    gaps = np.where(mask, on * 0.75, np.nan).astype(np.float32)
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["raw"], file["mask"], file["gaps"] = raw, mask, gaps
+        file["bytes"], file["classes"] = on * np.uint8(255), on.astype(np.float32)
+        file["two"] = np.stack([on, ~on]) * np.uint8(255)
+        file["shares"] = np.stack([gaps, 1 - gaps])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def znnpy(*words: str) -> None:
+    """A command that must succeed."""
+    code: object = 0
+    try:
+        main([*words])
+    except SystemExit as end:
+        code = end.code
+    assert not code, words
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+def test_a_target_goes_all_the_way(folder: Path, case: tuple[Any, ...]) -> None:
+    Path("config.yaml").write_text(CONFIG % case)
+    znnpy("train", "config.yaml")
+    records = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
+    losses = [r["loss"] for r in records if "loss" in r]
+    losses += [r["validation"]["loss"] for r in records if "validation" in r]
+    assert len(losses) == 4
+    assert 0 < max(losses) < 20
+    assert min(losses) >= 0
+    znnpy("evaluate", "run")
+    znnpy("view", "run", "--output", "pictures")
+    assert list(Path("pictures").glob("*.png"))
+    znnpy("predict", "run", "--input", "data.h5:raw", "--output", "out.h5", "--patch", "4,6,6")
+    with h5py.File("out.h5") as file:
+        assert np.isfinite(file["prediction"][...]).all()
