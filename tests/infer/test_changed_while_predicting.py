@@ -15,7 +15,8 @@ from znnpy.data.scene import Scene
 from znnpy.data.source import open_volume
 from znnpy.errors import ChangedError, VolumeError
 from znnpy.infer.build import prediction_of
-from znnpy.infer.distributed import cluster, run_distributed
+from znnpy.infer.cluster import cluster
+from znnpy.infer.distributed import run_distributed
 from znnpy.infer.write import Done, run_job
 
 BLOCK = (3, 5, 6)

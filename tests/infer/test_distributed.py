@@ -11,11 +11,12 @@ from jobs import small
 from killing import content, predict, remove
 
 from znnpy.config.models import VolumeSection
-from znnpy.data.outputs import journal_of, open_output
+from znnpy.data.outputs import journal_of, open_output, partial_of
 from znnpy.data.scene import Scene
 from znnpy.errors import VolumeError, ZnnpyError
-from znnpy.infer.distributed import cluster, run_distributed
-from znnpy.infer.memory import local_processes
+from znnpy.infer import distributed
+from znnpy.infer.cluster import cluster
+from znnpy.infer.distributed import run_distributed
 
 BLOCK = (2, 5, 5)
 
@@ -36,16 +37,6 @@ def test_attached_output_only_puts(tmp_path: Path) -> None:
                 output.acknowledge((lower, upper), helper.put(lower, whole[:, z, y, x]))
             output.finish()
     assert path.read_bytes() == (tmp_path / "one.h5").read_bytes()
-
-
-def test_words_that_are_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert local_processes("local:3") == 3
-    assert local_processes("tcp://here:1") == local_processes(None) == 1
-    with pytest.raises(ZnnpyError, match="such as local:4"), cluster("local:some"):
-        pass
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(ZnnpyError, match=r"znnpy\[dask\]"), cluster("local:2"):
-        pass
 
 
 @pytest.mark.slow
@@ -71,3 +62,24 @@ def test_two_workers_one_killed(tmp_path: Path, suffix: str) -> None:
     assert killed
     assert content(path) == whole
     assert not journal_of(path).exists()
+
+
+def die(*_: object) -> None:
+    """In place of what a worker does with a block."""
+    os._exit(9)
+
+
+@pytest.mark.slow
+def test_workers_that_die_of_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    tiny, path = small(tmp_path, threads=1), tmp_path / "out.h5"
+    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
+    with tiny.scene().reference as volume, cluster("local:1") as client:
+        job = tiny.job(Scene({"input": volume}, {}), path.name, block=BLOCK)
+        with monkeypatch.context() as patched:
+            patched.setattr(distributed, "predict_block", die)
+            with pytest.raises(ZnnpyError, match="4 dask workers died of it") as said:
+                run_distributed(client, job, section, path, "p")
+        assert "\n" not in str(said.value)
+        assert said.value.__suppress_context__
+    assert partial_of(path).exists()

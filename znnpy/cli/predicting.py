@@ -214,13 +214,16 @@ def _write(
 ) -> None:
     from znnpy.cli.blocks_bar import BlocksBar
     from znnpy.data.outputs import array_name
+    from znnpy.infer.cluster import cluster, risk
     from znnpy.infer.write import run_job
 
+    if dask is not None and (words := risk(dask)):
+        typer.echo(f"warning: {words}", err=True)
     with BlocksBar("predicting") as bar:
         if dask is None:
             run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
         else:
-            from znnpy.infer.distributed import cluster, run_distributed
+            from znnpy.infer.distributed import run_distributed
 
             with cluster(dask) as client:
                 run_distributed(client, job, section, path, dataset, overwrite, bar.show)

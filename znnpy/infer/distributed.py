@@ -9,11 +9,9 @@ to another, and may be written twice, with the same bytes.
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,43 +49,6 @@ class Shipment:
     token: str
 
 
-@contextmanager
-def cluster(where: str) -> Iterator[Any]:
-    """A client of the scheduler at an address, or of `local:N` new processes here.
-
-    Two threads in each, so that one block is read and written while another is computed.
-    """
-    kind, _, count = where.partition(":")
-    if kind == "local" and (not count.isdigit() or int(count) < 1):
-        raise ZnnpyError(f"--dask {where}: local needs a number of processes, such as local:4")
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise ZnnpyError(
-            "--dask needs the package distributed: pip install 'znnpy[dask]'"
-        ) from error
-    if kind != "local":
-        try:
-            client = Client(where, timeout="30s")
-        except (OSError, ValueError) as error:
-            raise ZnnpyError(f"--dask {where}: no scheduler answers there ({error})") from error
-        with client:
-            yield client
-        return
-    quiet = logging.CRITICAL  # what fails in a worker is raised here
-    with (
-        LocalCluster(
-            n_workers=int(count),
-            threads_per_worker=2,
-            dashboard_address=None,
-            memory_limit=0,
-            silence_logs=quiet,
-        ) as local,
-        Client(local) as client,
-    ):
-        yield client
-
-
 def run_distributed(
     client: Any,
     job: Job,
@@ -106,10 +67,11 @@ def run_distributed(
             _run(client, shipment, left, output, log, show)
 
 
-def predict_block(shipment: Shipment, block: Region) -> int:
+def predict_block(token: str, block: Region) -> int:
     """In a worker: read, compute and write one block; the checksum of what is on the disk."""
-    worker = _worker(shipment)
-    return worker.block(block)
+    from distributed import get_worker
+
+    return _worker(get_worker().plugins[token].shipment).block(block)
 
 
 class _Worker:
@@ -178,16 +140,19 @@ def _run(
     log: BlockLog,
     show: Show | None,
 ) -> None:
-    from distributed import as_completed
+    from distributed import CancelledError, as_completed
+    from distributed.scheduler import KilledWorker
 
     job = shipment.job
-    everywhere = client.scatter(shipment, broadcast=True, hash=False)
+    client.register_plugin(_handed_out(shipment), name=shipment.token)
     waiting, blocks = iter(left), {}
 
     def more(count: int) -> list[Any]:
         found = []
         for block in itertools.islice(waiting, count):
-            future = client.submit(predict_block, everywhere, block, pure=False, retries=RETRIES)
+            future = client.submit(
+                predict_block, shipment.token, block, pure=False, retries=RETRIES
+            )
             blocks[future.key] = block
             found.append(future)
         return found
@@ -196,8 +161,34 @@ def _run(
     running = as_completed(more(AHEAD * max(1, sum(client.nthreads().values()))))
     for future in running:
         block = blocks.pop(future.key)
-        checksum = future.result()
+        try:
+            checksum = future.result()
+        except KilledWorker as error:
+            died = f"{error.allowed_failures + 1} dask workers died of it, one after the other"
+            raise _lost(shipment, block, f"{died}; killed, or for want of memory") from None
+        except CancelledError:
+            raise _lost(shipment, block, "the dask scheduler gave it up") from None
         output.acknowledge(job.placed(block), checksum)
         tally.add(block)
         for new in more(1):
             running.add(new)
+    client.unregister_worker_plugin(shipment.token)
+
+
+def _handed_out(shipment: Shipment) -> Any:
+    """Brings a shipment to all workers, also to those that take the place of lost ones."""
+    from distributed import WorkerPlugin
+
+    class HandedOut(WorkerPlugin):  # type: ignore[misc]
+        pass
+
+    plugin = HandedOut()
+    plugin.shipment = shipment
+    return plugin
+
+
+def _lost(shipment: Shipment, block: Region, why: str) -> ZnnpyError:
+    return ZnnpyError(
+        f"{shipment.path}: the block at {block.lower} cannot be computed: {why}. Finished blocks are "
+        "kept, the same command goes on"
+    )

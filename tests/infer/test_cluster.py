@@ -1,0 +1,169 @@
+"""Processes of this machine let in nobody else; other clusters are named for what they are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from children import forked
+
+from znnpy.errors import ZnnpyError
+from znnpy.infer.cluster import cluster, risk
+from znnpy.infer.memory import local_processes
+
+OTHER_USER = 65534
+REQUEST = b"GET /api/v1 HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+def test_words_that_are_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_processes("local:3") == 3
+    assert local_processes("tcp://here:1") == local_processes(None) == 1
+    with pytest.raises(ZnnpyError, match="such as local:4"), cluster("local:some"):
+        pass
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(ZnnpyError, match=r"znnpy\[dask\]"), cluster("local:2"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("where", "open_to_others"),
+    [
+        ("tcp://here:8786", True),
+        ("here:8786", True),
+        ("tls://here:8786", False),
+        ("local:2", False),
+    ],
+)
+def test_what_others_could_do_is_said(where: str, open_to_others: bool) -> None:
+    words = risk(where)
+    assert ("run code as you" in words) == open_to_others
+    assert "\n" not in words
+
+
+def listening() -> set[tuple[str, int]]:
+    """Where this process and all that it started wait for connections."""
+    me = psutil.Process()
+    found = set()
+    for process in (me, *me.children(recursive=True)):
+        for entry in process.net_connections("inet"):
+            if entry.status == psutil.CONN_LISTEN:
+                found.add((entry.laddr.ip, entry.laddr.port))
+    return found
+
+
+def contexts() -> list[ssl.SSLContext | None]:
+    """In the clear; encrypted without a certificate; with one that somebody else made."""
+    from distributed.security import Security
+
+    bare = ssl.create_default_context()
+    bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
+    foreign = Security.temporary().get_connection_args("client")["ssl_context"]
+    foreign.verify_mode = ssl.CERT_NONE
+    return [None, bare, foreign]
+
+
+def answer(port: int, context: ssl.SSLContext | None) -> bytes:
+    """What is said to somebody who connects, and to a request after it; nothing if refused."""
+    said = b""
+    with (
+        contextlib.suppress(OSError),
+        contextlib.ExitStack() as stack,
+    ):
+        link: Any = stack.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+        if context:
+            link = stack.enter_context(context.wrap_socket(link))
+        link.settimeout(0.5)
+        with contextlib.suppress(TimeoutError):
+            said += link.recv(1000)
+        link.sendall(REQUEST)
+        said += link.recv(1000)
+    return said
+
+
+def let_in(addresses: set[tuple[str, int]], tries: list[ssl.SSLContext | None]) -> list[Any]:
+    """Ports that answered anything but that there is nothing."""
+    found = []
+    for _, port in addresses:
+        said = [answer(port, context) for context in tries]
+        found += [(port, text) for text in said if text and not text.startswith(b"HTTP/1.1 404")]
+    return found
+
+
+@pytest.mark.slow
+def test_nobody_else_is_let_in() -> None:
+    pytest.importorskip("distributed")
+    tries, before = contexts(), listening()
+    with cluster("local:2") as client:
+        addresses = listening() - before
+        assert {ip for ip, _ in addresses} == {"127.0.0.1"}
+        assert len(addresses) >= 2 * 2 + 1  # of workers, of those who watch them, of the scheduler
+        assert let_in(addresses, tries) == []
+        assert all(address.startswith("tls://") for address in client.nthreads())
+        assert client.submit(len, "known").result() == 5
+        kept = list(Path(tempfile.gettempdir()).glob("znnpy-dask-*"))
+        assert kept
+        assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+    assert not listening() - before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_is_not_let_in() -> None:
+    pytest.importorskip("distributed")
+    tries = contexts()
+
+    def attack(pipe: int) -> None:
+        os.setuid(OTHER_USER)
+        os.write(pipe, repr(let_in(addresses, tries)).encode())
+
+    before = listening()
+    with cluster("local:1"):
+        addresses = listening() - before
+        assert forked(attack) == (0, b"[]")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_the_users_own_with_certificates(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    import dask
+    from distributed.security import Security
+
+    security = Security.temporary()
+    for name, text in {"key": security.tls_client_key, "cert": security.tls_client_cert}.items():
+        (tmp_path / name).write_text(text)
+    key, cert = str(tmp_path / "key"), str(tmp_path / "cert")
+    words = ["--protocol", "tls", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    words += ["--tls-key", key, "--tls-cert", cert, "--tls-ca-file", cert]
+    words += ["--scheduler-file", str(tmp_path / "where.json")]
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not (tmp_path / "where.json").exists() and scheduler.poll() is None:
+            time.sleep(0.1)
+        time.sleep(0.2)
+        where = json.loads((tmp_path / "where.json").read_text())["address"]
+        with pytest.raises(ZnnpyError, match=r"distributed\.comm\.tls"), cluster(where):
+            pass
+        settings = {"ca-file": cert, "client.key": key, "client.cert": cert}
+        with (
+            dask.config.set({f"distributed.comm.tls.{k}": v for k, v in settings.items()}),
+            cluster(where) as client,
+        ):
+            assert client.scheduler_info()["address"] == where
+    finally:
+        scheduler.kill()
+        scheduler.wait()

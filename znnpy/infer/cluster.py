@@ -1,0 +1,98 @@
+"""Who computes: the workers of a dask scheduler, of the user's own or of new processes on this machine.
+
+Workers run what they are sent. So the processes of this machine talk over TLS with a key and
+certificate that are made anew each time, kept in memory, and asked for on both sides: nobody else,
+and no other user of the machine, can send them anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from znnpy.errors import ZnnpyError
+
+ENCRYPTED = ("tls", "wss")
+MISSING = "--dask needs the packages distributed and cryptography: pip install 'znnpy[dask]'"
+# HTTP servers listen beside, on 127.0.0.1, and cannot be left out: they serve nothing.
+CONFIG: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+
+
+def risk(where: str) -> str:
+    """What others can do to a cluster at an address, in a sentence; "" if they cannot."""
+    kind = where.partition(":")[0]
+    if kind in (*ENCRYPTED, "local"):
+        return ""
+    return (
+        f"--dask {where} is not encrypted: whoever can reach this scheduler or its workers can run "
+        "code as you; tls:// with the certificates of your dask configuration lets in nobody else"
+    )
+
+
+@contextmanager
+def cluster(where: str) -> Iterator[Any]:
+    """A client of the scheduler at an address, or of `local:N` new processes here.
+
+    Two threads in each, so that one block is read and written while another is computed.
+    """
+    kind, _, count = where.partition(":")
+    if kind != "local":
+        with _connected(where) as client:
+            yield client
+        return
+    if not count.isdigit() or int(count) < 1:
+        raise ZnnpyError(f"--dask {where}: local needs a number of processes, such as local:4")
+    with _local(int(count)) as client:
+        yield client
+
+
+@contextmanager
+def _connected(where: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ZnnpyError(MISSING) from error
+    try:
+        client = Client(where, timeout="30s")
+    except (OSError, ValueError) as error:
+        raise ZnnpyError(f"--dask {where}: no scheduler answers there ({error})") from error
+    except (TypeError, RuntimeError) as error:  # no certificate is configured, or none is taken
+        raise ZnnpyError(
+            f"--dask {where}: {error}; see distributed.comm.tls of your dask configuration"
+        ) from error
+    with client:
+        yield client
+
+
+@contextmanager
+def _local(count: int) -> Iterator[Any]:
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+        from distributed.security import Security
+
+        security = Security.temporary()
+    except ImportError as error:
+        raise ZnnpyError(MISSING) from error
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="znnpy-dask-"))
+        stack.enter_context(dask.config.set(CONFIG))
+        local = LocalCluster(
+            n_workers=count,
+            threads_per_worker=2,
+            host="127.0.0.1",
+            protocol="tls://",
+            security=security,
+            dashboard_address=None,
+            local_directory=folder,
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,  # what fails in a worker is raised here
+        )
+        stack.enter_context(local)
+        yield stack.enter_context(Client(local))
