@@ -47,3 +47,26 @@ def reason(error: BaseException) -> str:
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     quoted = re.search(r"error message = '([^']+)'", words)
     return quoted[1] if quoted else " ".join(words.split())
+
+
+MOST_LINES, MOST_LETTERS = 20, 2000  # of a message
+
+
+def printable(text: str) -> str:
+    """Text that a terminal shows as it is: what would move its cursor or hide in it is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def screenful(text: str) -> str:
+    """A message of some lines, printable, cut where it would fill more than a screen."""
+    lines = [printable(line) for line in text.split("\n")]
+    shown, room = list[str](), MOST_LETTERS
+    for line in lines[:MOST_LINES]:
+        if room <= 0:
+            break
+        shown.append(line if len(line) <= room else f"{line[:room]} ...")
+        room -= len(line)
+    left = len(lines) - len(shown)
+    return "\n".join([*shown, f"... and {left} more lines"] if left else shown)

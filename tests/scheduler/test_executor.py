@@ -382,3 +382,20 @@ def test_argument_blocks_stay_at_their_address() -> None:
         assert executor.wait(0, 2, timeout=PATIENCE)
     assert (word[0], other[0]) == (1, 1)
     assert ctypes.c_int64.from_address(graph.argument_address(0)).value == other.ctypes.data
+
+
+def test_threads_that_the_system_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    word, real, started = np.zeros(1, np.int64), threading.Thread.start, list[threading.Thread]()
+
+    def start(thread: threading.Thread) -> None:
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(SchedulerError, match="no more than 3 of 8 worker threads"):
+        Executor(counters(3, word), workers=8)
+    for thread in started:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()

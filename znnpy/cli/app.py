@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import logging
 import os
 import sys
@@ -14,7 +15,8 @@ import typer
 
 import znnpy
 from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
-from znnpy.errors import ZnnpyError
+from znnpy.cli.limits import refuse_little_memory
+from znnpy.errors import ZnnpyError, screenful
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = predicting.spelled_out([word for word in line if word != "--debug"])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what matters becomes an error
+    for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
+        refuse_little_memory()
         _commands()(words, prog_name="znnpy")
     except SystemExit as end:
         if arguments is None and (end.code is None or isinstance(end.code, int)):
@@ -69,6 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         _complain(_text(error))
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        _complain(f"internal error ({what}); --debug shows where; please report it")
         sys.exit(1)
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped; its module is not imported for others
@@ -109,4 +121,4 @@ def _text(error: BaseException) -> str:
 
 
 def _complain(text: str) -> None:
-    print(f"znnpy: {text}", file=sys.stderr, flush=True)
+    print(f"znnpy: {screenful(text)}", file=sys.stderr, flush=True)

@@ -15,18 +15,25 @@ from znnpy.data.memory import readable
 from znnpy.engine.autotune import known, known_or_estimated, planned
 from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned_memory
 from znnpy.engine.images import Layout
-from znnpy.engine.memory import refuse_above
+from znnpy.engine.memory import least_bytes, refuse_above, refuse_hopeless
 from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer
 from znnpy.infer.material import make_targets
 from znnpy.network import Network, build_network, doubtful_outputs, logits_network, parameter_shapes
 from znnpy.plan import PASSES, ConvShape, Plan
-from znnpy.plan.choose import layer_costs
+from znnpy.plan.choose import Choice, layer_costs
 from znnpy.plan.compare import compared
+from znnpy.plan.cost import MEMORY_RATE
+from znnpy.plan.parts import TARGET_SECONDS
 from znnpy.scheduler.cores import available_cores
 from znnpy.train.survey import survey
 
-_UNKNOWN = "unmeasured"
+MOST_TASKS = (
+    3000  # of an update, as estimated, up to which they are declared to count memory and work
+)
+TASKS_EACH = 10  # of a node and its edges, at least
+MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are weighed
+_UNKNOWN, _UNPLANNED = "unmeasured", "unplanned"
 _PASSES = {"forward": "forward", "gradient": "data gradient", "weight": "weight gradient"}
 
 
@@ -42,22 +49,32 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     network = logits_network(written, training.loss)
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
+    refuse_hopeless(network, geometry, training.batch, True, run.max_memory)
     volumes = survey(config, network)
-    plan = planned(network, geometry, training.batch, training.conv, None, measuring=measure)
+    conv = _affordable(config, network, geometry, measure=measure)
+    plan = planned(network, geometry, training.batch, conv, None, measuring=measure)
     threads = run.threads or available_cores()
-    layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
-    settings = Settings(
-        training.loss,
-        make_optimizer(training.optimizer),
-        training.clip_norm,
-        threads,
-        run.policy,
-        max_memory=run.max_memory,
+    algorithms = _algorithms(config, network, geometry, plan, conv)
+    counted = (
+        measure or _expected_tasks(algorithms, network, geometry, training.batch) <= MOST_TASKS
     )
-    memory = planned_memory(layout, settings)
-    if run.max_memory is not None:
-        refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
-    work = estimated_work(layout, settings)
+    if counted:
+        layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
+        settings = Settings(
+            training.loss,
+            make_optimizer(training.optimizer),
+            training.clip_norm,
+            threads,
+            run.policy,
+            max_memory=run.max_memory,
+        )
+        memory = planned_memory(layout, settings)
+        if run.max_memory is not None:
+            refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
+        bytes_, uses, work = memory.bytes, dict(memory.uses), estimated_work(layout, settings)
+    else:
+        bytes_, uses = least_bytes(network, geometry, training.batch, training=True), {}
+        work = sum(row["seconds"] for row in algorithms)
     shapes = parameter_shapes(network)
     return {
         "volumes": volumes,
@@ -66,15 +83,26 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "field_of_view": geometry.fields_of_view,
         "nodes": _nodes(written, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
-        "algorithms": _algorithms(config, network, geometry, plan),
+        "algorithms": algorithms,
         "parameters": sum(prod(shape) for shape in shapes.values()),
-        "memory_bytes": memory.bytes,
-        "memory_uses": dict(memory.uses),
+        "counted": counted,
+        "memory_bytes": bytes_,
+        "memory_uses": uses,
         "threads": threads,
         "work_seconds": work,
         "update_seconds": work / threads,
         "warnings": doubtful_outputs(network, training.loss),
     }
+
+
+def _expected_tasks(
+    algorithms: list[dict[str, Any]], network: Network, geometry: Geometry, batch: int
+) -> float:
+    """About how many tasks an update has: declaring them all takes time and memory for each."""
+    voxels: int = sum(node.images * prod(geometry.nodes[node.name].shape) for node in network.nodes)
+    moved = 4.0 * 3 * batch * voxels / MEMORY_RATE
+    seconds: float = sum(row["seconds"] for row in algorithms)
+    return TASKS_EACH * len(network.nodes) + (seconds + moved) / TARGET_SECONDS
 
 
 def print_summary(found: dict[str, Any]) -> None:
@@ -86,14 +114,22 @@ def print_summary(found: dict[str, Any]) -> None:
         out.print("volumes         the config names none: data.train is empty", highlight=False)
     out.print(_layers(found))
     out.print(_plans(found), width=min(100, out.width))
+    if any(row["why"] == _UNPLANNED for row in found["algorithms"]):
+        words = f"more than {MOST_SHAPES} layers differ, shown as if direct; --measure plans them"
+        out.print(f"{_UNPLANNED:15} {words}", highlight=False)
     if any(row["why"] == _UNKNOWN for row in found["algorithms"]):
         words = "training measures these first and may choose others; --measure does it now"
         out.print(f"{_UNKNOWN:15} {words}", highlight=False)
     views = ", ".join(f"{name} {_size(view)}" for name, view in found["field_of_view"].items())
     out.print(f"field of view   {views}", highlight=False)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
-    out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)
-    out.print(f"at the peak     {_uses(found['memory_uses'])}", highlight=False)
+    if found["counted"]:
+        out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)
+        out.print(f"at the peak     {_uses(found['memory_uses'])}", highlight=False)
+    else:
+        least = f"at least {readable(found['memory_bytes'])}, by the images alone"
+        words = f"{least}; an update has too many tasks to count them quickly, --measure counts"
+        out.print(f"peak memory     {words}", highlight=False)
     out.print(
         f"time per update about {found['update_seconds'] * 1e3:.3g} ms on {found['threads']} "
         f"threads (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
@@ -141,22 +177,19 @@ def _edges(
 
 
 def _algorithms(
-    config: Config, network: Network, geometry: Geometry, plan: Plan
+    config: Config, network: Network, geometry: Geometry, plan: Plan, conv: Choice
 ) -> list[dict[str, Any]]:
     """A record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
     made = []
-    training = config.training
-    for edge in network.edges:
-        if edge.kind != "conv":
-            continue
-        shape = ConvShape.of(edge, network, geometry, training.batch)
-        costs, why = layer_costs(shape, training.conv, known_or_estimated)
+    for name, shape in _conv_shapes(config, network, geometry).items():
+        costs, why = layer_costs(shape, conv, known_or_estimated)
         if why == "measured" and known(shape) is None:
             why = _UNKNOWN
-        for row in compared(shape, plan.layers[edge.name], costs):
+        why = why if conv == config.training.conv else _UNPLANNED
+        for row in compared(shape, plan.layers[name], costs):
             made.append(
                 {
-                    "layer": edge.name,
+                    "layer": name,
                     "pass": row.step,
                     "algorithm": str(row.method),
                     "seconds": row.seconds,
@@ -166,6 +199,20 @@ def _algorithms(
                 }
             )
     return made
+
+
+def _affordable(config: Config, network: Network, geometry: Geometry, *, measure: bool) -> Choice:
+    """The config's choice of algorithms, but direct where weighing those of all layers takes long."""
+    different = set(_conv_shapes(config, network, geometry).values())
+    return config.training.conv if measure or len(different) <= MOST_SHAPES else "direct"
+
+
+def _conv_shapes(config: Config, network: Network, geometry: Geometry) -> dict[str, ConvShape]:
+    return {
+        edge.name: ConvShape.of(edge, network, geometry, config.training.batch)
+        for edge in network.edges
+        if edge.kind == "conv"
+    }
 
 
 def _layers(found: dict[str, Any]) -> Table:

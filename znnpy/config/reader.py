@@ -31,7 +31,7 @@ from ruamel.yaml.events import (
 from znnpy.config.problems import Key, MalformedConfigError, Place, Problem
 
 MOST_BYTES = 2**20
-MOST_VALUES = 20_000
+MOST_VALUES = 6_000  # read in half a second; a network of 1,000 layers has 5,000
 MOST_DEPTH = 32
 LONGEST_LINE = 20_000  # the YAML scanner takes quadratic time on some endless words
 
@@ -179,6 +179,7 @@ class _Builder:
             return self._mapping(key)
         if isinstance(event, SequenceStartEvent):
             return self._sequence(key)
+        self._refuse_halves(event, key)
         plain = event.style is None
         return self._plain(event, key) if plain else event.value
 
@@ -195,6 +196,7 @@ class _Builder:
         while not isinstance(event := next(self.events), MappingEndEvent):
             if not isinstance(event, ScalarEvent):
                 raise self._fatal(event, "a key must be plain text", key)
+            self._refuse_halves(event, key)
             here, place = (*key, event.value), self._place(event)
             if event.value == "<<" and event.style is None:
                 self.document.add(here, "merge keys are not allowed; write the keys out", place)
@@ -208,6 +210,14 @@ class _Builder:
             self.document.places.setdefault(here, place)
             found[event.value] = self._value(next(self.events), here)
         return found
+
+    def _refuse_halves(self, event: Any, key: Key) -> None:
+        """A lone surrogate stands for a byte of a file's name that is no UTF-8, or for nothing."""
+        try:
+            event.value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(event.value[error.start]):04x}"
+            raise self._fatal(event, f"holds half of a character, {half}", key) from None
 
     def _plain(self, event: Any, key: Key) -> Any:
         try:

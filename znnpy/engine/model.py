@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,6 @@ from znnpy.engine.arrays import (
     unmasked,
 )
 from znnpy.engine.autotune import planned
-from znnpy.engine.double import DoubleEngine
 from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import refuse_above, refuse_hopeless
@@ -49,6 +48,9 @@ from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
 from znnpy.scheduler.cores import available_cores
 from znnpy.scheduler.recording import WorkerRecording
+
+if TYPE_CHECKING:
+    from znnpy.engine.double import DoubleEngine
 
 Precision = Literal["float32", "float64"]
 
@@ -120,11 +122,13 @@ class Model:
         )
         if max_memory is not None:
             refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
-        engine: SingleEngine | DoubleEngine = (
-            SingleEngine(self._layout, settings, report)
-            if precision == "float32"
-            else DoubleEngine(self._layout, settings)
-        )
+        engine: SingleEngine | DoubleEngine
+        if precision == "float32":
+            engine = SingleEngine(self._layout, settings, report)
+        else:
+            from znnpy.engine.double import DoubleEngine  # with SciPy, which others need not load
+
+            engine = DoubleEngine(self._layout, settings)
         self._opened: SingleEngine | DoubleEngine | None = engine
         self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
         self._shapes, self._repeats = parameter_shapes(self.network), repeats_of(self.network)

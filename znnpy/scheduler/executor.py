@@ -152,12 +152,21 @@ class Executor:
         self._left = [threading.Event() for _ in range(self.workers)]
         cores = own_cores(self.workers)
         for worker, left in enumerate(self._left):
-            threading.Thread(
+            thread = threading.Thread(
                 target=_live,
                 args=(self._block, self.graph, worker, cores and cores[worker], left),
                 name=f"znnpy worker {worker}",
                 daemon=True,
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError:
+                del self._left[worker:]
+                self._stop()
+                raise SchedulerError(
+                    f"the system lets no more than {worker} of {self.workers} worker threads "
+                    "start; ask for fewer"
+                ) from None
 
     def _stop(self) -> None:
         if self._block is None:

@@ -19,6 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from znnpy.errors import screenful
+
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
 WINDOW = 10.0  # seconds over which the rate is taken
 SMOOTHING = 0.98  # weight of the past in the shown loss and error
@@ -104,7 +106,7 @@ class Plain:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        print(text, file=self._stream, flush=True)
+        print(screenful(text), file=self._stream, flush=True)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -169,7 +171,7 @@ class Bar:
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""
-        self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._progress.console.print(screenful(text), highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Leave the bar on the screen as it is."""

@@ -10,30 +10,26 @@ from math import prod
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
-from znnpy.data.augment import Augmentation
 from znnpy.data.memory import readable
 from znnpy.data.prefetch import Prefetcher
-from znnpy.data.sampler import InputPatch, OutputPatch, Sampler
-from znnpy.data.scene import Scene
+from znnpy.data.sampler import Sampler
 from znnpy.engine.model import Model
 from znnpy.errors import ConfigError
-from znnpy.geometry.fit import Geometry, fit
 from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.losses import LossName, step_weights
-from znnpy.infer.material import make_targets, open_scene
-from znnpy.network import Network, doubtful_outputs, self_contained, trained_network
+from znnpy.infer.material import open_scene
+from znnpy.network import doubtful_outputs, self_contained, trained_network
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
+from znnpy.train.patches import make_sampler
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import Standing, look, read_run, take_up
 from znnpy.train.validate import Validation
-
-VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
 
 
 @dataclass(frozen=True)
@@ -195,36 +191,6 @@ def _verify(samplers: Iterable[Sampler | None]) -> None:
     for sampler in samplers:
         if sampler:
             sampler.verify()
-
-
-def make_sampler(
-    config: Config, network: Network, scenes: list[Scene], *, training: bool, examine: bool = True
-) -> Sampler:
-    """Patches as the config wants them; validation patches are not augmented, and drawn apart.
-
-    `examine` as in `Sampler`.
-    """
-    section, augment = config.training, config.augment
-    geometry = fit(network, section.output_shape)
-    varied = training and augment.enabled
-    return Sampler(
-        scenes,
-        {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
-        _outputs(config, network, geometry),
-        augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
-        rebalance=section.rebalance,
-        normalise=config.data.normalize,
-        mirror=config.data.border == "mirror",
-        seed=section.seed if training else section.seed ^ VALIDATION_SEED,
-        examine=examine,
-    )
-
-
-def _outputs(config: Config, network: Network, geometry: Geometry) -> dict[str, OutputPatch]:
-    return {
-        name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.nodes[name].stride)
-        for name, target in make_targets(config, network).items()
-    }
 
 
 def loop_batches(batches: Prefetcher, loss: LossName) -> Iterator[Batch]:

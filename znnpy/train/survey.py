@@ -16,7 +16,7 @@ from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.blocks import whole_field
 from znnpy.infer.material import make_targets, open_scene, open_source
 from znnpy.network import Network
-from znnpy.train.session import make_sampler
+from znnpy.train.patches import make_sampler
 
 DRAWN_VOXELS = 1 << 24  # of a patch's images, up to which one is drawn to see whether it can be
 

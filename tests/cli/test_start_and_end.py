@@ -1,0 +1,140 @@
+"""However a command is started and stopped, it ends with one line and no traceback."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from znnpy.cli import app, main, predicting
+from znnpy.cli.limits import LEAST
+from znnpy.config import template
+
+START = "from znnpy.cli import main; main()"
+# Writes a dot once signals are handled.
+TELLING = """
+import os, signal
+real = signal.signal
+def told(*given):
+    signal.signal = real
+    real(*given)
+    os.write(1, b".")
+signal.signal = told
+"""
+TIMES = 20
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(template())
+    return path
+
+
+def test_ctrl_c_while_it_starts(config: Path) -> None:
+    ended = []
+    for number in range(TIMES):
+        command = ("check", "train", "profile", "evaluate")[number % 4]
+        words = [sys.executable, "-c", TELLING + START, command, str(config)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(1) == b"."
+            time.sleep(number * 0.3 / TIMES)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=120)
+        assert b"Traceback" not in errors, errors.decode()
+        assert b"Aborted" not in errors
+        ended.append(process.returncode)
+        assert process.returncode in (0, 1, 130)  # it may have been done before
+    assert ended.count(130) > TIMES // 2
+
+
+def test_too_few_addresses(config: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (LEAST // 2, LEAST // 2))
+
+    words = [sys.executable, "-c", START, "predict", "run", "--input", "a.h5", "--output", "b.h5"]
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "ulimit -v" in done.stderr
+
+
+def test_names_that_are_no_text(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["check", "\udcff\x1b[2J.yaml"],
+        ["check", "config.yaml", "--set", 'network.name="\\ud800"'],
+        ["check", "config.yaml", "--set", "data.train=[{image: \udcfe.h5}]"],
+        ["check", "config.yaml", "--set", "\x1b]0;x\x07=1"],
+        ["view", "\udcff.h5"],
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 1
+        errors = capfd.readouterr().err
+        assert errors.startswith("znnpy: ")
+        assert "internal error" not in errors
+        assert errors.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize("text", ['a: "\\uD800"', '"\\uDFFF": 1', 'network: {name: "x\\uDC00"}'])
+def test_half_a_character(config: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
+    config.write_text(text)
+    with pytest.raises(SystemExit):
+        main(["check", str(config)])
+    assert "half of a character" in capfd.readouterr().err
+
+
+def test_an_unforeseen_error_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(predicting, "spelled_out", lambda words: words)
+    monkeypatch.setattr(app, "_commands", fail)
+    with pytest.raises(SystemExit) as end:
+        main(["check"])
+    assert end.value.code == 1
+    assert capsys.readouterr().err.startswith("znnpy: internal error (KeyError: 'surprise')")
+    with pytest.raises(KeyError):
+        main(["check", "--debug"])
+
+
+CONV, LAST = "conv: {images: 8, size: 3, function: relu}", "conv: {images: 1, size: 1}"
+VAST = {
+    "output of 4096^3": ([CONV, "max_filter: 2", CONV], "output_shape: 4096"),
+    "output of 300^3": ([CONV, "max_filter: 2", CONV], "output_shape: 300"),
+    "filters of 1000": (["max_filter: 1000", CONV], "output_shape: 8"),
+    "a batch of 65,536": ([CONV] * 3, "output_shape: 32, batch: 65536"),
+    "100 layers": ([CONV] * 100, "output_shape: 8"),
+    "1,000 layers": (["conv: {images: 2, size: 1}"] * 1000, "output_shape: 8"),
+    "4,000 layers": ([CONV] * 4000, "output_shape: 8"),
+}
+
+
+@pytest.mark.parametrize(("layers", "training"), VAST.values(), ids=VAST)
+def test_check_is_bounded(config: Path, layers: list[str], training: str) -> None:
+    """These took minutes; the limits are far above the second and 150 MB that they take."""
+    rows = "".join(f"    - {layer}\n" for layer in [*layers, LAST])
+    config.write_text(f"network:\n  layers:\n{rows}training: {{{training}}}\n")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
+
+    peak = "; import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    script = f"import atexit; atexit.register(lambda: exec({peak[2:]!r})); {START}"
+    words = [sys.executable, "-c", script, "check", str(config)]
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit, timeout=200)
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+    if done.returncode == 0:
+        assert int(done.stdout.splitlines()[-1]) < 500_000
+        assert "peak memory" in done.stdout

@@ -1,0 +1,6 @@
+"""`python -m znnpy`."""
+
+from znnpy.cli import main
+
+if __name__ == "__main__":
+    main()

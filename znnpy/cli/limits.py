@@ -1,0 +1,26 @@
+"""What a process needs of the system before it can begin."""
+
+from __future__ import annotations
+
+import resource
+
+from znnpy.errors import ZnnpyError
+
+LEAST = 1 << 30  # bytes of addresses that libraries take
+LEAST_EACH = 1 << 26  # and for each core
+
+
+def refuse_little_memory() -> None:
+    """ZnnpyError when `ulimit -v` leaves too little: compilers and BLAS would hang rather than fail."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed == resource.RLIM_INFINITY:
+        return
+    from znnpy.data.memory import readable
+    from znnpy.scheduler.cores import available_cores
+
+    needed = LEAST + LEAST_EACH * available_cores()
+    if allowed < needed:
+        raise ZnnpyError(
+            f"this process may use {readable(allowed)} of addresses (ulimit -v); it needs at least "
+            f"{readable(needed)}"
+        )

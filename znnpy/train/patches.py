@@ -1,0 +1,43 @@
+"""The patches that a config draws from volumes."""
+
+from __future__ import annotations
+
+from znnpy.config.models import Config
+from znnpy.data.augment import Augmentation
+from znnpy.data.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.scene import Scene
+from znnpy.geometry.fit import Geometry, fit
+from znnpy.infer.material import make_targets
+from znnpy.network import Network
+
+VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
+
+
+def make_sampler(
+    config: Config, network: Network, scenes: list[Scene], *, training: bool, examine: bool = True
+) -> Sampler:
+    """Patches as the config wants them; validation patches are not augmented, and drawn apart.
+
+    `examine` as in `Sampler`.
+    """
+    section, augment = config.training, config.augment
+    geometry = fit(network, section.output_shape)
+    varied = training and augment.enabled
+    return Sampler(
+        scenes,
+        {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
+        _outputs(config, network, geometry),
+        augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
+        rebalance=section.rebalance,
+        normalise=config.data.normalize,
+        mirror=config.data.border == "mirror",
+        seed=section.seed if training else section.seed ^ VALIDATION_SEED,
+        examine=examine,
+    )
+
+
+def _outputs(config: Config, network: Network, geometry: Geometry) -> dict[str, OutputPatch]:
+    return {
+        name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.nodes[name].stride)
+        for name, target in make_targets(config, network).items()
+    }
