@@ -136,7 +136,7 @@ def print_summary(found: dict[str, Any]) -> None:
         highlight=False,
     )
     for text in found["warnings"]:
-        out.print(f"warning: {text}", highlight=False)
+        out.print(f"warning: {text}", highlight=False, soft_wrap=True)
 
 
 def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list[dict[str, Any]]:
