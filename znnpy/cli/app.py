@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = _tell
     try:
         refuse_little_memory()
         _commands()(words, prog_name="znnpy")
@@ -118,6 +120,11 @@ def _text(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}"
     return str(error) or type(error).__name__
+
+
+def _tell(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning on one line, without the place in the code that it comes from."""
+    _complain(f"warning: {message}")
 
 
 def _complain(text: str) -> None:

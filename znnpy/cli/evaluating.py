@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.options import AsJson, MaxMemory, Overrides, RunPath, Threads, overrides
+from znnpy.cli.options import (
+    AsJson,
+    MaxMemory,
+    Overrides,
+    ReplaceNonfinite,
+    RunPath,
+    Threads,
+    overrides,
+    replacing,
+)
 
 if TYPE_CHECKING:
     from znnpy.config.models import Config, VolumeSection
@@ -45,6 +54,7 @@ def evaluate(
         ),
     ] = 0.0,
     as_json: AsJson = False,
+    replace_nonfinite: ReplaceNonfinite = False,
     set_: Overrides = None,
     threads: Threads = None,
     max_memory: MaxMemory = None,
@@ -59,7 +69,9 @@ def evaluate(
 
     if (volume is None) != (labels is None):
         raise typer.BadParameter("--volume and --labels go together")
-    saved = read_run(run, Plain(), overrides(set_, threads, max_memory))
+    saved = read_run(
+        run, Plain(), overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
+    )
     with StopSignals():
         sections = _sections(saved.config, volume, labels, mask)
         found = evaluate_run(saved, sections, Objects(threshold, min_size, grow))

@@ -17,6 +17,13 @@ Overrides = Annotated[
         help="Override a value, e.g. training.batch=2; paths count from the current folder.",
     ),
 ]
+ReplaceNonfinite = Annotated[
+    bool,
+    typer.Option(
+        "--replace-nonfinite",
+        help="Take NaN and infinite voxels as 0 after normalisation, instead of refusing them.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Threads = Annotated[
     int | None,
@@ -28,6 +35,11 @@ MaxMemory = Annotated[
         "--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB (default: what is free)."
     ),
 ]
+
+
+def replacing(wanted: bool) -> list[str]:
+    """The override that --replace-nonfinite stands for."""
+    return ["data.replace_nonfinite=true"] if wanted else []
 
 
 def overrides(

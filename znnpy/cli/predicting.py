@@ -12,10 +12,12 @@ from znnpy.cli.options import (
     SIZES,
     MaxMemory,
     Overrides,
+    ReplaceNonfinite,
     RunPath,
     Threads,
     block_sizes,
     overrides,
+    replacing,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ def predict(
             help=f"Afterwards, compute N places on borders of blocks once more, {SEAMS} if not given.",
         ),
     ] = 0,
+    replace_nonfinite: ReplaceNonfinite = False,
     set_: Overrides = None,
     threads: Threads = None,
     max_memory: MaxMemory = None,
@@ -135,7 +138,7 @@ def predict(
     processes = local_processes(dask)
     if processes > 1 and threads is None:
         threads = max(1, available_cores() // processes)
-    changed = overrides(set_, threads, max_memory)
+    changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     saved = read_run(run, Plain(), changed + ([f"data.border={borders}"] if borders else []))
     section = _section(saved.network, input_, mask)
     request = _request(saved, section, node, dtype)

@@ -185,6 +185,11 @@ class DataSection(Strict):
         default="mean_std",
         description="Per volume: mean_std (mean 0, deviation 1), unit (scaled to [0, 1]) or none.",
     )
+    replace_nonfinite: Bool = Field(
+        default=False,
+        description="Take NaN and infinite voxels as 0 after normalisation (the mean under mean_std) "
+        "instead of refusing them.",
+    )
     border: Literal["valid", "mirror"] = Field(
         default="valid",
         description="valid: inputs lie inside the volume; mirror: volumes are mirrored at borders.",

@@ -58,6 +58,7 @@ data:
   # target: mask                                   # 1 where labels are not 0, an image per channel
   # target: {kind: image, scale: 0.00392157}       # values times scale, an image per channel
   normalize: mean_std              # mean_std, unit or none, per volume
+  replace_nonfinite: false         # true: NaN and infinite voxels become 0 after normalisation
   border: valid                    # valid, or mirror: volumes are mirrored at their borders
   # resolution: [40, 4, 4]         # nanometres z y x, when the file does not say
   in_memory: auto                  # auto, true or false

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.moments import byte_sums, short_sums
 from znnpy_kernels.native import Native
 
+from znnpy.data.odd import judge, oddities, usable
 from znnpy.data.volume import Array, Triple, Volume
 
 Mode = Literal["mean_std", "unit", "none"]
@@ -28,53 +29,68 @@ SUMS = {np.dtype(np.uint8): byte_sums, np.dtype(np.uint16): short_sums}
 
 @dataclass(frozen=True)
 class Normalisation:
-    """`(value - shift) * scale` for each channel; shift and scale are float64 of shape (C,)."""
+    """`(value - shift) * scale` for each channel; shift and scale are float64 of shape (C,).
+
+    With `replace`, what float32 cannot hold, such as NaN, becomes 0: the mean under `mean_std`.
+    """
 
     shift: Float64
     scale: Float64
+    replace: bool = False
 
     def apply(self, array: Array, out: Float32 | None = None) -> Float32:
         """float32 of the same shape, (C, z, y, x): written to `out`, or to a new array."""
         if out is None:
             out = np.empty(array.shape, np.float32)
         shift = self.shift.astype(np.float32)[:, None, None, None]
-        np.subtract(array, shift, out=out, dtype=np.float32, casting="unsafe")
-        out *= self.scale.astype(np.float32)[:, None, None, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(array, shift, out=out, dtype=np.float32, casting="unsafe")
+            out *= self.scale.astype(np.float32)[:, None, None, None]
+        if self.replace and array.dtype.kind == "f":
+            out[~usable(array)] = 0
         return out
 
 
-def normalisation(volume: Volume, mode: Mode = "mean_std") -> Normalisation:
+def normalisation(
+    volume: Volume, mode: Mode = "mean_std", *, replace: bool = False
+) -> Normalisation:
     """What brings a volume to mean 0, deviation 1 (`mean_std`) or integers to [0, 1] (`unit`).
 
     Depends on the voxels alone, not on whether the volume is in memory. `unit` divides integers by
     the largest value of their type and leaves floats as they are; `none` only turns into float32. A
-    constant channel becomes 0 under `mean_std`.
+    constant channel becomes 0 under `mean_std`. Floats are looked through in any mode: VolumeError names
+    the first value that float32 cannot hold, unless `replace` is given, and absurd ones make a warning.
     """
     zero, one = np.zeros(volume.channels), np.ones(volume.channels)
-    if mode == "none":
-        return Normalisation(zero, one)
-    if mode == "unit":
-        largest = np.iinfo(volume.dtype).max if volume.dtype.kind in "ui" else 1
-        return Normalisation(zero, one / largest)
-    mean, deviation = moments(volume)
-    return Normalisation(mean, 1.0 / np.where(deviation > 0, deviation, 1.0))
+    if mode == "mean_std":
+        mean, deviation = moments(volume, replace=replace)
+        return Normalisation(mean, 1.0 / np.where(deviation > 0, deviation, 1.0), replace)
+    if volume.dtype.kind == "f":
+        moments(volume, replace=replace)
+    integers = mode == "unit" and volume.dtype.kind in "ui"
+    largest = np.iinfo(volume.dtype).max if integers else 1
+    return Normalisation(zero, one / largest, replace)
 
 
-def unexamined(volume: Volume) -> Normalisation:
+def unexamined(volume: Volume, *, replace: bool = False) -> Normalisation:
     """What only turns into float32, for a volume that nobody has looked through."""
-    return Normalisation(np.zeros(volume.channels), np.ones(volume.channels))
+    return Normalisation(np.zeros(volume.channels), np.ones(volume.channels), replace)
 
 
-def moments(volume: Volume) -> tuple[Float64, Float64]:
-    """Mean and standard deviation of each channel, float64 (C,).
+def moments(volume: Volume, *, replace: bool = False) -> tuple[Float64, Float64]:
+    """Mean and standard deviation of each channel, float64 (C,); errors as in `normalisation`.
 
-    Of uint8 and uint16 from exact sums, of others merged part by part (Chan).
+    Of uint8 and uint16 from exact sums, of others merged part by part (Chan), of floats those that
+    are finite in float32.
     """
     sums = SUMS.get(volume.dtype)
     tallies = [_Exact(sums) if sums else _Tally() for _ in range(volume.channels)]
+    odd = oddities(volume, prod(volume.extent))
     for lower, upper in pieces(volume):
-        for tally, values in zip(tallies, volume.read(lower, upper), strict=True):
-            tally.add(values.reshape(-1))
+        piece = volume.read(lower, upper, finite=False)
+        for channel, (tally, values) in enumerate(zip(tallies, piece, strict=True)):
+            tally.add(odd[channel].add(values, lower) if odd else values.reshape(-1))
+    judge(volume, odd, replace=replace)
     deviations = [sqrt(tally.variance) for tally in tallies]
     return np.array([tally.mean for tally in tallies]), np.array(deviations)
 
@@ -134,7 +150,10 @@ class _Tally:
 
 
 def pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
-    """The slabs, cut along y where one takes more than PIECE bytes: in float64 it takes 8 times that."""
+    """Regions that statistics are taken from: the slabs, cut along y where they exceed PIECE bytes.
+
+    In float64 a piece takes 8 times that.
+    """
     _, height, width = volume.extent
     for start, stop in statistics_slabs(volume):
         row = (stop - start) * volume.nbytes // (volume.extent[0] * height)

@@ -75,7 +75,8 @@ class Sampler:
 
     A position is valid if all output patches lie inside their labels and, unless `mirror`, all
     input patches inside their images. `rebalance` as in `znnpy.data.rebalance`, within each patch or
-    over the volume it is from. Images are normalised per volume. `sample` reads the scenes; several threads may call
+    over the volume it is from. Images are normalised per volume, `replace` as there.
+    `sample` reads the scenes; several threads may call
     it at once. Without `examine` no volume is looked through beforehand, and images stay as they
     are. Raises VolumeError and ShapeError for what does not fit.
     """
@@ -89,6 +90,7 @@ class Sampler:
         augmentation: Augmentation | None = None,
         rebalance: Rebalance = "none",
         normalise: Mode = "mean_std",
+        replace: bool = False,
         mirror: bool = False,
         seed: int = 0,
         examine: bool = True,
@@ -107,7 +109,9 @@ class Sampler:
             self._check(scene, examine=examine)
         self._norms = [
             {
-                node: normalisation(v, normalise) if examine else unexamined(v)
+                node: normalisation(v, normalise, replace=replace)
+                if examine
+                else unexamined(v, replace=replace)
                 for node, v in scene.images.items()
             }
             for scene in self._scenes
@@ -167,8 +171,10 @@ class Sampler:
         for node in self._inputs:
             volume, box = scene.images[node], self._boxes[node]
             lower = _minus(box.placed(position, self._frame, turn.flips), scene.corner(volume))
-            raw = mirror_read(volume, lower, _plus(lower, box.extent))
-            images[node] = self._norms[number][node].apply(turn.apply(raw))
+            norm = self._norms[number][node]
+            upper = _plus(lower, box.extent)
+            raw = mirror_read(volume, lower, upper, finite=not norm.replace)
+            images[node] = norm.apply(turn.apply(raw))
         return images
 
     def _targets(

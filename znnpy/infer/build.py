@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from znnpy.config.models import Adam, Config, Sgd
-from znnpy.data.normalise import normalisation
 from znnpy.data.scene import Scene
 from znnpy.engine.model import Model
 from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.report import Report
 from znnpy.infer.blocks import Region, middle, triple, whole_field
+from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, counted_workers
 from znnpy.network.types import Network, Triple
@@ -120,7 +120,7 @@ def prediction_of(
             weights.plan,
         ).patch
     plan = Candidate(network, chosen, config.training.conv, weights.plan).plan.to_record()
-    norms = {n: normalisation(v, config.data.normalize) for n, v in scene.images.items()}
+    norms = normalisations(scene, config.data)
     with patch_model(config, network, chosen, plan) as model:
         model.set_parameters(weights.parameters)
         yield VolumePrediction(model, scene, field, norms)

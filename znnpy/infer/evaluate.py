@@ -12,7 +12,7 @@ from znnpy.config.models import BoundaryTarget, Config
 from znnpy.data.scene import Scene
 from znnpy.data.taken import check_labels, read_taken
 from znnpy.data.targets import Target
-from znnpy.data.volume import Triple, mirror_read
+from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.engine.probabilities import probabilities
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import Field, triple
@@ -149,7 +149,9 @@ def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelle
     z, y, x = (
         slice(margin, margin + n, step) for n, step in zip(extent, field.stride, strict=True)
     )
-    raw = mirror_read(scene.reference, field.first, _plus(field.first, extent))[0]
+    raw = _mended(
+        mirror_read(scene.reference, field.first, _plus(field.first, extent), finite=False)[0]
+    )
     down, across, along = (slice(None, None, step) for step in field.stride)
     objects = np.where(inside[z, y, x], ids[0, z, y, x], ids.dtype.type(0))
     return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along])
@@ -158,6 +160,12 @@ def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelle
 def _mask_shift(scene: Scene, name: str) -> Triple:
     mask, corner = scene.masks.get(name), scene.corner(scene.labels[name])
     return (0, 0, 0) if mask is None else _minus(corner, scene.corner(mask))
+
+
+def _mended(raw: Array) -> Array:
+    """A raw image to draw and to threshold: NaN and infinity, refused before unless replaced, are its mean."""
+    good = np.isfinite(raw)
+    return raw if good.all() else np.where(good, raw, raw[good].mean() if good.any() else 0)
 
 
 def _minus(a: Triple, b: Triple) -> Triple:

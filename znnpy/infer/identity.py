@@ -51,6 +51,7 @@ def norms_record(norms: Mapping[str, Normalisation]) -> dict[str, Any]:
     """Shift and scale of each channel by input node."""
     return {
         name: {"shift": norm.shift.tolist(), "scale": norm.scale.tolist()}
+        | ({"not finite": "0"} if norm.replace else {})
         for name, norm in norms.items()
     }
 
@@ -65,5 +66,5 @@ def _samples(volume: Volume) -> int:
     for z, y, x in itertools.product(*axes):
         lower: Triple = (int(z), int(y), int(x))
         upper = (lower[0] + sizes[0], lower[1] + sizes[1], lower[2] + sizes[2])
-        found = crc32(np.ascontiguousarray(volume.read(lower, upper)).data, found)
+        found = crc32(np.ascontiguousarray(volume.read(lower, upper, finite=False)).data, found)
     return found

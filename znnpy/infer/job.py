@@ -14,7 +14,7 @@ from znnpy_kernels.lanes import LANES
 
 from znnpy.config.models import AffinityTarget
 from znnpy.data.memory import readable
-from znnpy.data.normalise import Normalisation, normalisation
+from znnpy.data.normalise import Normalisation
 from znnpy.data.outputs import OutputSpec, aligned_phase, begun
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple
@@ -23,6 +23,7 @@ from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, sub, tri
 from znnpy.infer.build import Weights
 from znnpy.infer.dense import dense
 from znnpy.infer.identity import fingerprint, norms_record, plan_record, weights_digest
+from znnpy.infer.material import normalisations
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
 from znnpy.infer.predict import FLOAT32, Finish
 from znnpy.infer.search import Candidate, Needs, best_patch
@@ -147,7 +148,7 @@ def plan_job(
     phase = aligned_phase(path, region.lower, block)
     kept = _kept(candidate, block, phase, region, sizes, limit)
     memory = base + needed_bytes(sizes, candidate, within(block, region), kept)
-    norms = {n: normalisation(v, config.data.normalize) for n, v in scene.images.items()}
+    norms = normalisations(scene, config.data)
     identity |= {
         "patch": list(candidate.patch),
         "plan": plan_record(candidate.plan),

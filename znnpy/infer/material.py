@@ -16,6 +16,7 @@ from znnpy.config.models import (
     VolumeSection,
 )
 from znnpy.data import targets
+from znnpy.data.normalise import Normalisation, normalisation
 from znnpy.data.scene import Scene
 from znnpy.data.source import Keep, Role, load, open_volume
 from znnpy.data.volume import Volume
@@ -82,6 +83,14 @@ def open_source(source: Source, data: DataSection, role: Role) -> Volume:
         resolution=data.resolution,
     )
     return load(volume, _KEEP[data.in_memory])
+
+
+def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
+    """How the config's data section normalises a scene's images, by input node; reads the volumes."""
+    return {
+        name: normalisation(volume, data.normalize, replace=data.replace_nonfinite)
+        for name, volume in scene.images.items()
+    }
 
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:

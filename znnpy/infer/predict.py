@@ -137,7 +137,8 @@ class VolumePrediction:
         arrays = {}
         for name in self._names:
             wanted = input_region(self.field, self._model.geometry, name, span)
-            arrays[name] = mirror_read(self._scene.images[name], wanted.lower, wanted.upper)
+            volume, finite = self._scene.images[name], not self._norms[name].replace
+            arrays[name] = mirror_read(volume, wanted.lower, wanted.upper, finite=finite)
         return Input(region, span, arrays, mask)
 
     def compute(self, given: Input) -> dict[str, Array]:

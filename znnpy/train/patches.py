@@ -30,6 +30,7 @@ def make_sampler(
         augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
         rebalance=section.rebalance,
         normalise=config.data.normalize,
+        replace=config.data.replace_nonfinite,
         mirror=config.data.border == "mirror",
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,
         examine=examine,

@@ -72,7 +72,11 @@ def _each(
                         "shape": volume.shape,
                         "type": str(volume.dtype),
                         "resolution": volume.resolution,
-                        **asdict(glance(volume, finite=role == "raw")),
+                        **asdict(
+                            glance(
+                                volume, finite=role == "raw" and not config.data.replace_nonfinite
+                            )
+                        ),
                     }
                 )
         except (ZnnpyError, OSError) as error:

@@ -47,7 +47,8 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
     def volume(array: Array, name: str) -> ArrayVolume:
         return ArrayVolume(array, name, resolution, offset)
 
-    raw = scene.reference if field.stride == (1, 1, 1) else volume(known.raw, "raw")
+    whole = field.stride == (1, 1, 1) and not config.data.replace_nonfinite
+    raw = scene.reference if whole else volume(known.raw, "raw")
     prediction, title = volume(found, f"prediction of {saved.path}"), saved.checkpoint.iteration
     loss = config.training.loss
     shown: Kind = "raw" if loss == "square" else "prediction"
