@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from preloading import MEMORY, built, run_with
 
 HERE = Path(__file__).parent
-MEMORY = Path("/dev/shm")  # syncs cost nothing there, and a killed process is no lost power
-COMPILER = shutil.which("cc")
-FLAGS = ("-O1", "-shared", "-fPIC", "-ldl")
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if COMPILER is None:
-        pytest.skip("no C compiler to make the library that is preloaded")
-    made = str(tmp_path_factory.mktemp("library") / "dying.so")
-    subprocess.run([COMPILER, str(HERE / "dying.c"), "-o", made, *FLAGS], check=True)
-    return made
+    return built(HERE / "dying.c", tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture
@@ -35,16 +25,8 @@ def folder() -> Iterator[str]:
 
 def run(library: str, folder: str, suffix: str, mode: str) -> tuple[int, int, int]:
     """Blocks, calls to the disk, runs that did not come to their end."""
-    words = [sys.executable, str(HERE / "every_call.py"), folder, suffix, mode]
-    found = subprocess.run(
-        words,
-        env={**os.environ, "LD_PRELOAD": library, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    blocks, calls, ended = map(int, found.stdout.split())
+    found = run_with(library, HERE / "every_call.py", folder, suffix, mode)
+    blocks, calls, ended = map(int, found.split())
     return blocks, calls, ended
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
+
+from znnpy.config import load_config
+from znnpy.config.models import Config
 
 CONFIG = """
 network:
@@ -63,3 +67,23 @@ def state(run: Path) -> tuple[str, bytes, str]:
     """What must be bitwise the same: newest checkpoint and its name, log."""
     newest = max((run / "checkpoints").glob("*.npz"))
     return newest.name, newest.read_bytes(), (run / "log.jsonl").read_text()
+
+
+SHORT = (
+    "training.iterations=4",
+    "training.validation={every: 2, patches: 1}",
+    "run.checkpoint.every=2",
+    "run.threads=1",
+)
+
+
+def short(folder: Path, run: Path) -> Config:
+    """The config of a few updates, three checkpoints and two validations."""
+    return load_config(write_config(folder), (*SHORT, f"run.directory={run}"))
+
+
+def final(run: Path) -> tuple[Any, ...]:
+    """All that must be the same in the end; timings are not, and damage may have been set aside."""
+    left = {path.name for path in run.iterdir() if ".damaged-" not in path.name}
+    small = [(run / name).read_bytes() for name in ("plan.json", "versions.json", "result.json")]
+    return state(run), sorted(left - {"lock"}), small

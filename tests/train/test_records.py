@@ -112,6 +112,13 @@ def test_a_damaged_line_is_set_aside_and_all_others_stay(
     assert drop_after(path, 30) == ""  # said once
 
 
+def test_the_last_line_of_what_was_saved_is_not_lost(path: Path) -> None:
+    path.write_bytes(WHOLE[:-1])
+    assert drop_after(path, 40).startswith(f"1 line of {path} cannot be read")
+    assert asides(path)[0].read_bytes() == LINES[-1].encode()
+    assert path.read_bytes() == WHOLE[: -len(LINES[-1]) - 1]
+
+
 def test_a_bad_byte_in_the_middle_keeps_a_run_s_log(path: Path) -> None:
     place = len(WHOLE) // 3
     path.write_bytes(WHOLE[:place] + b"\xf0" + WHOLE[place + 1 :])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +21,21 @@ from znnpy.train.atomic import explain, write_atomically
 
 Record = dict[str, Any]
 LINE = 1 << 16  # bytes that a record is well below
+_BEGUN = re.compile(rb'\{"iteration": (\d{1,18})[,}]')
 DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is set aside
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, bytes `start` to `end` of a log; `record` is None where it is damaged."""
+    """A line, bytes `start` to `end` of a log; `record` is None where it is damaged.
+
+    `unended` is what a last line without an end says.
+    """
 
     start: int
     end: int
     record: Record | None
+    unended: bytes | None = None
 
 
 @dataclass
@@ -103,12 +109,18 @@ def _copy(file: BinaryIO, iteration: int, into: BinaryIO, *, sound: bool) -> Non
 
 
 def _kept(file: BinaryIO, iteration: int) -> Iterator[Piece]:
-    """Lines of a log up to an iteration, and all damage before a record that comes later."""
+    """Lines of a log up to an iteration, and all damage before a record that comes later.
+
+    A last line without an end is what a killed process leaves, unless it is of an iteration whose
+    records were synced.
+    """
     file.seek(0)
     for piece in _in_order(file):
         if piece.record is not None and piece.record["iteration"] > iteration:
             return
-        yield piece
+        begun = _BEGUN.match(piece.unended or b"")
+        if piece.unended is None or (begun and int(begun[1]) <= iteration):
+            yield piece
 
 
 def _in_order(file: BinaryIO) -> Iterator[Piece]:
@@ -136,13 +148,14 @@ def _in_order(file: BinaryIO) -> Iterator[Piece]:
 
 
 def _lines(file: BinaryIO) -> Iterator[Piece]:
-    """All lines that end; the last does not where a process was killed while it wrote."""
+    """All lines; the last has no end where a process was killed while it wrote."""
     start = 0
     while line := file.readline(LINE):
         end, rest = start + len(line), line
         while not rest.endswith(b"\n"):
             rest = file.readline(LINE)
             if not rest:
+                yield Piece(start, end, None, line)
                 return
             end, line = end + len(rest), b""
         yield Piece(start, end, _parsed(line))

@@ -105,9 +105,9 @@ class RunDirectory:
     def close(self) -> None:
         """Give the lock back; a new directory in which no run began is removed."""
         if self._made and not (self.path / CONFIG).exists():
-            (self.path / LOCK).unlink(missing_ok=True)
-            for folder in self._made:
-                with contextlib.suppress(OSError):  # somebody put something there meanwhile
+            with contextlib.suppress(OSError):  # somebody put something there, or the disk fails
+                (self.path / LOCK).unlink(missing_ok=True)
+                for folder in self._made:
                     folder.rmdir()
         self._lock.close()
 
@@ -193,7 +193,12 @@ def _locked(path: Path) -> IO[str]:
             f"run directory {path.parent} is in use by another process (pid {holder}); "
             "wait for it or choose another directory"
         ) from error
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    try:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            file.close()
+        raise RunError(explain(path, error)) from error
     return file

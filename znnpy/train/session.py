@@ -14,7 +14,7 @@ from znnpy.data.memory import readable
 from znnpy.data.prefetch import Prefetcher
 from znnpy.data.sampler import Sampler
 from znnpy.engine.model import Model
-from znnpy.errors import ConfigError
+from znnpy.errors import ConfigError, RunError, ZnnpyError
 from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.losses import LossName, step_weights
@@ -118,7 +118,12 @@ class _Session:
             return ()
         saved = read_run(path, self._reporter)
         evaluations = evaluate_run(saved, sections)
-        write_result(path, saved.checkpoint.iteration, sections, evaluations)
+        try:
+            write_result(path, saved.checkpoint.iteration, sections, evaluations)
+        except ZnnpyError as error:
+            raise RunError(
+                f"{error}; all {done} iterations are trained and saved, the same command scores them"
+            ) from error
         return tuple(evaluations)
 
     def _model(self) -> Model:
