@@ -7,20 +7,43 @@ from pathlib import Path
 import psutil
 import pytest
 
-from znnpy.data.memory import available_memory, readable
+from znnpy.data.memory import available_memory, readable, total_memory
+
+NOWHERE = Path("/nowhere")
 
 
 def test_limit_of_the_control_group(tmp_path: Path) -> None:
     machine = psutil.virtual_memory().total
-    assert 0 < available_memory(tmp_path) <= machine
+    assert 0 < available_memory(tmp_path, NOWHERE) <= machine
+    assert total_memory(tmp_path, NOWHERE) == machine
     (tmp_path / "memory.max").write_text("max\n")
-    assert available_memory(tmp_path) > 10**6
+    assert available_memory(tmp_path, NOWHERE) > 10**6
+    assert total_memory(tmp_path, NOWHERE) == machine
     (tmp_path / "memory.max").write_text("1000000\n")
-    assert available_memory(tmp_path) == 10**6
+    assert available_memory(tmp_path, NOWHERE) == 10**6
     (tmp_path / "memory.current").write_text("400000\n")
-    assert available_memory(tmp_path) == 600_000
+    assert available_memory(tmp_path, NOWHERE) == 600_000
+    (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 300000\nactive_file 5\n")
+    assert available_memory(tmp_path, NOWHERE) == 900_000
+    (tmp_path / "memory.stat").unlink()
     (tmp_path / "memory.current").write_text("1400000\n")
-    assert available_memory(tmp_path) == 0
+    assert available_memory(tmp_path, NOWHERE) == 0
+    assert total_memory(tmp_path, NOWHERE) == 10**6
+
+
+def test_limits_of_groups_above_and_of_version_1_count(tmp_path: Path) -> None:
+    root, membership = tmp_path / "root", tmp_path / "self"
+    job = root / "slurm" / "job_7"
+    job.mkdir(parents=True)
+    membership.write_text("4:memory,hugetlb:/job\n0::/slurm/job_7/step\n")
+    (job / "memory.max").write_text("5000000\n")
+    assert total_memory(root, membership) == 5_000_000
+    old = root / "memory" / "job"
+    old.mkdir(parents=True)
+    (old / "memory.limit_in_bytes").write_text("3000000\n")
+    (old / "memory.usage_in_bytes").write_text("2500000\n")
+    assert total_memory(root, membership) == 3_000_000
+    assert available_memory(root, membership) == 500_000
 
 
 @pytest.mark.parametrize(

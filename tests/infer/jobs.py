@@ -38,9 +38,10 @@ class Small:
         """The file, open; never in memory."""
         return Scene({"input": open_volume(self.folder / "raw.h5")}, {})
 
-    def job(self, scene: Scene, name: str = "out.h5", **changes: Any) -> Job:
-        """A planned prediction."""
-        return plan_job(self.weights, scene, replace(self.request, **changes), self.folder / name)
+    def job(self, scene: Scene, name: str = "out.h5", patches: Any = None, **changes: Any) -> Job:
+        """A planned prediction of a run that remembers `patches`."""
+        request = replace(self.request, **changes)
+        return plan_job(self.weights, scene, request, self.folder / name, patches=patches or {})
 
     def run(self, name: str = "out.h5", overwrite: bool = False, **changes: Any) -> np.ndarray:
         """Predict to a file and read it."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.options import AsJson, ConfigFile, MaxMemory, Overrides, Threads, overrides
+from znnpy.cli.options import AsJson, ConfigFile, MaxMemory, Overrides, SavePlan, Threads, overrides
 
 
 def check(
@@ -21,6 +21,7 @@ def check(
         bool,
         typer.Option("--measure", help="Measure algorithms that this machine has not seen yet."),
     ] = False,
+    save_plan: SavePlan = None,
 ) -> None:
     """Look at volumes, layers, shapes, algorithms, memory and time per update, without training.
 
@@ -30,7 +31,12 @@ def check(
     from znnpy.cli.summary import print_summary, summarise
     from znnpy.config import load_config
 
-    found = summarise(load_config(config, overrides(set_, threads, max_memory)), measure=measure)
+    loaded = load_config(config, overrides(set_, threads, max_memory))
+    found = summarise(loaded, measure=measure or save_plan is not None)
+    if save_plan is not None:
+        from znnpy.cli import saving
+
+        saving.save_plan(loaded, save_plan)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:

@@ -31,8 +31,12 @@ Threads = Annotated[
 ]
 MaxMemory = Annotated[
     str | None,
+    typer.Option("--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB."),
+]
+SavePlan = Annotated[
+    Path | None,
     typer.Option(
-        "--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB (default: what is free)."
+        "--save-plan", metavar="FILE", help="Measure, and write the plan for training.plan."
     ),
 ]
 

@@ -123,8 +123,8 @@ def predict(
     """Predict a whole volume in patches, with real neighbours around each patch.
 
     Writes float32 probabilities (image, z, y, x). The values do not depend on blocks, threads or
-    interruptions; with another patch, as another memory limit may choose it, they differ by
-    rounding. Stopped, the same command goes on.
+    interruptions; with another patch they differ by rounding, so a run remembers its patch for each
+    stack, and a line says when a memory limit asks for another. Stopped, the same command goes on.
     """
     from znnpy.data.source import split_source
     from znnpy.infer.memory import local_processes
@@ -191,6 +191,7 @@ def _predict(
     from znnpy.infer.build import Weights
     from znnpy.infer.job import plan_job
     from znnpy.infer.material import open_inputs
+    from znnpy.train.remembered import remember, remembered
 
     refuse_output(path, overwrite or dry_run)
     weights = Weights(saved.config, saved.network, saved.plan, saved.checkpoint.parameters)
@@ -199,17 +200,26 @@ def _predict(
         refuse_inputs(path, scene.volumes())
         if overwrite:
             refuse_other_data(path, dataset)
-        job = plan_job(weights, scene, request, path, _attributes(saved))
+        patches = remembered(saved.path, _note)
+        job = plan_job(weights, scene, request, path, _attributes(saved), patches)
+        for note in job.notes:
+            _note(note)
         if dry_run:
             from znnpy.cli.predicted import print_job
 
             print_job(job, path, dataset, overwrite)
             return
+        if job.usual:
+            remember(saved.path, job.usual, _note)
         _write(job, section, path, dataset, overwrite, dask)
         if seams:
             _verify(job, path, dataset, seams)
     finally:
         scene.close()
+
+
+def _note(text: str) -> None:
+    typer.echo(f"znnpy: note: {text}", err=True)
 
 
 def _write(

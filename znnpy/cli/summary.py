@@ -17,11 +17,11 @@ from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned
 from znnpy.engine.images import Layout
 from znnpy.engine.memory import least_bytes, refuse_above, refuse_hopeless
 from znnpy.geometry import Geometry, fit
-from znnpy.infer.build import make_optimizer
+from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.material import make_targets
 from znnpy.network import Network, build_network, doubtful_outputs, logits_network, parameter_shapes
 from znnpy.plan import PASSES, ConvShape, Plan
-from znnpy.plan.choose import Choice, layer_costs
+from znnpy.plan.choose import Choice, estimated_costs, layer_costs
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import MEMORY_RATE
 from znnpy.plan.parts import TARGET_SECONDS
@@ -51,8 +51,9 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     geometry = fit(network, training.output_shape)
     refuse_hopeless(network, geometry, training.batch, True, run.max_memory)
     volumes = survey(config, network)
+    pinned = pinned_plan(config, network)
     conv = _affordable(config, network, geometry, measure=measure)
-    plan = planned(network, geometry, training.batch, conv, None, measuring=measure)
+    plan = planned(network, geometry, training.batch, conv, pinned, measuring=measure)
     threads = run.threads or available_cores()
     algorithms = _algorithms(config, network, geometry, plan, conv)
     counted = (
@@ -186,6 +187,9 @@ def _algorithms(
         if why == "measured" and known(shape) is None:
             why = _UNKNOWN
         why = why if conv == config.training.conv else _UNPLANNED
+        if config.training.plan is not None:
+            pinned = [plan.layers[name].method(step) for step in shape.passes]
+            costs, why = estimated_costs(shape, pinned) | costs, "training.plan"
         for row in compared(shape, plan.layers[name], costs):
             made.append(
                 {

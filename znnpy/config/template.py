@@ -86,6 +86,7 @@ training:
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0
   conv: auto                       # auto, direct, fft or spectral
+  # plan: plan.json                # pins the algorithms: znnpy check CONFIG --save-plan plan.json
   precision: float32               # float64 is the slow reference
   validation: {every: 500, patches: 16}
 

@@ -140,6 +140,11 @@ class TrainingSection(Strict):
         default="auto",
         description="Convolution algorithm; auto measures and takes the faster per layer.",
     )
+    plan: FilePath | None = Field(
+        default=None,
+        description="Plan to repeat, as `znnpy check --save-plan` writes it, instead of what conv says "
+        "(default: none). The plan of a run that goes on is its own.",
+    )
     precision: Literal["float32", "float64"] = Field(
         default="float32", description="float64 is the slow reference, for checks."
     )

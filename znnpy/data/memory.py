@@ -1,4 +1,4 @@
-"""How much memory this process may still take: the machine's, or its control group's."""
+"""How much memory this process may take: the machine's, or its control group's."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from pathlib import Path
 
 import psutil
 
-_GROUP = Path("/sys/fs/cgroup")
+from znnpy.cgroups import MEMBERSHIP, ROOT, folders, words
 
 
-def available_memory(group: Path = _GROUP) -> int:
-    """Bytes that can be taken without swapping; a cgroup v2 limit (containers, jobs) counts."""
-    machine = int(psutil.virtual_memory().available)
-    limit = _number(group / "memory.max")
-    if limit is None:
-        return machine
-    return max(0, min(machine, limit - (_number(group / "memory.current") or 0)))
+def total_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
+    """Bytes of the machine, or of the smallest limit of this process's control groups (versions 1, 2).
+
+    The same for a job whatever else runs beside it.
+    """
+    limits = [limit for limit, _ in _limits(root, membership)]
+    return min(int(psutil.virtual_memory().total), *limits)
 
 
-def whole_memory(group: Path = _GROUP) -> int:
-    """Bytes that no process can get beyond: the machine's with its swap, or a cgroup v2 limit."""
+def available_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
+    """Bytes that can be taken now without swapping; limits of control groups count."""
+    rooms = [limit - used for limit, used in _limits(root, membership)]
+    return max(0, min(int(psutil.virtual_memory().available), *rooms))
+
+
+def whole_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
+    """Bytes that no process can get beyond: the machine's with its swap, or a control group's limit."""
     machine = int(psutil.virtual_memory().total + psutil.swap_memory().total)
-    limit = _number(group / "memory.max")
-    return machine if limit is None else min(machine, limit)
+    return min(machine, *(limit for limit, _ in _limits(root, membership)))
 
 
 def readable(size: float) -> str:
@@ -34,8 +39,32 @@ def readable(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+def _limits(root: Path, membership: Path) -> list[tuple[int, int]]:
+    """Limit of each control group that has one, and what is taken of it, caches of files left out."""
+    found = [(_UNLIMITED, 0)]
+    for folder in folders("memory", root, membership):
+        for limit, used, cached in _VERSIONS:
+            most = _number(folder / limit)
+            if most is not None:
+                taken = (_number(folder / used) or 0) - _entry(folder / "memory.stat", cached)
+                found.append((most, max(0, taken)))
+    return found
+
+
+_UNLIMITED = 1 << 63
+_VERSIONS = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def _number(file: Path) -> int | None:
+    found = words(file)
+    return int(found[0]) if len(found) == 1 and found[0].isdigit() else None
+
+
+def _entry(file: Path, name: str) -> int:
+    """A number by name from a file of lines `name number`; 0 when it is not there."""
+    found = words(file)
+    pairs = dict(zip(found[::2], found[1::2], strict=False))
+    return int(pairs[name]) if pairs.get(name, "").isdigit() else 0

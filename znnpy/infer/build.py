@@ -17,6 +17,8 @@ from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, counted_workers
 from znnpy.network.types import Network, Triple
+from znnpy.plan import fftw
+from znnpy.plan.saved import read_plan
 
 BUDGET = 1 << 30  # bytes of a model that predicts in memory, unless told otherwise
 
@@ -40,9 +42,11 @@ def training_model(
 ) -> Model:
     """The model that a config trains; `plan` repeats the choices of an earlier start.
 
-    `record` is the number of task events to keep for a profile, `report` hears of preparations.
+    Without one those of `training.plan`, if the config names a file. `record` is the number of task
+    events to keep for a profile, `report` hears of preparations.
     """
     training, run = config.training, config.run
+    plan = plan if plan is not None else pinned_plan(config, network)
     return Model(
         network,
         output_shape=training.output_shape,
@@ -61,6 +65,19 @@ def training_model(
         record=record,
         report=report,
     )
+
+
+def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:
+    """The layers of the file that `training.plan` names, its FFTW wisdom pinned in this process; or None.
+
+    PlanError when the file holds no plan of the network.
+    """
+    if config.training.plan is None:
+        return None
+    saved = read_plan(config.training.plan, network)
+    if saved.fftw is not None:
+        fftw.pin(saved.fftw)
+    return saved.layers
 
 
 def patch_model(

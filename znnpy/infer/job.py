@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from znnpy.infer.material import normalisations
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
 from znnpy.infer.predict import FLOAT32, Finish
 from znnpy.infer.search import Candidate, Needs, best_patch
+from znnpy.infer.usual import Chosen, chosen_patch, patch_of, warnings_of
 from znnpy.network.types import Network, Node
 
 WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync
@@ -57,7 +59,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A prediction as decided: `network` is what runs, `region` the voxels of `field` that are written."""
+    """A prediction as decided: `network` is what runs, `region` the voxels of `field` that are written.
+
+    `notes`: what the user should know. `usual`: the patch that the run shall remember, by what it depends
+    on; None where that is known, or not this job's to decide.
+    """
 
     weights: Weights
     network: Network
@@ -71,6 +77,8 @@ class Job:
     kept: int
     memory: int
     limit: int
+    notes: tuple[str, ...] = ()
+    usual: Mapping[str, Any] | None = None
 
     @property
     def patch(self) -> Triple:
@@ -114,11 +122,13 @@ def plan_job(
     request: Request,
     path: Path,
     attributes: Mapping[str, Any] | None = None,
+    patches: Mapping[str, Any] = MappingProxyType({}),
 ) -> Job:
     """Decide a prediction; one that was begun at `path` with these weights goes on as it was decided.
 
-    Raises PlanError when it does not fit into run.max_memory (default: what is free), ShapeError for
-    volumes and regions that are too small.
+    `patches`: those that the run remembers (`Job.usual`). Raises PlanError when it does not fit into
+    run.max_memory (default: a share of the machine's), ShapeError for volumes and regions that are too
+    small.
     """
     config = weights.config
     if request.flips and isinstance(config.data.target, AffinityTarget):
@@ -133,17 +143,22 @@ def plan_job(
     known = before if before.get("weights") == identity["weights"] else {}
     request = replace(
         request,
-        patch=request.patch or _triple(known.get("patch")),
-        block=request.block or _triple(known.get("block")),
+        patch=request.patch or patch_of(known.get("patch")),
+        block=request.block or patch_of(known.get("block")),
     )
     sizes, base = _sizes(network, scene, field, request), process_bytes()
-    limit = (config.run.max_memory or default_limit()) // request.processes
+    usual_limit = default_limit(base)
+    limit = (config.run.max_memory or usual_limit) // request.processes
 
     def needs(candidate: Candidate) -> int:
         block = request.block or candidate.patch
         return base + needed_bytes(sizes, candidate, within(block, region))
 
-    candidate = _candidate(network, weights, region, request, known.get("plan"), needs, limit)
+    key = _depends(weights, field, region, request)
+    chosen = _chosen(
+        network, weights, region, request, known, patches.get(key), needs, usual_limit, limit
+    )
+    candidate = chosen.candidate
     block = request.block or _block(candidate, region, sizes, limit - base)
     phase = aligned_phase(path, region.lower, block)
     kept = _kept(candidate, block, phase, region, sizes, limit)
@@ -159,7 +174,20 @@ def plan_job(
     shape = (request.node.images, *region.shape)
     spec = OutputSpec(shape, request.dtype, block, shown, identity, phase)
     return Job(
-        weights, network, scene, field, region, request, candidate, spec, norms, kept, memory, limit
+        weights,
+        network,
+        scene,
+        field,
+        region,
+        request,
+        candidate,
+        spec,
+        norms,
+        kept,
+        memory,
+        limit,
+        (*chosen.notes, *warnings_of(memory, request.processes)),
+        None if chosen.record is None else {key: chosen.record},
     )
 
 
@@ -209,26 +237,41 @@ def _sizes(network: Network, scene: Scene, field: Field, request: Request) -> Si
     return Sizes(field, stored, images * request.dtype.itemsize, bool(scene.masks))
 
 
-def _candidate(
+def _depends(weights: Weights, field: Field, region: Region, request: Request) -> str:
+    """What the choice of a patch depends on beside the run, in words that serve as its name."""
+    strides = " on the network's own grid" if request.grid else ""
+    borders = "mirror" if request.mirror else "valid"
+    return (
+        f"voxels {list(region.lower)} to {list(region.upper)} of {list(field.shape)}{strides}, "
+        f"borders {borders}, conv {weights.config.training.conv}"
+    )
+
+
+def _chosen(
     network: Network,
     weights: Weights,
     region: Region,
     request: Request,
-    record: Any,
+    begun: Mapping[str, Any],
+    remembered: Any,
     needs: Needs,
+    usual_limit: int,
     limit: int,
-) -> Candidate:
-    """The patch asked for, if it fits, or the best; with the plan of a record, or a chosen one."""
+) -> Chosen:
+    """The patch asked for or begun with, if it fits, or the run's usual one."""
     conv = weights.config.training.conv
+
+    def search(most: int) -> Candidate:
+        return best_patch(network, region, conv, needs, most)
+
     if request.patch is None:
-        return best_patch(network, region, conv, needs, limit)
-    found = Candidate(network, request.patch, conv, record)
+        return chosen_patch(remembered, network, conv, region, search, needs, usual_limit, limit)
+    found = Candidate(network, request.patch, conv, begun.get("plan"))
     if needs(found) <= limit:
-        return found
-    smaller = best_patch(network, region, conv, needs, limit)
+        return Chosen(found)
     raise PlanError(
         f"patches of {found.patch} voxels (z, y, x) take {readable(needs(found))} of memory, and "
-        f"{readable(limit)} are allowed; patches of {smaller.patch} would fit"
+        f"{readable(limit)} are allowed; patches of {search(limit).patch} would fit"
     )
 
 
@@ -261,10 +304,3 @@ def _kept(
     return max(
         1, min(2 * met, limit // (LARGEST_SHARE * sizes.written * math.prod(candidate.patch)))
     )
-
-
-def _triple(value: Any) -> Triple | None:
-    good = isinstance(value, list) and len(value) == 3
-    if not good or any(type(n) is not int or n < 1 for n in value):
-        return None
-    return triple(value)

@@ -7,14 +7,17 @@ from math import prod
 
 import psutil
 
-from znnpy.data.memory import available_memory
+from znnpy.data.memory import total_memory
 from znnpy.data.volume import Triple
 from znnpy.infer.blocks import Field, Grid, Region, input_region, sub
 from znnpy.infer.search import Candidate, counted_workers
 
 LOADING = 224 << 20  # kernels to be compiled or loaded, libraries that are not loaded yet, stacks
 GRAPH = 0.02  # share of the engine's memory that its task graph takes beside it
-RESERVE = 512 << 20  # left to others unless told otherwise
+# Unless told otherwise, a prediction takes at most this part of the memory of the machine or control group:
+# the rest is for others, and twice the memory gains 2 % of time or less.
+USUAL_SHARE = 0.5
+GRAIN = 64 << 20  # what the process takes already is rounded up to it, so that it decides no patch
 INPUTS = 3  # blocks of input at once: computed from, being read, and its mirrored copy
 OUTPUTS = 3  # blocks of output at once: being computed, being written, and a copy
 COPIES = 5  # of a patch's output values: from the engine, finished, averaged, encoded
@@ -34,9 +37,14 @@ class Sizes:
     masked: bool
 
 
+def rss() -> int:
+    """Bytes that the process takes now."""
+    return int(psutil.Process().memory_info().rss)
+
+
 def process_bytes() -> int:
     """What the process takes beside a prediction's own buffers."""
-    return int(psutil.Process().memory_info().rss) + LOADING
+    return -(-rss() // GRAIN) * GRAIN + LOADING
 
 
 def needed_bytes(sizes: Sizes, candidate: Candidate, block: Triple, kept: int = 0) -> int:
@@ -46,10 +54,13 @@ def needed_bytes(sizes: Sizes, candidate: Candidate, block: Triple, kept: int = 
     return engine + int(GRAPH * engine) + buffers
 
 
-def default_limit() -> int:
-    """What this process may take: what is free now, less a reserve."""
-    free = available_memory()
-    return int(psutil.Process().memory_info().rss) + max(free // 2, free - RESERVE)
+def default_limit(base: int) -> int:
+    """What a process that takes `base` (`process_bytes`) may take in all unless told otherwise.
+
+    The room for a prediction's own buffers depends on the machine's memory or the control group's limit
+    alone, not on what is free at the moment: it decides the patch, and with it how values round.
+    """
+    return base - LOADING + int(total_memory() * USUAL_SHARE)
 
 
 def local_processes(where: str | None) -> int:

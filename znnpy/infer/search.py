@@ -1,7 +1,8 @@
 """The best patch: the output shape of one network run with the least cost that fits into memory.
 
-A bigger patch repeats less of the halo; beyond some size it only takes more memory. The search
-compares estimates, so that it gives the same patch whatever the number of threads.
+A bigger patch repeats less of the halo and has fewer runs of the network to start; beyond some size
+it only takes more memory. The search compares estimates, so that it gives the same patch whatever
+the number of threads.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ from znnpy.plan import Choice, Plan
 STEP = 1.15  # ratio of neighbouring sizes that are tried
 MOST_SIDE = 256  # voxels; beyond it, and 4 fields of view, a patch gains nothing
 ENOUGH = 1.03  # a patch this close to the best is taken when it is smaller
+# What a run takes beside the network's work, however small: cutting and staging the input, starting the
+# workers and waiting for them, placing what comes out. 0.12 to 0.2 ms with one worker, 0.3 to 0.5 with
+# two (`scripts/bench_patch.py`). All cores wait meanwhile.
+RUN_SECONDS = 3e-4
+# Along each axis a patch has at least this part of the field of view, where region and memory allow it:
+# what is smaller computes more halo than voxels, whatever the estimates of layers say.
+LEAST_VIEW = 0.5
 Needs = Callable[["Candidate"], int]
 
 
@@ -57,6 +65,10 @@ class Candidate:
         """Estimated seconds of one run on one core."""
         return forward_seconds(self.network, self.geometry, self.plan)
 
+    def cost(self, region: Region) -> float:
+        """Estimated seconds of predicting a region, added up over all cores of the machine."""
+        return Grid(self.patch).count(region) * (self.seconds + RUN_SECONDS * counted_workers())
+
     @cached_property
     def least_bytes(self) -> int:
         """Memory that the images of one edge take at least, known without building."""
@@ -86,15 +98,29 @@ def best_patch(
     PlanError when not even the smallest fits, naming what it needs.
     """
     found = candidates(network, region, conv, record)
-    costs = {id(c): c.seconds * Grid(c.patch).count(region) for c in found}
     possible = [c for c in found if c.least_bytes <= limit]
-    best = next(
-        (c for c in sorted(possible, key=lambda c: costs[id(c)]) if needs(c) <= limit), None
+    for group in _by_view(possible, region):
+        costs = {id(c): c.cost(region) for c in group}
+        cheapest_first = sorted(group, key=lambda c: costs[id(c)])
+        best = next((c for c in cheapest_first if needs(c) <= limit), None)
+        if best is not None:
+            close = [c for c in group if costs[id(c)] <= ENOUGH * costs[id(best)]]
+            return next(c for c in close if needs(c) <= limit)
+    raise PlanError(_too_little(found, needs, limit))
+
+
+def _by_view(found: list[Candidate], region: Region) -> tuple[list[Candidate], list[Candidate]]:
+    """Candidates of the order of the field of view, and the smaller ones."""
+    covering = [(c, _covers(c, region)) for c in found]
+    return [c for c, covers in covering if covers], [c for c, covers in covering if not covers]
+
+
+def _covers(candidate: Candidate, region: Region) -> bool:
+    views = zip(*candidate.geometry.fields_of_view.values(), strict=True)
+    return all(
+        size >= min(extent, LEAST_VIEW * max(view))
+        for size, extent, view in zip(candidate.patch, region.shape, views, strict=True)
     )
-    if best is None:
-        raise PlanError(_too_little(found, needs, limit))
-    close = [c for c in possible if costs[id(c)] <= ENOUGH * costs[id(best)]]
-    return next(c for c in close if needs(c) <= limit)
 
 
 def candidates(

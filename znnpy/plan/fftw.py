@@ -3,7 +3,8 @@
 FFTW comes with pyfftw; its planner is reached by ctypes through pyfftw's own extension module, so
 wheels, conda and distributions all work. Compiled kernels execute the plans by address
 (`znnpy_kernels.fft_images`). FFTW chooses by timing, and another plan rounds otherwise:
-what was measured is therefore stored as wisdom at once, and the next process makes the same plan.
+what was measured is therefore stored as wisdom at once, and the next process makes the same plan. Wisdom
+that a run or a plan file keeps goes first (`pin`), so that a lost cache changes nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
@@ -66,6 +68,45 @@ class _Dimension(ctypes.Structure):
 _lock = threading.Lock()
 _plans: dict[tuple[int, Triple, Triple], FftPlan] = {}
 _blocks: list[NDArray[np.int64]] = []
+_pinned: bytes | None = None  # goes before the machine's
+_latest: bytes | None = None  # the machine's when the last plan was made
+# What wisdom looks like: a head with the library's version and its solvers' checksum, and entries.
+_ENTRY = r"\s*\(\w{1,63} \d{1,9}(?: #x[0-9a-f]{1,8}){7}\)"
+_WISDOM = re.compile(rf"\(fftw-[\w.]+ fftwf_wisdom(?: #x[0-9a-f]{{1,8}}){{4}}(?:{_ENTRY})*\s*\)\s*")
+
+
+def pin(wisdom: str) -> None:
+    """From here on, plans that this wisdom knows are made by it; PlanError when it is none.
+
+    Wisdom of another version of FFTW is passed over with a warning. Plans that were made before stay.
+    """
+    global _pinned
+    check(wisdom)
+    with _lock:
+        _pinned = wisdom.encode() if _learn(wisdom.encode()) else None
+    if _pinned is None:
+        warnings.warn(
+            "FFTW wisdom that was kept is of another version; FFTs are planned anew and may round otherwise",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def check(wisdom: Any) -> None:
+    """PlanError when a value is no wisdom; only such a text is given to FFTW."""
+    if not isinstance(wisdom, str) or not _WISDOM.fullmatch(wisdom):
+        raise PlanError("its fftw is no FFTW wisdom in single precision")
+
+
+def known() -> str:
+    """Wisdom as text: all that plans of this process were made by is in it."""
+    with _lock:
+        library = _fftw()
+        library.fftwf_forget_wisdom()
+        for text in filter(None, (_latest, _pinned)):
+            library.fftwf_import_wisdom_from_string(text)
+        head, *entries, end = _exported().decode().splitlines(keepends=True)
+        return "".join((head, *sorted(entries), end))  # FFTW's own order is of no matter
 
 
 def plan_forward(grid: Triple, image: Triple | None = None) -> FftPlan:
@@ -153,6 +194,15 @@ class _Planner:
     def __init__(self) -> None:
         self.measured = False  # or the wisdom on disk has to be written for another reason
 
+    def _by_pinned(self, attempt: Callable[[], int | None]) -> int | None:
+        """What pinned wisdom gives, which the machine's is kept apart from."""
+        if _pinned is None:
+            return None
+        own = _exported()
+        plan = attempt() if _learn(_pinned) else None
+        _learn(own)
+        return plan
+
     def rows(self, direction: int, grid: Triple, rows: int, buffer: NDArray[np.float32]) -> int:
         """Real rows of one z plane to complex ones, or back, in place."""
         real, halved = spectrum_row(grid), spectrum_row(grid) // 2
@@ -178,7 +228,9 @@ class _Planner:
             return found
 
         effort = _effort(line[0].n)
-        plan = attempt(effort | WISDOM_ONLY)
+        plan = self._by_pinned(lambda: attempt(effort | WISDOM_ONLY))
+        if plan is None:
+            plan = attempt(effort | WISDOM_ONLY)
         if plan is None:
             self.measured = True
             plan = attempt(effort)
@@ -209,6 +261,8 @@ def _planner() -> Iterator[_Planner]:
         planner = _Planner()
         planner.measured = not _import_wisdom(path)
         yield planner
+        global _latest
+        _latest = _exported()
         if planner.measured:
             _export_wisdom(path)
 
@@ -219,7 +273,8 @@ def wisdom_path() -> Path:
 
 
 def _import_wisdom(path: Path) -> bool:
-    """Learn what the file knows; False, with a warning, when it is damaged."""
+    """Know what the file knows and no more; False, with a warning, when it is damaged."""
+    _fftw().fftwf_forget_wisdom()
     if not path.exists() or _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
         return True
     warnings.warn(
@@ -228,6 +283,21 @@ def _import_wisdom(path: Path) -> bool:
         stacklevel=2,
     )
     return False
+
+
+def _learn(wisdom: bytes) -> bool:
+    """Know this wisdom and no other; False when it is of another version."""
+    _fftw().fftwf_forget_wisdom()
+    return bool(_fftw().fftwf_import_wisdom_from_string(wisdom))
+
+
+def _exported() -> bytes:
+    """What FFTW knows now."""
+    address = _fftw().fftwf_export_wisdom_to_string()
+    try:
+        return ctypes.string_at(address)
+    finally:
+        _free(address)
 
 
 def _export_wisdom(path: Path) -> None:
@@ -253,7 +323,13 @@ def _fftw() -> Any:
     library.fftwf_init_threads()
     for kind in ("dft_r2c", "dft_c2r", "dft"):
         getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
+    library.fftwf_export_wisdom_to_string.restype = ctypes.c_void_p
     return library
+
+
+def _free(address: int) -> None:
+    """Give back what FFTW took from the C library."""
+    ctypes.CDLL(None).free(ctypes.c_void_p(address))
 
 
 def _extension() -> str:

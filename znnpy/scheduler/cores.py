@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-CGROUP = Path("/sys/fs/cgroup")
+from znnpy.cgroups import MEMBERSHIP, ROOT, folders, words
 
 
 def available_cores() -> int:
@@ -36,45 +36,25 @@ def slurm_cores() -> int | None:
     return int(text) if text.isdigit() and int(text) > 0 else None
 
 
-def quota_cores(root: Path = CGROUP, membership: Path = Path("/proc/self/cgroup")) -> int | None:
+def quota_cores(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
     """Cores that the quotas of this process's control groups (version 1 or 2) allow, rounded up."""
     quotas = [
         quota
-        for folder in _folders(root, membership)
+        for folder in folders("cpu", root, membership)
         for quota in (_version_2(folder / "cpu.max"), _version_1(folder))
         if quota is not None
     ]
     return min(quotas, default=None)
 
 
-def _folders(root: Path, membership: Path) -> list[Path]:
-    """The process's own groups and all above them; inside a container often the root alone."""
-    folders = [root, root / "cpu"]
-    for line in membership.read_text().splitlines() if membership.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        base = root if not controllers else root / "cpu"
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        own = base / path.lstrip("/")
-        folders += [folder for folder in (own, *own.parents) if base in (folder, *folder.parents)]
-    return folders
-
-
 def _version_2(file: Path) -> int | None:
-    words = _words(file)
-    return None if len(words) != 2 or words[0] == "max" else -(-int(words[0]) // int(words[1]))
+    found = words(file)
+    return None if len(found) != 2 or found[0] == "max" else -(-int(found[0]) // int(found[1]))
 
 
 def _version_1(folder: Path) -> int | None:
-    quota = _words(folder / "cpu.cfs_quota_us")
-    period = _words(folder / "cpu.cfs_period_us")
+    quota = words(folder / "cpu.cfs_quota_us")
+    period = words(folder / "cpu.cfs_period_us")
     if not quota or not period or int(quota[0]) <= 0:
         return None
     return -(-int(quota[0]) // int(period[0]))
-
-
-def _words(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:
-        return []

@@ -18,10 +18,12 @@ from znnpy.train.records import DAMAGED
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
+FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
+PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
 JSON_LIMIT = 16 << 20  # bytes
 # In the order they are removed: without a config, what is left is no run.
-_FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE)
+_FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES)
 
 
 class RunDirectory:

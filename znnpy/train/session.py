@@ -30,6 +30,7 @@ from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import Standing, look, read_run, take_up
 from znnpy.train.validate import Validation
+from znnpy.train.wisdom import keep_wisdom, pin_wisdom
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class _Session:
                 refuse_labels(self._config, self._network, scene)
         model = stack.enter_context(self._model())
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
+        keep_wisdom(self._run.path, model.plan)
         return self._loop(stack, model, sampler, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:
@@ -129,6 +131,8 @@ class _Session:
     def _model(self) -> Model:
         standing = self._standing
         report = self._reporter.preparing
+        if standing.plan is not None:
+            pin_wisdom(self._run.path, self._reporter.note)
         model = training_model(self._config, self._network, standing.plan, report=report)
         planned = f"updates take {readable(model.memory)} of memory"
         self._reporter.note(f"{planned}, threads: {model.threads}")

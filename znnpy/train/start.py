@@ -31,6 +31,7 @@ from znnpy.train.rundir import (
     write_json,
 )
 from znnpy.train.versions import differences, versions
+from znnpy.train.wisdom import pin_wisdom
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
     )
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
+    pin_wisdom(path, reporter.note)
     return SavedRun(path, config, trained_network(config), plan, checkpoint)
 
 

@@ -1,0 +1,28 @@
+"""`znnpy check --save-plan`: writes the plan that training would take, measured where that decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from znnpy.config.models import Config
+from znnpy.engine.autotune import planned
+from znnpy.engine.graphs import Settings, planned_memory
+from znnpy.engine.images import Layout
+from znnpy.geometry import fit
+from znnpy.infer.build import make_optimizer, pinned_plan
+from znnpy.network import trained_network
+from znnpy.plan.saved import saved_plan, to_text
+from znnpy.train.atomic import write_text
+
+
+def save_plan(config: Config, path: Path) -> None:
+    """Write the plan of a config's updates for `training.plan`; measures what wisdom does not know."""
+    training = config.training
+    network = trained_network(config)
+    geometry = fit(network, training.output_shape)
+    known = pinned_plan(config, network)
+    plan = planned(network, geometry, training.batch, training.conv, known)
+    layout = Layout(network, geometry, plan, training.batch, True, training.seed, 1)
+    optimizer = make_optimizer(training.optimizer)
+    planned_memory(layout, Settings(training.loss, optimizer, training.clip_norm, 1))  # plans FFTs
+    write_text(path, to_text(saved_plan(plan)))
