@@ -70,3 +70,14 @@ def screenful(text: str) -> str:
         room -= len(line)
     left = len(lines) - len(shown)
     return "\n".join([*shown, f"... and {left} more lines"] if left else shown)
+
+
+def refuse_own(error: BaseException) -> None:
+    """Raise a KeyError of znnpy's own code as it is: that is a mistake here, never a damaged file."""
+    if not isinstance(error, KeyError):
+        return
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    if trace and trace.tb_frame.f_globals.get("__name__", "").startswith("znnpy"):
+        raise error

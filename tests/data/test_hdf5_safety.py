@@ -5,14 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 from pathlib import Path
+from typing import get_args
 
 import h5py
 import numpy as np
 import pytest
 
+from znnpy.config.data_section import DataSection
+from znnpy.data import hdf5_safety
+from znnpy.data.hdf5_safety import FILTERS, MORE_FILTERS
 from znnpy.data.source import open_volume
 from znnpy.errors import VolumeError
 
+FILTER_NAMES = get_args(get_args(DataSection.model_fields["allow_filters"].annotation)[0])
 CUBE = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 
 
@@ -106,7 +111,41 @@ def test_unknown_filter(tmp_path: Path) -> None:
         data.write_direct_chunk((0, 0, 0), CUBE.tobytes())
     refused(path, "a.h5:raw", "32015", "zstd")
     refused(path, "a.h5:raw", "32015", allow_filters=("lz4",))
-    refused(path, "not installed", allow_filters=("zstd",))
+    refused(path, "data.allow_filters: [zstd]")
+    refused(path, "not installed: pip install hdf5plugin", allow_filters=("zstd",))
+
+
+def of_filter(path: Path, code: int) -> None:
+    """A dataset that says it is stored with a filter, and a chunk of it."""
+    with h5py.File(path, "w") as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk(CUBE.shape)
+        properties.set_filter(code, h5py.h5z.FLAG_OPTIONAL, (1,))
+        space = h5py.h5s.create_simple(CUBE.shape)
+        data = h5py.h5d.create(file.id, b"raw", h5py.h5t.NATIVE_UINT8, space, properties)
+        data.write_direct_chunk((0, 0, 0), CUBE.tobytes(), 1)
+
+
+@pytest.mark.parametrize("name", FILTER_NAMES)
+def test_every_filter_that_a_config_can_allow(tmp_path: Path, name: str) -> None:
+    """The chunk is stored as it is, so that whatever filter is there has nothing to do."""
+    codes = MORE_FILTERS | {label: code for code, label in FILTERS.items()}
+    if h5py.h5z.filter_avail(codes[name]):
+        options = {"compression": name} if name in ("lzf", "szip") else {}
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file.create_dataset("raw", data=CUBE, chunks=CUBE.shape, **options)
+        with open_volume(tmp_path / "a.h5", allow_filters=(name,)) as volume:
+            assert np.array_equal(volume.read_all()[0], CUBE)
+        return
+    of_filter(tmp_path / "a.h5", codes[name])
+    refused(tmp_path / "a.h5", name, "not installed", "hdf5plugin", allow_filters=(name,))
+
+
+def test_a_mistake_here_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_filter(tmp_path / "a.h5", 32015)
+    monkeypatch.setattr(hdf5_safety, "MORE_FILTERS", {"zstd": 32015})
+    with pytest.raises(KeyError, match="szip"):
+        open_volume(tmp_path / "a.h5", allow_filters=("zstd",))
 
 
 @pytest.mark.parametrize("options", [{"chunks": (64, 64, 64), "compression": "gzip"}, {}])

@@ -32,6 +32,7 @@ MORE_FILTERS = {
     "zstd": 32015,
     "blosc2": 32026,
 }
+_NO_SZIP = "this build of h5py has none, write the file with another compression"
 # Deflate's best ratio is 1032 : 1; what declares more than this was not compressed by it.
 COMPRESSION = 1100
 SMALL = 256 << 20
@@ -219,15 +220,14 @@ def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
         known = {number: wanted for wanted, number in MORE_FILTERS.items()}
         title = f"filter {code} ({known.get(code) or _text(label) or 'unknown'})"
         if not trust.external and code not in allowed:
+            allow = f"; data.allow_filters: [{known[code]}] allows it" if code in known else ""
             raise VolumeError(
                 f"{name} is compressed with {title}, which may load a plug-in; only "
-                f"{', '.join(FILTERS.values())} are read unless others are allowed by name"
+                f"{', '.join(FILTERS.values())} are read unless others are allowed by name{allow}"
             )
         if not _available(code):
-            raise VolumeError(
-                f"{name} is compressed with {title}, which is not installed (try the package "
-                "hdf5plugin)"
-            )
+            way = "pip install hdf5plugin" if code != MORE_FILTERS["szip"] else _NO_SZIP
+            raise VolumeError(f"{name} is compressed with {title}, which is not installed: {way}")
 
 
 def _available(code: int) -> bool:

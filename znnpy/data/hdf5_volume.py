@@ -15,7 +15,7 @@ from znnpy.data.hdf5_chunks import ChunkCheck
 from znnpy.data.hdf5_safety import Trust, check_dataset, find_dataset, open_file, other_files
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.watch import Watch
-from znnpy.errors import VolumeError, reason
+from znnpy.errors import VolumeError, reason, refuse_own
 
 
 class Hdf5Volume(Volume):
@@ -51,6 +51,7 @@ class Hdf5Volume(Volume):
             raise
         except Exception as error:  # HDF5 raises nearly anything on damaged files
             self._file.close()
+            refuse_own(error)
             raise VolumeError(f"{path}: the HDF5 file is damaged ({reason(error)})") from error
         self._data: h5py.Dataset = data
 
@@ -72,6 +73,7 @@ class Hdf5Volume(Volume):
         except VolumeError:
             raise
         except Exception as error:
+            refuse_own(error)
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, the file is "
                 f"damaged ({reason(error)})"

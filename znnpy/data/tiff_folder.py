@@ -15,7 +15,7 @@ from znnpy.data.hdf5_safety import COMPRESSION, SMALL
 from znnpy.data.memory import readable
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.watch import Watch
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, refuse_own
 
 SUFFIXES = (".tif", ".tiff")
 
@@ -94,6 +94,7 @@ class TiffFolder(Volume):
             raise
         except Exception as error:  # tifffile raises nearly anything on damaged files
             self._watch.look(path)
+            refuse_own(error)
             raise VolumeError(f"{path}: the TIFF file cannot be read ({error})") from error
 
     def _check(self, tiff: Any, path: Path, wanted: tuple[int, ...] | None) -> None:

@@ -18,7 +18,7 @@ from znnpy.data.memory import readable
 from znnpy.data.units import nanometres
 from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume
 from znnpy.data.watch import Watch
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, refuse_own
 
 # What tifffile may call the axis along which pages are stacked, best first.
 _STACK_AXES = "ZIQTRAM"
@@ -49,6 +49,7 @@ class TiffVolume(Volume):
             raise
         except Exception as error:
             self._tiff.close()
+            refuse_own(error)
             raise VolumeError(f"{path}: the TIFF file is damaged ({error})") from error
 
     def _open(self, path: Path, allow_external: bool, max_bytes: int | None) -> None:
@@ -97,6 +98,7 @@ class TiffVolume(Volume):
                     self._plane(c, k) for k in range(z.start, z.stop) for c in range(self.channels)
                 ]
             except Exception as error:  # codecs raise nearly anything on damaged pages
+                refuse_own(error)
                 raise VolumeError(
                     f"{self.name}: pages of z = {lower[0]} to {upper[0]} cannot be read ({error})"
                 ) from error

@@ -26,7 +26,7 @@ from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.zarr_bounds import bound
 from znnpy.data.zarr_folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr_safety import Declared, check_size, declared
-from znnpy.errors import ChangedError, VolumeError, reason
+from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 
 class ZarrVolume(Volume):
@@ -75,6 +75,7 @@ class ZarrVolume(Volume):
         except VolumeError as error:
             raise VolumeError(f"{self.name}: {error}") from error
         except Exception as error:  # codecs raise nearly anything on damaged chunks
+            refuse_own(error)
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, a chunk is "
                 f"damaged ({reason(error)})"
@@ -233,6 +234,7 @@ def _opened(folder: ZarrFolder, node: Node, found: Declared, name: str) -> Any:
     except VolumeError:
         raise
     except Exception as error:  # zarr raises nearly anything on malformed metadata
+        refuse_own(error)
         raise VolumeError(f"{name}: the Zarr metadata are malformed ({reason(error)})") from error
 
 
