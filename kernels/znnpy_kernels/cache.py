@@ -2,7 +2,7 @@
 
 numba stamps only the file that holds a cached function, not the modules that it calls, so the
 directory's name carries a hash over a kernel's module and all it imports from this package. numba's
-index is a pickle: the directory is made with mode 0700 and refused when somebody else owns it.
+index is a pickle: what others own or could have written is refused (`private`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import llvmlite
 import numba
+
+from znnpy_kernels import private
 
 PACKAGE = "znnpy_kernels"
 IMPORT = re.compile(rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE)
@@ -46,6 +48,10 @@ def cached(function: Callable[..., Any], compiled: Callable[[], Compiled]) -> Co
             if not damaged:
                 raise  # nothing was loaded: the function itself cannot be compiled
             return compiled()
+    except CacheError:
+        raise
+    except OSError as error:
+        raise _unusable(f"cannot be used: {error.strerror or error}") from error
     finally:
         numba.config.CACHE_DIR = before
 
@@ -60,39 +66,63 @@ def files(function: Callable[..., Any], ending: str = "nb?") -> list[Path]:
 @cache
 def directory(source: Path) -> Path:
     """The private cache directory for one source file, created on first use."""
-    path = root() / f"{source.stem}-{source_hash(source)}"
-    for private in (root(), path):
-        try:
-            private.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _make_private(private)
-        except CacheError:
-            raise
-        except OSError as error:
-            raise _unusable(f"cannot be made: {error.strerror}") from error
-    return path
-
-
-def _make_private(path: Path) -> None:
-    found = path.stat()
-    if found.st_uid != os.getuid():
-        raise _unusable("belongs to another user")
-    if found.st_mode & 0o777 != 0o700:
-        path.chmod(0o700)
+    path = made() / f"{source.stem}-{source_hash(source)}"
+    _make(path)
+    if path.lstat().st_mode & 0o077:
+        raise _unusable(f"has been open to others: remove {path}")
+    if found := private.foreign(path):
+        raise _unusable(f"holds what is not yours: remove {found}")
     # numba would fall back to the folder of the source, which is not ours to write into.
     if not os.access(path, os.W_OK | os.X_OK):
         raise _unusable("cannot be written to")
+    return path
+
+
+def made() -> Path:
+    """`root()`, created if it is not there; CacheError if it cannot be, or others could write there."""
+    _make(root())
+    return root()
+
+
+def _make(path: Path) -> None:
+    try:
+        private.make(path)
+        why = private.why_not(path)
+    except OSError as error:
+        raise _unusable(f"cannot be made: {error.strerror}") from error
+    if why:
+        raise _unusable(f"is not yours alone: {why}")
 
 
 def _unusable(why: str) -> CacheError:
     return CacheError(
-        f"kernel cache {root()} {why}; set the environment variable ZNNPY_CACHE to a folder that "
-        "you can write to"
+        f"kernel cache {_named()} {why}; set the environment variable ZNNPY_CACHE to a folder that "
+        "only you can write to"
     )
 
 
 @cache
 def root() -> Path:
-    """Parent of all caches of this user and machine: `$ZNNPY_CACHE`, else `~/.cache/znnpy`."""
+    """Parent of all caches of this user and machine: `$ZNNPY_CACHE`, else `~/.cache/znnpy`.
+
+    Within a folder that is shared with others, one of this user's own. What is there already is
+    looked at: CacheError if others could have written it.
+    """
+    path = _named()
+    try:
+        if path.exists():
+            path = path.resolve()
+            if private.shared(path):
+                path /= f"znnpy-{os.getuid()}"
+        why = private.why_not(path) if os.path.lexists(path) else ""
+    except OSError as error:
+        raise _unusable(f"cannot be used: {error.strerror}") from error
+    if why:
+        raise _unusable(f"is not yours alone: {why}")
+    return path
+
+
+def _named() -> Path:
     chosen = os.environ.get("ZNNPY_CACHE")
     base = chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:

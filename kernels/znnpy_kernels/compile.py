@@ -17,7 +17,7 @@ from pathlib import Path
 
 from znnpy_kernels import serial, worker
 from znnpy_kernels.abi import Kernel
-from znnpy_kernels.cache import files
+from znnpy_kernels.cache import CacheError, files
 from znnpy_kernels.native import Native
 from znnpy_kernels.old_caches import hold, remove_unused
 
@@ -101,7 +101,10 @@ def main(names: list[str]) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone
     for name in names:
         module, _, attribute = name.partition(":")
-        getattr(importlib.import_module(module), attribute).compile()
+        try:
+            getattr(importlib.import_module(module), attribute).compile()
+        except CacheError:
+            sys.exit(1)  # whoever asked comes upon it too, and says it
         print(name, flush=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from znnpy_kernels import cache
 from znnpy_kernels.abi import Kernel, kernel
 from znnpy_kernels.memory import floats
 
+OTHER_USER = 65534
 ONE_OF_THE_PACKAGE = "znnpy_kernels.reduction:sum_vectors"
 
 
@@ -35,9 +37,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _fresh(path: Path) -> Iterator[Path]:
-    for known in (cache.root, cache.directory):
-        known.cache_clear()
+    _forget()
     yield path
+    _forget()
+
+
+def _forget() -> None:
+    """As another process that has looked at nothing yet."""
     for known in (cache.root, cache.directory):
         known.cache_clear()
 
@@ -63,11 +69,93 @@ def test_the_second_process_compiles_nothing(folder: Path) -> None:
 
 
 def test_folders_are_private(folder: Path) -> None:
-    folder.mkdir(mode=0o755)
     anew(store).compile()
     kept = cache.directory(Path(__file__))
     assert kept.parent == folder
     assert {path.stat().st_mode & 0o777 for path in (folder, kept)} == {0o700}
+
+
+def test_a_folder_that_only_this_user_writes_stays_as_it_is(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    anew(store).compile()
+    assert cache.root() == folder
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_within_a_shared_folder_there_is_a_private_one(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+    assert not from_disk(anew(store))
+    assert from_disk(anew(store))
+    assert [path.name for path in folder.iterdir()] == [f"znnpy-{os.getuid()}"]
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    assert cache.root().stat().st_mode & 0o777 == 0o700
+
+
+def _link(place: Path) -> None:
+    (place.parent.parent / "elsewhere").mkdir(mode=0o700)
+    place.symlink_to(place.parent.parent / "elsewhere")
+
+
+def _open(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o777)
+
+
+def _of_another_user(place: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can make folders for another user")
+    place.mkdir(mode=0o700)
+    os.chown(place, OTHER_USER, OTHER_USER)
+
+
+@pytest.mark.parametrize("plant", [_link, _open, _of_another_user])
+def test_what_others_put_in_its_place_is_refused(
+    folder: Path, plant: Callable[[Path], None]
+) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+    place = folder / f"znnpy-{os.getuid()}"
+    plant(place)
+    before = place.lstat()
+    with pytest.raises(cache.CacheError, match=r"not yours alone: .*ZNNPY_CACHE") as said:
+        anew(store).compile()
+    assert "\n" not in str(said.value)
+    after = place.lstat()
+    assert (after.st_mode, after.st_uid) == (before.st_mode, before.st_uid)
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_where_others_can_replace_it_nothing_is_read(folder: Path, depth: int) -> None:
+    anew(store).compile()
+    (folder, folder.parent)[depth].chmod(0o777)
+    _forget()
+    with pytest.raises(cache.CacheError, match="others can replace"):
+        anew(store).compile()
+
+
+def test_files_of_others_are_not_read(folder: Path) -> None:
+    anew(store).compile()
+    (index,) = cache.files(store.function, "nbi")
+    if os.geteuid() == 0:
+        os.chown(index, OTHER_USER, OTHER_USER)
+    else:
+        kept = index.rename(folder / "kept")
+        index.symlink_to(kept)
+    _forget()
+    with pytest.raises(cache.CacheError, match=rf"remove {index}"):
+        anew(store).compile()
+
+
+def test_folders_that_were_open_are_not_mended(folder: Path) -> None:
+    anew(store).compile()
+    kept = cache.directory(Path(__file__))
+    kept.chmod(0o755)
+    _forget()
+    with pytest.raises(cache.CacheError, match=f"open to others: remove {kept}"):
+        anew(store).compile()
+    assert kept.stat().st_mode & 0o777 == 0o755
 
 
 def _cut(data: bytes) -> bytes:
@@ -145,6 +233,15 @@ def test_no_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "expanduser", homeless)
     with pytest.raises(cache.CacheError, match=r"no home directory.*ZNNPY_CACHE"):
+        anew(store).compile()
+
+
+def test_a_disk_that_fails_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._save_data", full)
+    with pytest.raises(cache.CacheError, match=r"No space left on device.*ZNNPY_CACHE"):
         anew(store).compile()
 
 

@@ -23,6 +23,13 @@ def test_the_first_measurement_stands():
     assert wisdom.recall("layer") == {"direct forward": 1.0}
 
 
+def test_what_others_could_have_written_is_not_read():
+    wisdom.remember("layer", {"a": 1.0})
+    assert wisdom.path().stat().st_mode & 0o077 == 0
+    wisdom.path().chmod(0o666)
+    assert wisdom.recall("layer") is None
+
+
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"layer": 3}', '{"layer": {"a": "b"}}'])
 def test_damaged_wisdom_is_put_aside(text):
     wisdom.remember("layer", {"a": 1.0})

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels import cache as kernel_cache
 from znnpy_kernels import fft_images as words
+from znnpy_kernels.private import own_file
 
 from znnpy.errors import PlanError
 from znnpy.network.types import Triple
@@ -253,8 +254,7 @@ def _planner() -> Iterator[_Planner]:
 
     One process at a time: whoever measures second finds the first one's choice, not another.
     """
-    folder = kernel_cache.root()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = kernel_cache.made()
     with (folder / "fftw.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = wisdom_path()
@@ -275,7 +275,7 @@ def wisdom_path() -> Path:
 def _import_wisdom(path: Path) -> bool:
     """Know what the file knows and no more; False, with a warning, when it is damaged."""
     _fftw().fftwf_forget_wisdom()
-    if not path.exists() or _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
+    if not own_file(path) or _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
         return True
     warnings.warn(
         f"{path} is not FFTW wisdom of this version; plans are measured anew and it is replaced",
@@ -304,6 +304,7 @@ def _export_wisdom(path: Path) -> None:
     beside = path.with_suffix(f".{os.getpid()}.tmp")
     if not _fftw().fftwf_export_wisdom_to_filename(os.fsencode(beside)):
         raise PlanError(f"cannot write FFTW wisdom to {beside}; is the disk full?")
+    beside.chmod(0o600)  # files that others can write are not read
     _sync(beside)
     beside.replace(path)
     _sync(path.parent)

@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 import llvmlite.binding
-from znnpy_kernels import cache
+from znnpy_kernels import cache, private
 from znnpy_kernels.lanes import LANES
 
 Costs = dict[str, float]
@@ -33,14 +33,14 @@ def recall(key: str) -> Costs | None:
 
 def remember(key: str, costs: Costs) -> Costs:
     """Store a measurement, unless another process was first; returns what is stored."""
-    target = path()
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target = cache.made() / path().name
     with (target.parent / "wisdom.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = _read()
         stored = known.setdefault(key, costs)
         beside = target.with_suffix(f".{os.getpid()}.tmp")
         with beside.open("w") as file:
+            os.fchmod(file.fileno(), 0o600)  # files that others can write are not read
             json.dump(known, file, indent=1, sort_keys=True)
             file.flush()
             os.fsync(file.fileno())
@@ -50,6 +50,8 @@ def remember(key: str, costs: Costs) -> Costs:
 
 def _read() -> dict[str, Costs]:
     target = path()
+    if not private.own_file(target):
+        return {}
     try:
         found = json.loads(target.read_text())
         return {

@@ -1,0 +1,77 @@
+"""Folders and files that nobody else can have changed: what is kept between runs is read from no others.
+
+numba's index is a pickle, so whoever writes into the cache runs code in every process that reads it.
+Owners and modes are looked at and never mended: what others could write until now is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def shared(folder: Path) -> bool:
+    """Whether a folder that exists belongs to somebody else, or others may write into it."""
+    found = folder.stat()
+    return found.st_uid != os.getuid() or bool(found.st_mode & OTHERS_WRITE)
+
+
+def make(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone; OSError if that fails."""
+    missing = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def why_not(path: Path) -> str:
+    """Why a folder or file could be changed by others, or have been; "" if it could not.
+
+    It must be no link, belong to this user, and only this user may write into it. The same is asked
+    of all above it, but for folders of root and those that are sticky, in which nobody can replace it.
+    """
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return f"{path} is a link"
+    if found.st_uid != os.getuid():
+        return f"{path} belongs to another user"
+    if found.st_mode & OTHERS_WRITE:
+        return f"others can write into {path}"
+    for folder in path.resolve().parents:
+        above = folder.stat()
+        if above.st_uid not in (0, os.getuid()):
+            return f"{folder} belongs to another user"
+        if above.st_mode & OTHERS_WRITE and not above.st_mode & stat.S_ISVTX:
+            return f"others can replace what is in {folder}"
+    return ""
+
+
+def own_file(path: Path) -> bool:
+    """Whether a file is there, no link, of this user, and written by nobody else."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return (
+        stat.S_ISREG(found.st_mode)
+        and found.st_uid == os.getuid()
+        and not found.st_mode & OTHERS_WRITE
+    )
+
+
+def foreign(folder: Path) -> Path | None:
+    """A file or folder anywhere within that is a link or not of this user; None if there is none.
+
+    Modes do not matter within a folder that only this user can enter.
+    """
+    for above, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            found = (path := Path(above, name)).lstat()
+            if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
+                return path
+    return None
