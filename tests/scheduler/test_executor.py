@@ -352,6 +352,30 @@ def test_an_executor_left_open_does_not_keep_the_process() -> None:
     assert (child.returncode, errors) == (0, b"")
 
 
+FORKED_IN_A_RELEASE = """
+import os, sys
+from znnpy.scheduler import SchedulerError
+executor._release_lock.acquire()  # as another thread may hold it
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        executor.release(0)
+    except SchedulerError:
+        executor.close()
+        os._exit(0)
+    os._exit(1)
+executor._release_lock.release()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_of_a_fork_in_the_midst_of_a_release_is_told_so() -> None:
+    child = start_python(UNCLOSED.format(count=1) + FORKED_IN_A_RELEASE)
+    _, errors = child.communicate(timeout=PATIENCE)
+    assert (child.returncode, errors) == (0, b"")
+
+
 def test_a_forked_child_ends() -> None:
     forked = "import os, sys\nif os.fork() == 0:\n    sys.exit(0)\nsys.exit(os.wait()[1])\n"
     child = start_python(UNCLOSED.format(count=1) + forked)

@@ -54,6 +54,8 @@ class Executor:
             spin_ns = SPIN_NS if workers <= available_cores() else CROWDED_SPIN_NS
         self._options = {"seed": seed, "record": record, "spin_ns": spin_ns}
         self._release_lock = threading.Lock()
+        self._block: ControlBlock | None = None
+        self._process = os.getpid()
         for function in (native.work, native.release, native.wait, native.stop, native.prepare):
             function.compile()
         self._start()
@@ -62,6 +64,7 @@ class Executor:
     def release(self, phase: int) -> None:
         """Give every source of the phase the token that it waits for from outside."""
         check_phase(self.graph, phase)
+        self._running()  # the lock may be held for ever in the child of a fork
         with self._release_lock:
             native.release(self._running().address, phase)
 
@@ -100,8 +103,10 @@ class Executor:
 
     def close(self) -> None:
         """Let running tasks finish, end the threads and wait for them. May be called again."""
-        with self._release_lock:
-            self._stop()
+        if self._process == os.getpid():
+            with self._release_lock:
+                self._stop()
+        self._block = None
 
     def recording(self) -> list[WorkerRecording]:
         """What each worker did since the start or the last reset.
@@ -146,9 +151,8 @@ class Executor:
         )
 
     def _start(self) -> None:
-        self._block: ControlBlock | None = ControlBlock(self.graph, self.workers, **self._options)
+        self._block = ControlBlock(self.graph, self.workers, **self._options)
         native.prepare(self._block.address)
-        self._process = os.getpid()
         self._left = [threading.Event() for _ in range(self.workers)]
         cores = own_cores(self.workers)
         for worker, left in enumerate(self._left):
@@ -171,9 +175,8 @@ class Executor:
     def _stop(self) -> None:
         if self._block is None:
             return
-        if self._process == os.getpid():
-            native.stop(self._block.address)
-            _wait_through_interrupts(self._left)
+        native.stop(self._block.address)
+        _wait_through_interrupts(self._left)
         self._block = None
 
 
