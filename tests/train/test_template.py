@@ -1,0 +1,257 @@
+"""Every example of the template trains: the values that stand in it, and those that its comments name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+
+from znnpy.cli.saving import save_plan
+from znnpy.config import load_config
+from znnpy.config.template import template
+from znnpy.train.progress import Quiet
+from znnpy.train.session import train
+
+KEY = re.compile(r"^  (?P<off># )?(?P<key>[a-z_]+): (?P<value>.+?)(?:\s+# (?P<words>.*))?$")
+# "one, two or three", "one, two, or three: why", "one, two, a longer thing"
+SEVERAL = re.compile(r"^[\w-]+(?:,? or [\w-]+|(?:, [\w-]+)+(?:,? or [\w-]+)?)(?=$|[,:;])")
+MORE = re.compile(r"(?:e\.g\. |or short, (?:\w+: )?)(.+)$|^(\S+) is ")
+TAPS = "conv: {images: 2, size: 3, function: relu}"
+SMALL = [
+    "training.output_shape=4",
+    "training.iterations=2",
+    "training.conv=direct",
+    "run.log_every=1",
+    "run.threads=1",
+]
+# What else an example needs: keys of its layer, and settings, where it makes sense for some outputs only.
+FIRST = {
+    "slope": {"function": "leaky_relu"},
+    "amplitude": {"function": "tanh"},
+    "gain": {"function": "tanh"},
+    "repeat": {"size": "[1, 2, 2]"},
+}
+OUTPUTS = {"data.target={kind: affinity": 3, "training.loss=softmax": 2}
+BESIDE = {"training.loss=softmax": ["data.target=labels"]}
+# These hide what other keys say, or do not suit them: tried without them.
+ALONE = (
+    "augment.enabled=",
+    "data.resolution=",
+    "data.target=",
+    "training.iterations=",
+    "training.output_shape=",
+    "training.plan=",
+    "training.precision=",
+)
+ZNN = """\
+nodes raw
+type input
+size 1
+
+edges c1
+type conv
+init xavier
+size 3,3,3
+stride 1,1,1
+input raw
+output out
+
+nodes out
+type transfer
+function linear
+size 1
+init constant
+init_args 0
+"""
+
+
+def sections() -> dict[str, list[str]]:
+    """Lines of the template by section."""
+    found: dict[str, list[str]] = {}
+    for line in template().splitlines():
+        if line and line[0] not in "# ":
+            found[line.rstrip(":")] = here = []
+        elif found:
+            here.append(line)
+    return found
+
+
+def named(value: str, words: str | None) -> list[str]:
+    """A value, and the others that its comment names."""
+    words = words or ""
+    several, more = SEVERAL.match(words), MORE.search(words)
+    listed = re.split(r",? or |, ", several[0]) if several else []
+    switch = ["true", "false"] if value in ("true", "false") else []
+    shown = [more[1] or more[2]] if more else []
+    return list(dict.fromkeys([value, *switch, *listed, *shown]))
+
+
+def examples() -> Iterator[str]:
+    """`section.key=value` for all keys but those of networks and volumes."""
+    for section in [name for name in sections() if name != "network"]:
+        for match in filter(None, map(KEY.match, sections()[section])):
+            if (section, match["key"]) != ("data", "train"):
+                for value in named(match["value"], match["words"]):
+                    yield f"{section}.{match['key']}={value}"
+
+
+def network_part(first: str, last: str) -> list[str]:
+    """Comments between two of the lines that say what follows, without their signs."""
+    lines = sections()["network"]
+    begin, end = (next(i for i, s in enumerate(lines) if words in s) for words in (first, last))
+    return [line[4:] for line in lines[begin + 1 : end]]
+
+
+def layers() -> Iterator[str]:
+    """Each key of conv in a layer of its own, and each further layer."""
+    for match in filter(None, map(KEY.match, network_part("Further keys", "Further layers"))):
+        for value in named(match["value"], match["words"]):
+            given = {"images": "2", "size": "1", **FIRST.get(match["key"], {}), match["key"]: value}
+            yield f"{{conv: {{{', '.join(map(': '.join, given.items()))}}}}}"
+    for line in network_part("Further layers", "Instead of a chain"):
+        layer, _, words = line.strip().removeprefix("- ").partition("  #")
+        kind, _, value = layer.strip().partition(": ")
+        for one in named(value, words.strip()):
+            yield f"{{{kind}: {one}}}"
+
+
+def volumes() -> list[dict[str, Any]]:
+    """The volumes of data.train, which stand there as comments."""
+    lines = [line[3:] for line in sections()["data"] if re.match(r"  #  [- ]", line)]
+    one, several = yaml.safe_load("\n".join(lines))
+    assert set(one) == {"image", "labels", "mask"}
+    return [one, one | several]
+
+
+def flow(value: object) -> str:
+    """A value as `--set` takes it."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The template as `znnpy init` writes it, and all files that it names; volumes are in lzf."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, (6, 20, 20)).astype(np.uint8).repeat(2, 0).repeat(2, 1).repeat(2, 2)
+    raw = rng.integers(0, 255, labels.shape).astype(np.uint8)
+    arrays = {"raw": raw, "labels/neuron_ids": labels, "mask": np.ones_like(labels)}
+    for file, names in (("train.h5", list(arrays)), ("a.h5", ["raw"]), ("b.h5", ["raw"])):
+        with h5py.File(tmp_path / file, "w") as into:
+            for name in names:
+                array = arrays[name]
+                into.create_dataset(f"volumes/{name}", data=array, compression="lzf")
+    (tmp_path / "config.yaml").write_text(template())
+    (tmp_path / "net.znn").write_text(ZNN)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def chain(*kinds: str) -> str:
+    return f"network.layers=[{', '.join(kinds)}]"
+
+
+def trained(*settings: str, volume: int = 0) -> None:
+    """Train the template here, made small, with examples of it."""
+    images = next((n for words, n in OUTPUTS.items() if any(words in s for s in settings)), 1)
+    network = chain(f"{{{TAPS}}}", f"{{conv: {{images: {images}, size: 1}}}}")
+    if any(setting.startswith("network") for setting in settings):
+        network = "network.name=example"
+    here = flow([volumes()[volume]])
+    given = [network, f"data.train={here}", *SMALL, *settings]
+    if "training.iterations=1000" in settings:  # enough to be validated
+        given.append(f"data.validation={here}")
+    if "training.plan=plan.json" in settings:
+        pinned = [setting for setting in given if setting != "training.plan=plan.json"]
+        save_plan(load_config("config.yaml", pinned), Path("plan.json"))
+    config = load_config("config.yaml", given)
+    assert train(config, reporter=Quiet()).finished
+    assert list(Path("run/checkpoints").iterdir())
+
+
+def rounds() -> list[list[str]]:
+    """All examples of all keys, one of each key at a time; those that need others stand alone."""
+    by_key: dict[str, list[str]] = {}
+    alone = []
+    for example in examples():
+        if any(example.startswith(words) for words in (*OUTPUTS, *ALONE)):
+            alone.append([*BESIDE.get(example, []), example])
+        else:
+            by_key.setdefault(example.partition("=")[0], []).append(example)
+    most = max(map(len, by_key.values()))
+    together = [[values[i % len(values)] for values in by_key.values()] for i in range(most)]
+    return together + alone
+
+
+@pytest.mark.parametrize("settings", rounds(), ids=lambda s: s[-1] if len(s) < 3 else "together")
+def test_keys(settings: list[str]) -> None:
+    trained(*settings)
+
+
+@pytest.mark.parametrize("kind", ["conv", "max_filter", "max_pool", "dropout", "crop"])
+def test_layers(kind: str) -> None:
+    """All of a kind, one after the other; softmax is for outputs only."""
+    found = [layer for layer in layers() if layer.startswith(f"{{{kind}:")]
+    assert found
+    inner = [layer for layer in found if "softmax" not in layer]
+    trained(chain(*inner, "{conv: {images: 1, size: 1}}"))
+
+
+def test_softmax() -> None:
+    (layer,) = [layer for layer in layers() if "softmax" in layer]
+    trained(chain(f"{{{TAPS}}}", layer), "data.target=labels", "training.loss=softmax")
+
+
+def test_graph() -> None:
+    """Nodes and edges."""
+    graph = yaml.safe_load("\n".join(network_part("Instead of a chain", "kinds of nodes")))
+    (output,) = [node for node in graph["nodes"].values() if node["kind"] == "transfer"]
+    assert output["images"] == 3
+    trained(f"network={flow(graph)}", "data.target={kind: affinity}")
+
+
+def test_znn_file() -> None:
+    lines = sections()["network"]
+    (line,) = [line for line in lines if line.startswith("  #   znn: ")]
+    trained(f"network={{{line.removeprefix('  #   ')}}}")
+
+
+def test_several_inputs() -> None:
+    names = list(volumes()[1]["image"])
+    assert len(names) == 2
+    nodes = {name: {"kind": "input", "images": 1} for name in names}
+    out = {"out": {"kind": "transfer", "images": 1}}
+    edges = {f"c-{name}": {"kind": "conv", "from": name, "to": "out", "size": 3} for name in names}
+    trained(f"network={flow({'nodes': nodes | out, 'edges': edges})}", volume=1)
+
+
+def test_what_the_examples_are() -> None:
+    """That the comments are understood: some of each kind."""
+    assert {
+        "data.allow_filters=[lzf]",
+        "data.target=labels",
+        "data.test=[]",
+        "data.replace_nonfinite=true",
+        "training.plan=plan.json",
+        "data.normalize=unit",
+        "training.precision=float64",
+        "training.loss=softmax",
+        "run.policy=layers",
+        "augment.swaps=none",
+        "augment.enabled=false",
+        "training.schedule={kind: cosine, every: 1000, final: 0}",
+    } <= set(examples())
+    assert {
+        "{conv: {images: 2, size: 1, function: forward_logistic}}",
+        "{conv: {images: 2, size: 1, init: xavier}}",
+        "{conv: {images: 2, size: [1, 2, 2], repeat: [1, 2, 2]}}",
+        "{conv: {images: 2, size: 1, init: {kind: normal, mean: 0, std: 0.01}}}",
+        "{max_filter: {size: 2, stride: 2}}",
+        "{dropout: 0.5}",
+        "{crop: [0, 1, 1]}",
+    } <= set(layers())
