@@ -83,10 +83,11 @@ class DoubleEngine:
         return self.forward(self._staged, 0)
 
     def gradients(
-        self, inputs: ByName, targets: ByName, weights: ByName, loss: str, iteration: int
+        self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Doubles]]:
         """Loss and gradients, without an update."""
-        network, geometry, masks = self.layout.network, self.layout.geometry, self._masks(iteration)
+        loss, network = self.settings.loss, self.layout.network
+        geometry, masks = self.layout.geometry, self._masks(iteration)
         self._values = reference.forward(network, geometry, self._parameters, inputs, masks)
         total, gradients = reference.gradients(
             network, geometry, self._parameters, inputs, targets, weights, loss, masks
@@ -108,8 +109,7 @@ class DoubleEngine:
         borrow: bool = False,
     ) -> int:
         """Make one update; returns its ticket."""
-        loss = self.settings.loss
-        result, gradients = self.gradients(inputs, targets, weights, loss, iteration)
+        result, gradients = self.gradients(inputs, targets, weights, iteration)
         scale = self._clip_scale(gradients)
         for name, gradient in gradients.items():
             self._update(name, gradient * scale, learning_rate, iteration + 1)

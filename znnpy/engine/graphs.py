@@ -109,7 +109,7 @@ def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
 
 
 class Graphs:
-    """`update` (an even and an odd step), `forward`, `derive`, and gradients by any loss.
+    """`update` (an even and an odd step), `forward`, `derive`, and `gradients` without an update.
 
     Graphs of one layout share all buffers: only one may run at a time. Executors are made when
     first asked for and keep their threads, parked, until `close`.
@@ -129,11 +129,11 @@ class Graphs:
         self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
         self._released: dict[tuple[str, int], int] = {}
 
-    def add_gradients(self, loss: str) -> str:
-        """Name of the graph that computes gradients by a loss without an update."""
-        name = f"gradients by {loss}"
+    def add_gradients(self) -> str:
+        """Name of the graph that computes gradients without an update, made when it is first wanted."""
+        name = "gradients"
         if name not in self._declared and name not in self._executors:
-            self._declared[name] = [_declare_gradients(self._build, loss)]
+            self._declared[name] = [_declare_gradients(self._build, self._settings.loss)]
             compile_all({task.kernel for task in self._declared[name][0]}, 1)
         return name
 

@@ -27,9 +27,8 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
     cuts = plane_parts(output, 6 * output.blocks)
     count = len(cuts) * output.batch
     width = -(-output.images // LANES) * LANES
-    # Reserved for every loss: gradients may be asked for by another one later.
-    room = build.bias_partials(node, 0, count * width // LANES) if gradient else 0
-    biases = room if biased_in_loss(build.layout, node, loss) else 0
+    biased = gradient and biased_in_loss(build.layout, node, loss)
+    biases = build.bias_partials(node, 0, count * width // LANES) if biased else 0
     partials = build.scratch(("loss partials", node.name), 4 * count)
     for batch in range(output.batch):
         for index, (low, high) in enumerate(cuts):

@@ -224,7 +224,7 @@ class Model:
         (softmax: over voxels, weighed by the first image's weights), summed over outputs.
         """
         batch = self._batch(x, target, weight)
-        result, gradients = self._engine.gradients(*batch, self.loss, self.iteration)
+        result, gradients = self._engine.gradients(*batch, self.iteration)
         return result.loss, gradients
 
     def step(

@@ -95,13 +95,13 @@ class SingleEngine:
         }
 
     def gradients(
-        self, inputs: ByName, targets: ByName, weights: ByName, loss: str, iteration: int
+        self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Floats]]:
         """Loss and gradients, without an update."""
         self.drain()
         self._stage(0, inputs, iteration)
-        self._stage_targets(0, targets, weights, loss, borrow=True)
-        self._graphs.run(self._graphs.add_gradients(loss))
+        self._stage_targets(0, targets, weights, borrow=True)
+        self._graphs.run(self._graphs.add_gradients())
         return self._read_result(0), {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
             for name, parameter in self._build.parameters.items()
@@ -125,7 +125,7 @@ class SingleEngine:
         self._graphs.finish("update", copy)
         self._results.pop(ticket - STEPS, None)
         self._stage(copy, inputs, iteration)
-        self._stage_targets(copy, targets, weights, self.settings.loss, borrow=borrow)
+        self._stage_targets(copy, targets, weights, borrow=borrow)
         self._stage_hyper(copy, learning_rate, iteration)
         self._graphs.release("update", copy)
         self._submitted += 1
@@ -176,9 +176,7 @@ class SingleEngine:
             self._input_rooms[copy][name][...] = array
         self._room(self._build.staging[copy].iteration, (1,), "i8")[0] = iteration
 
-    def _stage_targets(
-        self, copy: int, targets: ByName, weights: ByName, loss: str, *, borrow: bool
-    ) -> None:
+    def _stage_targets(self, copy: int, targets: ByName, weights: ByName, *, borrow: bool) -> None:
         staging = self._build.staging[copy]
         for name, array in targets.items():
             weight = weights.get(name)
@@ -186,7 +184,7 @@ class SingleEngine:
             places[0] = self._place(array, staging.targets[name], borrow)
             places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
             self._borrowed[copy, name] = (array, weight) if borrow else ()
-            total = _total_weight(array, weight, loss)
+            total = _total_weight(array, weight, self.settings.loss)
             self._room(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:

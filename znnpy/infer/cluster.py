@@ -46,7 +46,7 @@ def cluster(where: str) -> Iterator[Any]:
         with _connected(where) as client:
             yield client
         return
-    if not count.isdigit() or int(count) < 1:
+    if not count.isdecimal() or int(count) < 1:
         raise ZnnpyError(f"--dask {where}: local needs a number of processes, such as local:4")
     with _local(int(count)) as client:
         yield client

@@ -66,7 +66,7 @@ def default_limit(base: int) -> int:
 def local_processes(where: str | None) -> int:
     """How many processes on this machine share its cores and memory."""
     kind, _, count = (where or "").partition(":")
-    return max(1, int(count)) if kind == "local" and count.isdigit() else 1
+    return max(1, int(count)) if kind == "local" and count.isdecimal() else 1
 
 
 def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
