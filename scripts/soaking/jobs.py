@@ -65,6 +65,7 @@ class Training(Job):
     harmed: list[bytes] = field(default_factory=list)  # whole lines of the log that were damaged
     broken: list[bytes] = field(default_factory=list)  # what was made of them
     _newest: int = -1
+    _damaged: set[tuple[int, int]] = field(default_factory=set)  # checkpoints, as they were seen
 
     @property
     def words(self) -> list[str]:  # type: ignore[override]
@@ -90,7 +91,8 @@ class Training(Job):
 
     def watch(self) -> None:
         """A checkpoint that was once seen, or a newer one, is there."""
-        newest = max((int(path.stem[10:]) for path in self.checkpoints), default=-1)
+        whole = (path for path in self.checkpoints if _seen(path) not in self._damaged)
+        newest = max((int(path.stem[10:]) for path in whole), default=-1)
         if newest < self._newest:
             raise WrongError(
                 f"checkpoint {self._newest} was there and is lost; the newest is {newest}"
@@ -99,7 +101,9 @@ class Training(Job):
 
     def forget_newest(self) -> None:
         """The newest checkpoint was damaged: from now on the one before it may not be lost."""
-        self._newest = int(self.checkpoints[1].stem[10:])
+        damaged, before, *_ = self.checkpoints
+        self._damaged.add(_seen(damaged))
+        self._newest = int(before.stem[10:])
 
     def result(self) -> dict[str, bytes]:
         found = {path.name: path.read_bytes() for path in self.checkpoints}
@@ -128,6 +132,7 @@ class Training(Job):
     def remove(self) -> None:
         shutil.rmtree(self.run)
         self._newest = -1
+        self._damaged.clear()
         self.harmed.clear()
         self.broken.clear()
 
@@ -206,3 +211,12 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _seen(path: Path) -> tuple[int, int]:
+    """What tells a file from another one that takes its place; (0, 0) if it has just gone."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns

@@ -41,6 +41,18 @@ def test_lost_checkpoints_and_changed_weights_are_seen(training: Training) -> No
         training.watch()
 
 
+def test_a_damaged_checkpoint_may_go_but_not_the_one_before(training: Training) -> None:
+    training.watch()
+    training.checkpoints[0].write_bytes(b"other weights")
+    training.forget_newest()
+    training.watch()  # it still lies there
+    training.checkpoints[0].unlink()
+    training.watch()
+    training.checkpoints[0].unlink()
+    with pytest.raises(WrongError, match="checkpoint 20 was there"):
+        training.watch()
+
+
 def test_records_may_only_be_lost_if_they_were_damaged_and_are_kept(training: Training) -> None:
     whole = training.result()
     training.log.write_bytes(b"\n".join([*LINES[:1], *LINES[2:]]) + b"\n")
