@@ -242,6 +242,17 @@ def test_wrong_kind_of_data(tmp_path: Path, value: object, words: tuple[str, ...
     refused(f"{path}:raw", *words)
 
 
+@pytest.mark.parametrize("size", [3, 5])
+def test_integers_of_odd_sizes_are_a_type_not_damage(tmp_path: Path, size: int) -> None:
+    path, odd = tmp_path / "a.h5", h5py.h5t.STD_I64LE.copy()
+    odd.set_precision(8 * size)
+    odd.set_size(size)
+    with h5py.File(path, "w") as file:
+        made = h5py.h5d.create(file.id, b"raw", odd, h5py.h5s.create_simple(CUBE.shape))
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, CUBE.astype(np.int64))
+    assert "damaged" not in refused(path, "a.h5:raw", f"a type of {size} bytes")
+
+
 @pytest.mark.parametrize("value", [[4, 4], [4, 0, 4], [4, np.nan, 4], "4 4 4", np.zeros((1000, 3))])
 def test_wrong_resolution(tmp_path: Path, value: object) -> None:
     path = tmp_path / "a.h5"

@@ -1,24 +1,16 @@
 import io
 import json
-import os
-import random
 import re
-import resource
 import warnings
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from children import forked
-from damage import damaged
 
 from znnpy.errors import RunError
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.archive import Kind
 from znnpy.train.checkpoint import Checkpoint, Contents
-
-MUTATIONS = int(os.environ.get("ZNNPY_MUTATIONS", "300"))
 
 
 def make(iteration):
@@ -228,28 +220,3 @@ def test_no_file_is_one_line(tmp_path, what):
         path.mkdir()
     with pytest.raises(RunError, match=r"is damaged \(not a file"):
         load(path)
-
-
-def test_any_damage_is_refused_or_harmless(tmp_path):
-    """Within 64 MiB of memory, whatever sizes are claimed."""
-    path = checkpoints.save(tmp_path, make(7), keep=2)
-    whole = path.read_bytes()
-
-    def work(_):
-        choose = random.Random(0)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
-        for _ in range(MUTATIONS):
-            path.write_bytes(damaged(whole, choose))
-            said, found = "", None
-            try:
-                found = load(path)
-            except RunError as error:
-                said = str(error)
-            if found is None:
-                assert path.name in said
-                assert "\n" not in said
-            else:
-                assert_same(found, make(7))
-
-    assert forked(work)[0] == 0

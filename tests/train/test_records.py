@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import resource
 from pathlib import Path
 
 import pytest
 from children import forked
-from damage import damaged
 
 from znnpy.errors import RunError
 from znnpy.train.log import RunLog
 from znnpy.train.records import LINE, drop_after, up_to
 
-MUTATIONS = int(os.environ.get("ZNNPY_MUTATIONS", "200"))
 LINES = [
     json.dumps({"iteration": n, "loss": 1 / n} if n % 10 else {"iteration": n, "validation": {}})
     for n in range(1, 41)
@@ -125,27 +121,6 @@ def test_a_bad_byte_in_the_middle_keeps_a_run_s_log(path: Path) -> None:
     assert len(iterations(path, 40)) == 39
     drop_after(path, 40)
     assert len(path.read_bytes().splitlines()) == 39
-
-
-def test_any_damage_is_set_aside_or_stays(path: Path) -> None:
-    choose, sound = random.Random(0), set(WHOLE.splitlines(keepends=True))
-    for _ in range(MUTATIONS):
-        data = WHOLE
-        for _ in range(choose.choice((1, 1, 2, 5))):
-            data = damaged(data, choose) or WHOLE
-        path.write_bytes(data)
-        drop_after(path, 40)
-        left = path.read_bytes().splitlines(keepends=True)
-        found = [line for aside in asides(path) for line in aside.read_bytes().splitlines(True)]
-        for aside in asides(path):
-            aside.unlink()
-        assert drop_after(path, 40) == ""
-        lost = [
-            line
-            for line in data.splitlines(keepends=True)
-            if line in sound and line not in left and line not in found
-        ]
-        assert not lost, (data, left, found)
 
 
 @pytest.mark.parametrize("line", [b"x", b'{"iteration": 1, "loss": 0.5}\n', b"\n"])

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from damage import STRANGE, damaged, mutate
 from small_run import write_config, znnpy
 
 from znnpy.config import load_config
-from znnpy.errors import RunError, ZnnpyError
+from znnpy.errors import RunError
 from znnpy.network import self_contained
 from znnpy.train.progress import Quiet
 from znnpy.train.rundir import RunDirectory
 from znnpy.train.start import look, read_run
-
-MUTATIONS = int(os.environ.get("ZNNPY_MUTATIONS", "100"))
 
 
 class Heard(Quiet):
@@ -83,42 +76,6 @@ def test_versions_that_are_none_are_a_warning(restored: Path, text: str) -> None
     assert line.startswith("warning: ")
     assert "\n" not in line
     assert len(line) < 1000
-
-
-def changes(name: str) -> Callable[[bytes, random.Random], bytes]:
-    def values(whole: bytes, choose: random.Random) -> bytes:
-        found = json.loads(whole)
-        mutate(found, choose)
-        return json.dumps(choose.choice(STRANGE) if choose.random() < 0.05 else found).encode()
-
-    return {"values": values, "bytes": damaged}[name]
-
-
-@pytest.mark.parametrize("name", ["plan.json", "versions.json"])
-@pytest.mark.parametrize("kind", ["values", "bytes"])
-def test_any_damage_is_one_line_or_none(restored: Path, name: str, kind: str) -> None:
-    choose, change = random.Random(0), changes(kind)
-    whole = (restored / name).read_bytes()
-    for _ in range(MUTATIONS):
-        (restored / name).write_bytes(change(whole, choose))
-        said = []
-        try:
-            said = looked(restored)
-        except ZnnpyError as error:
-            said = [str(error)]
-        assert all("\n" not in line for line in said)
-
-
-def test_a_config_that_is_damaged_names_its_file(restored: Path) -> None:
-    choose, whole = random.Random(0), (restored / "config.yaml").read_bytes()
-    for _ in range(MUTATIONS // 4):
-        (restored / "config.yaml").write_bytes(damaged(whole, choose))
-        said = ""
-        try:
-            read_run(restored, Quiet())
-        except ZnnpyError as error:
-            said = str(error)
-        assert not said or str(restored) in said, said
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])

@@ -189,7 +189,13 @@ def _check_type(data: h5py.Dataset, name: str) -> None:
             f"{name} has {data.ndim} axes, shape {data.shape}; expected 3 (z, y, x) or "
             "4 (c, z, y, x)"
         )
-    kind = data.dtype.kind
+    try:
+        kind = data.dtype.kind
+    except TypeError as error:  # such as integers of 3 bytes
+        raise VolumeError(
+            f"{name} has a type of {data.id.get_type().get_size()} bytes that NumPy does not know "
+            f"({error}); expected integers of 1, 2, 4 or 8 bytes, or floats of 2, 4 or 8"
+        ) from error
     if kind not in "uifb" or data.dtype.itemsize > 8:
         what = "a compound type" if data.dtype.names else "no type of plain numbers"
         raise VolumeError(

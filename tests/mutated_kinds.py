@@ -1,0 +1,187 @@
+"""The kinds of files that commands read, each small, with the reader that a command calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import tifffile
+from damage import CUBE, write_image
+from mutations import Kind
+
+from znnpy.config import dump, load_config
+from znnpy.config.template import template
+from znnpy.data.source import open_volume
+from znnpy.network import initial_parameters, trained_network
+from znnpy.train import checkpoint as checkpoints
+from znnpy.train.log import RunLog
+from znnpy.train.progress import Quiet
+from znnpy.train.records import drop_after
+from znnpy.train.rundir import CONFIG, LOG, PLAN, VERSIONS, RunDirectory, write_json
+from znnpy.train.start import contents_of, look, read_run
+from znnpy.train.versions import versions
+
+OTHER = """\
+network:
+  nodes: {raw: {kind: input, images: 1}, mid: {kind: transfer, images: 2, function: elu}, out: {kind: sum, images: 2}}
+  edges:
+    one: {kind: conv, from: raw, to: mid, size: [1, 3, 3], init: {kind: normal, std: 0.1}}
+    two: {kind: max_filter, from: mid, to: out, size: 2, stride: 2}
+    three: {kind: dropout, from: mid, to: out, keep: 0.5}
+data: {train: [{image: {raw: /a.h5:x}, labels: /b.h5, mask: /c.zarr}], target: {kind: affinity, offsets: [[-1, 0, 0]]}}
+training: {output_shape: 4, optimizer: {kind: adam, eps: 1e-8}, schedule: {kind: step, every: 5, factor: 0.1}}
+run: {max_memory: 8GiB, checkpoint: {every: 5}}
+"""
+RUN = """\
+network: {layers: [{conv: {images: 2, size: 3, function: relu}}, {conv: {images: 1, size: 1}}]}
+data: {train: [{image: /a.h5, labels: /a.h5}]}
+training: {output_shape: 4, optimizer: adam, iterations: 9}
+run: {threads: 1}
+"""
+TILED = {f"{step}{more}": value for step in ("forward", "gradient", "weight")
+         for more, value in (("", "spectral"), ("_tile", [8, 8, 8]))}  # fmt: skip
+DIRECT = {"forward": "direct", "gradient": "direct", "weight": "fft"}
+PLANNED = {"conv1": {**TILED, "reason": "measured"}, "conv2": {**DIRECT, "reason": "small"}}
+ITERATIONS = (3, 6)
+RECORDS: list[dict[str, Any]] = [
+    {"iteration": at, **more}
+    for at in range(1, ITERATIONS[-1] + 1)
+    for more in ({"loss": 0.5 / at, "error": 0.1}, {"validation": {"loss": 0.5}})
+]
+
+
+def _yaml(folder: Path) -> None:
+    for name, text in (("template", template()), ("other", OTHER)):
+        (folder / name).mkdir()
+        (folder / name / "a.yaml").write_text(text)
+
+
+def _read_yaml(folder: Path) -> None:
+    config = load_config(folder / "a.yaml")
+    trained_network(config)
+    dump(config)
+
+
+def _hdf5(folder: Path) -> None:
+    options: list[dict[str, Any]] = [
+        {},
+        {"chunks": (2, 3, 4), "compression": "gzip", "shuffle": True},
+        {"chunks": (2, 3, 4), "compression": "lzf", "fletcher32": True},
+        {"chunks": (2, 3, 4)},
+    ]
+    for index, more in enumerate(options):
+        for library in ("earliest", "latest"):
+            (folder / f"{library}{index}").mkdir()
+            with h5py.File(folder / f"{library}{index}/a.h5", "w", libver=library) as file:
+                made = file.create_dataset("volumes/raw", data=CUBE, **more)
+                made.attrs.update({"resolution": [4.0, 4.0, 4.0], "offset": [0, 0, 0]})
+
+
+def _tiff(folder: Path) -> None:
+    options: list[dict[str, Any]] = [
+        {}, {"imagej": True}, {"compression": "zlib"}, {"ome": True}, {"bigtiff": True}, {"byteorder": ">"},
+        {"compression": "zlib", "predictor": True, "tile": (16, 16)},
+    ]  # fmt: skip
+    for index, more in enumerate(options):
+        (folder / str(index)).mkdir()
+        path = folder / str(index) / "a.tif"
+        tifffile.imwrite(path, CUBE, photometric="minisblack", metadata={"axes": "ZYX"}, **more)
+
+
+def _zarr(folder: Path) -> None:
+    for form in (2, 3):
+        write_image(folder / str(form) / "a.zarr", form)
+
+
+def _read_volume(folder: Path) -> None:
+    (path,) = folder.iterdir()
+    with open_volume(path) as volume:
+        assert len(volume.shape) == 4
+        volume.read_all()
+        volume.verify()
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _run(folder: Path) -> None:
+    """A run directory as training leaves it, without training."""
+    (folder / "run").mkdir()
+    (folder / "run" / "config.yaml").write_text(RUN)
+    config = load_config(folder / "run" / "config.yaml")
+    parameters = dict(initial_parameters(trained_network(config), 0))
+    kinds = contents_of(config).optimizer_state
+    state = {name: np.zeros(kind.shape, kind.dtype) for name, kind in kinds.items()}
+    with RunDirectory.open(config.run.directory) as run:
+        run.begin(dump(config), versions(0))
+        write_json(run / PLAN, PLANNED)
+        for at in ITERATIONS:
+            saved = checkpoints.Checkpoint(at, parameters, state, 0.01, 0, at)
+            checkpoints.save(run.checkpoints, saved, 3)
+        with RunLog(run / LOG) as log:
+            for record in RECORDS:
+                log.write(record)
+
+
+class OneLine(Quiet):
+    def note(self, text: str) -> None:
+        assert "\n" not in text
+
+
+def _read_run(folder: Path) -> None:
+    """As `train` and as `predict` do."""
+    config = load_config(folder / "config.yaml")
+    with RunDirectory.open(config.run.directory) as run:
+        assert look(run, config, OneLine()).checkpoint
+    read_run(folder / "run", OneLine())
+
+
+def _read_checkpoint(folder: Path) -> None:
+    """Each: what is read is what was written."""
+    config = load_config(folder / "config.yaml")
+    contents, wanted = contents_of(config), initial_parameters(trained_network(config), 0)
+    _read_run(folder)
+    for path in checkpoints.listed(folder / "run" / checkpoints.DIRECTORY):
+        found = checkpoints.load(path, contents)
+        assert path == checkpoints.path_of(path.parent, found.next_sample)
+        for name, array in found.parameters.items():
+            assert array.tobytes() == wanted[name].tobytes()
+        assert not any(array.any() for array in found.optimizer_state.values())
+
+
+def _read_log(folder: Path) -> None:
+    """A resume loses no whole line up to its checkpoint."""
+    _read_run(folder)
+    path, last = folder / "run" / LOG, ITERATIONS[-1]
+    written = {json.dumps(record).encode() + b"\n" for record in RECORDS}
+    sound = written & set(path.read_bytes().splitlines(keepends=True))
+    drop_after(path, last)
+    assert drop_after(path, last) == ""  # it is said once
+    left = {
+        line for file in path.parent.glob(f"{LOG}*") for line in file.read_bytes().splitlines(True)
+    }
+    assert sound <= left
+
+
+def _of_run(pattern: str) -> Callable[[Path], list[Path]]:
+    return lambda folder: sorted((folder / "run").glob(pattern))
+
+
+KINDS = {
+    "yaml": Kind(_yaml, _read_yaml, _inside),
+    "hdf5": Kind(_hdf5, _read_volume, _inside),
+    "tiff": Kind(_tiff, _read_volume, _inside),
+    "zarr": Kind(_zarr, _read_volume, _inside),
+    "checkpoint": Kind(
+        _run, _read_checkpoint, _of_run("checkpoints/*.npz"), 64 << 20, one_line=True
+    ),
+    "plan": Kind(_run, _read_run, _of_run(PLAN), one_line=True),
+    "versions": Kind(_run, _read_run, _of_run(VERSIONS), one_line=True),
+    "config of a run": Kind(_run, _read_run, _of_run(CONFIG)),
+    "log": Kind(_run, _read_log, _of_run(LOG), 64 << 20, one_line=True),
+}
