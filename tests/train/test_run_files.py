@@ -12,6 +12,7 @@ from znnpy.errors import RunError
 from znnpy.network import self_contained
 from znnpy.train.progress import Quiet
 from znnpy.train.rundir import RunDirectory
+from znnpy.train.session import train
 from znnpy.train.start import look, read_run
 
 
@@ -76,6 +77,29 @@ def test_versions_that_are_none_are_a_warning(restored: Path, text: str) -> None
     assert line.startswith("warning: ")
     assert "\n" not in line
     assert len(line) < 1000
+
+
+@pytest.mark.parametrize("name", ["plan.json", "fftw.wisdom"])
+def test_lost_choices_are_said_before_training_goes_on(tmp_path: Path, name: str) -> None:
+    path = write_config(tmp_path, 2)
+    path.write_text(path.read_text().replace("conv: direct", "conv: fft"))
+    train(load_config(path), reporter=Quiet())
+    (tmp_path / "run" / name).unlink()
+    for iterations, expected in ((3, 1), (4, 0)):
+        heard = Heard()
+        train(load_config(path, (f"training.iterations={iterations}",)), reporter=heard)
+        found = [line for line in heard.said if "is lost" in line]
+        assert len(found) == expected
+        assert all(f"{tmp_path / 'run' / name} is lost" in line for line in found)
+
+
+def test_a_lost_plan_is_said_to_who_uses_the_run(restored: Path) -> None:
+    (restored / "plan.json").unlink()
+    heard = Heard()
+    read_run(restored, heard)
+    (line,) = heard.said
+    assert "plan.json is lost" in line
+    assert looked(restored) == []  # all is trained, its plan is not asked for
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])

@@ -25,10 +25,10 @@ from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
 from znnpy.train.patches import make_sampler
 from znnpy.train.progress import Reporter, choose_reporter
-from znnpy.train.rundir import LOG, RESULT, TIMINGS, RunDirectory
+from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
-from znnpy.train.start import Standing, look, read_run, take_up
+from znnpy.train.start import Standing, look, lost, read_run, take_up
 from znnpy.train.validate import Validation
 from znnpy.train.wisdom import keep_wisdom, pin_wisdom
 
@@ -107,7 +107,8 @@ class _Session:
                 refuse_labels(self._config, self._network, scene)
         model = stack.enter_context(self._model())
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
-        keep_wisdom(self._run.path, model.plan)
+        if keep_wisdom(self._run.path, model.plan) and self._standing.plan and self._standing.iteration:
+            self._reporter.note(lost(self._run / FFTW, "FFTs are"))
         return self._loop(stack, model, sampler, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:
@@ -131,7 +132,7 @@ class _Session:
     def _model(self) -> Model:
         standing = self._standing
         report = self._reporter.preparing
-        if standing.plan is not None:
+        if self._run.started:
             pin_wisdom(self._run.path, self._reporter.note)
         model = training_model(self._config, self._network, standing.plan, report=report)
         planned = f"updates take {readable(model.memory)} of memory"

@@ -81,6 +81,8 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if checkpoint and checkpoint.seed != config.training.seed:
         raise RunError(f"the checkpoints in {run.checkpoints} are of seed {checkpoint.seed}")
     standing = Standing(plan, checkpoint)
+    if plan is None and 0 < standing.iteration < config.training.iterations:
+        reporter.note(lost(run / PLAN, "algorithms are"))
     records = up_to(run / LOG, standing.iteration)
     validated = max((r["iteration"] for r in records if "validation" in r), default=0)
     return replace(standing, validated=validated)
@@ -123,8 +125,18 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
     )
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
+    if plan is None:
+        reporter.note(lost(path / PLAN, "algorithms are"))
     pin_wisdom(path, reporter.note)
     return SavedRun(path, config, trained_network(config), plan, checkpoint)
+
+
+def lost(path: Path, what: str) -> str:
+    """The warning that a file with choices of a run with checkpoints, which begins with it, is gone."""
+    return (
+        f"warning: {path} is lost, {what} chosen anew; the bits may differ from those of an "
+        "undisturbed run"
+    )
 
 
 def contents_of(config: Config) -> Contents:

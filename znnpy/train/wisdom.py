@@ -12,11 +12,16 @@ from znnpy.train.atomic import write_text
 from znnpy.train.rundir import FFTW
 
 
-def keep_wisdom(run: Path, plan: Plan) -> None:
-    """Write what the plan's FFTs were planned by, unless it is there or no layer runs by FFTW."""
+def keep_wisdom(run: Path, plan: Plan) -> bool:
+    """Write what the plan's FFTs were planned by, unless it is there or no layer runs by FFTW.
+
+    Whether it was written.
+    """
     text = saved_plan(plan).fftw
-    if text is not None and not (run / FFTW).exists():
-        write_text(run / FFTW, text)
+    if text is None or (run / FFTW).exists():
+        return False
+    write_text(run / FFTW, text)
+    return True
 
 
 def pin_wisdom(run: Path, note: Callable[[str], None]) -> None:
