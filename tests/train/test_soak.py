@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+from soaking.disk import Disk  # noqa: E402
 from soaking.faults import FAULTS  # noqa: E402
 from soaking.jobs import Prediction, Training  # noqa: E402
 from soaking.process import Ending, WrongError  # noqa: E402
@@ -78,6 +81,26 @@ def test_blocks_that_are_computed_again_are_seen(tmp_path: Path) -> None:
         file.write(json.dumps(start) + "\n")
     with pytest.raises(WrongError, match="1 blocks were finished, but 4 are left"):
         job.watch()
+
+
+def test_the_disk_fails_when_it_is_armed(tmp_path: Path) -> None:
+    disk = Disk.made(tmp_path)
+    if disk is None:
+        pytest.skip("no C compiler to make the library that is preloaded")
+    words = [sys.executable, "-c", "open('file', 'w').write('x')"]
+    for failure, said in ((errno.EIO, "Input/output error"), (None, "")):
+        if failure is None:
+            disk.disarm()
+        else:
+            disk.arm(0, failure)
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, **disk.environment},
+        )
+        assert (said in done.stderr) if said else done.returncode == 0, done.stderr
 
 
 def test_unclear_ends_are_seen() -> None:

@@ -107,7 +107,11 @@ class _Session:
                 refuse_labels(self._config, self._network, scene)
         model = stack.enter_context(self._model())
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
-        if keep_wisdom(self._run.path, model.plan) and self._standing.plan and self._standing.iteration:
+        if (
+            keep_wisdom(self._run.path, model.plan)
+            and self._standing.plan
+            and self._standing.iteration
+        ):
             self._reporter.note(lost(self._run / FFTW, "FFTs are"))
         return self._loop(stack, model, sampler, validation).run()
 
