@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from damage import CUBE, write_image
 from mutations import Kind
 
 from znnpy.config import dump, load_config
+from znnpy.config.models import Config
 from znnpy.config.template import template
 from znnpy.data.source import open_volume
 from znnpy.network import initial_parameters, trained_network
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.log import RunLog
 from znnpy.train.progress import Quiet
-from znnpy.train.records import drop_after
+from znnpy.train.records import drop_after, up_to
 from znnpy.train.rundir import CONFIG, LOG, PLAN, VERSIONS, RunDirectory, write_json
 from znnpy.train.start import contents_of, look, read_run
 from znnpy.train.versions import versions
@@ -133,20 +135,30 @@ class OneLine(Quiet):
         assert "\n" not in text
 
 
-def _read_run(folder: Path) -> None:
-    """As `train` and as `predict` do."""
-    config = load_config(folder / "config.yaml")
+@cache
+def _config(folder: Path) -> Config:
+    """What a run was begun with: never mutated, and slow to read."""
+    return load_config(folder / "config.yaml")
+
+
+def _look(folder: Path) -> None:
+    """As `train` does."""
+    config = _config(folder)
     with RunDirectory.open(config.run.directory) as run:
         assert look(run, config, OneLine()).checkpoint
-    read_run(folder / "run", OneLine())
+
+
+def _read_run(folder: Path) -> None:
+    """As `predict` does."""
+    assert read_run(folder / "run", OneLine()).checkpoint
 
 
 def _read_checkpoint(folder: Path) -> None:
     """Each: what is read is what was written."""
-    config = load_config(folder / "config.yaml")
+    config, saved = _config(folder), folder / "run" / checkpoints.DIRECTORY
     contents, wanted = contents_of(config), initial_parameters(trained_network(config), 0)
-    _read_run(folder)
-    for path in checkpoints.listed(folder / "run" / checkpoints.DIRECTORY):
+    checkpoints.newest(saved, contents, OneLine().note)
+    for path in checkpoints.listed(saved):
         found = checkpoints.load(path, contents)
         assert path == checkpoints.path_of(path.parent, found.next_sample)
         for name, array in found.parameters.items():
@@ -156,8 +168,8 @@ def _read_checkpoint(folder: Path) -> None:
 
 def _read_log(folder: Path) -> None:
     """A resume loses no whole line up to its checkpoint."""
-    _read_run(folder)
     path, last = folder / "run" / LOG, ITERATIONS[-1]
+    list(up_to(path, last))
     written = {json.dumps(record).encode() + b"\n" for record in RECORDS}
     sound = written & set(path.read_bytes().splitlines(keepends=True))
     drop_after(path, last)
@@ -180,8 +192,8 @@ KINDS = {
     "checkpoint": Kind(
         _run, _read_checkpoint, _of_run("checkpoints/*.npz"), 64 << 20, one_line=True
     ),
-    "plan": Kind(_run, _read_run, _of_run(PLAN), one_line=True),
-    "versions": Kind(_run, _read_run, _of_run(VERSIONS), one_line=True),
+    "plan": Kind(_run, _look, _of_run(PLAN), one_line=True),
+    "versions": Kind(_run, _look, _of_run(VERSIONS), one_line=True),
     "config of a run": Kind(_run, _read_run, _of_run(CONFIG)),
     "log": Kind(_run, _read_log, _of_run(LOG), 64 << 20, one_line=True),
 }
