@@ -6,17 +6,35 @@ Owners and modes are looked at and never mended: what others could write until n
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from pathlib import Path
 
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+def others_write(found: os.stat_result) -> bool:
+    """Whether somebody else may write: anybody, or a group that is not this user's alone.
+
+    Where each user has a group of the same name, folders are made writable for it (umask 002).
+    """
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _own_group(found.st_gid)
+
+
+def _own_group(number: int) -> bool:
+    try:
+        user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(number)
+    except KeyError:  # no entry says who is in it
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
 def shared(folder: Path) -> bool:
     """Whether a folder that exists belongs to somebody else, or others may write into it."""
     found = folder.stat()
-    return found.st_uid != os.getuid() or bool(found.st_mode & OTHERS_WRITE)
+    return found.st_uid != os.getuid() or others_write(found)
 
 
 def make(folder: Path) -> None:
@@ -40,13 +58,13 @@ def why_not(path: Path) -> str:
         return f"{path} is a link"
     if found.st_uid != os.getuid():
         return f"{path} belongs to another user"
-    if found.st_mode & OTHERS_WRITE:
+    if others_write(found):
         return f"others can write into {path}"
     for folder in path.resolve().parents:
         above = folder.stat()
         if above.st_uid not in (0, os.getuid()):
             return f"{folder} belongs to another user"
-        if above.st_mode & OTHERS_WRITE and not above.st_mode & stat.S_ISVTX:
+        if others_write(above) and not above.st_mode & stat.S_ISVTX:
             return f"others can replace what is in {folder}"
     return ""
 
@@ -57,11 +75,7 @@ def own_file(path: Path) -> bool:
         found = path.lstat()
     except OSError:
         return False
-    return (
-        stat.S_ISREG(found.st_mode)
-        and found.st_uid == os.getuid()
-        and not found.st_mode & OTHERS_WRITE
-    )
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not others_write(found)
 
 
 def foreign(folder: Path) -> Path | None:
