@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from znnpy_kernels import shared_state as at
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.deque import push, steal, take
 from znnpy_kernels.native import native
 
@@ -32,15 +32,18 @@ SIZES_US = (1, 2, 5, 20, 100, 1000)
 BARS = {5: 1.9, 20: 1.95}  # speed-up on two workers, by microseconds of a task
 
 
-@kernel("rounds", "state")
+AT = words("rounds state")
+
+
+@kernel(AT)
 def turn(args: Any, worker: int) -> None:
     """Compute for a while in registers: xorshift numbers."""
-    state = args[1]
-    for _ in range(args[0]):
+    state = args[AT.state]
+    for _ in range(args[AT.rounds]):
         state ^= state << 13
         state ^= state >> 7
         state ^= state << 17
-    args[1] = state
+    args[AT.state] = state
 
 
 @native("void(int64,int64)")

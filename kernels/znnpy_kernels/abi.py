@@ -1,9 +1,13 @@
 """One signature for every kernel: `void kernel(int64* args, int64 worker)`.
 
-A kernel is declared with the names of its arguments; Python code packs a block by name:
+A kernel is declared with the names of its argument words and reads them by name; Python code packs a
+block by name. Nobody counts words, so their order may change:
 
-    @kernel("source", "target", "count", "scale:float")
-    def scale(args, worker): ...
+    AT = words("source target count scale:float")
+
+    @kernel(AT)
+    def scale(args, worker):
+        for i in range(args[AT.count]): ...
 
     block = scale.arguments(source=a.address, target=b.address, count=n, scale=0.5)
 
@@ -30,15 +34,13 @@ SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
 class Kernel:
     """A lazily compiled task function and the names of the int64 words of its argument block."""
 
-    def __init__(self, function: Callable[..., None], fields: tuple[str, ...]) -> None:
+    def __init__(self, function: Callable[..., None], words: Any) -> None:
         self.name: str = function.__name__
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.function = function
-        self.fields = tuple(field.removesuffix(":float") for field in fields)
-        self._floats = {
-            field.removesuffix(":float") for field in fields if field.endswith(":float")
-        }
+        self.words = words
+        self.fields: tuple[str, ...] = words._fields
         self._compiled: Any = None
 
     @property
@@ -64,7 +66,7 @@ class Kernel:
             unknown = sorted(values.keys() - set(self.fields))
             raise TypeError(f"kernel {self.name}: missing {missing}, unknown {unknown}")
         return [
-            float_bits(values[name]) if name in self._floats else int(values[name])
+            float_bits(values[name]) if name in self.words.floats else int(values[name])
             for name in self.fields
         ]
 
@@ -76,15 +78,31 @@ class Kernel:
         self.compile().ctypes(block, worker)
 
 
-def kernel(*fields: str) -> Callable[[Callable[..., None]], Kernel]:
+def kernel(words: Any) -> Callable[[Callable[..., None]], Kernel]:
     """Declare a module-level function as a kernel with these argument words."""
-    return lambda function: Kernel(function, fields)
+    return lambda function: Kernel(function, words)
 
 
-def word_numbers(fields: tuple[str, ...]) -> Any:
-    """Where each word stands, a named tuple of constants: `args[AT.source]` reads `source`."""
-    names = [field.removesuffix(":float") for field in fields]
-    return namedtuple("WordNumbers", names)(*range(len(names)))
+def words(*parts: Any) -> Any:
+    """Argument words in their order: where each stands, so that `args[AT.source]` reads `source`.
+
+    `parts`: names with spaces between them, `name:float` for a float, or the words of another kernel.
+    Gives a named tuple of constants, which compiled code takes as they are; its `floats` are the
+    names of those that are floats.
+    """
+    given = [name for part in parts for name in declared(part)]
+    names = [name.removesuffix(":float") for name in given]
+    named: Any = namedtuple  # whose names mypy would have to know
+    made = named("Words", names)
+    made.floats = frozenset(set(names) - set(given))
+    return made(*range(len(names)))
+
+
+def declared(part: Any) -> list[str]:
+    """Names as `words` takes them, of a text or of the words of a kernel."""
+    if isinstance(part, str):
+        return part.split()
+    return [f"{name}:float" if name in part.floats else name for name in part._fields]
 
 
 def float_bits(value: float) -> int:

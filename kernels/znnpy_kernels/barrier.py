@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 
 
-@kernel()
+@kernel(words())
 def wait_for_all(args: Any, worker: int) -> None:
     """Return at once."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.memory import floats
 
+AT = words("source target width outputs inputs taps output_stride")
 
-@kernel("source", "target", "width", "outputs", "inputs", "taps", "output_stride")
+
+@kernel(AT)
 def dense_filters(args: Any, worker: int) -> None:
     """One piece, packed [tap][input][lane of `width`], into target[output][input][tap].
 
@@ -16,10 +18,10 @@ def dense_filters(args: Any, worker: int) -> None:
     dense array; `outputs`, `inputs`: real images of the piece; `output_stride`: floats from one
     output's filters to the next. Tasks on different pieces write disjoint memory.
     """
-    source, target = floats(args[0]), floats(args[1])
-    width, inputs, taps = args[2], args[4], args[5]
-    for output in range(args[3]):
+    source, target = floats(args[AT.source]), floats(args[AT.target])
+    width, inputs, taps = args[AT.width], args[AT.inputs], args[AT.taps]
+    for output in range(args[AT.outputs]):
         for i in range(inputs):
-            at = output * args[6] + i * taps
+            at = output * args[AT.output_stride] + i * taps
             for tap in range(taps):
                 target[at + tap] = source[(tap * inputs + i) * width + output]

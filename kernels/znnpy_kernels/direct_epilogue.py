@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
+from znnpy_kernels.abi import words
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.simd import (
     DOUBLE,
@@ -32,9 +33,8 @@ from znnpy_kernels.simd import (
     word,
 )
 
-EPILOGUE = ("bias", "slope:float", "output", "output_block", "output_z", "output_y",
-            "bias_gradient")  # fmt: skip
-PLAIN: dict[str, float] = {word.removesuffix(":float"): 0 for word in EPILOGUE} | {"slope": 1.0}
+EPILOGUE = words("bias slope:float output output_block output_z output_y bias_gradient")
+PLAIN: dict[str, float] = dict.fromkeys(EPILOGUE._fields, 0) | {"slope": 1.0}
 Field = Callable[[str], Value]
 Emit = Callable[[], list[Value]]
 

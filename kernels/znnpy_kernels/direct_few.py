@@ -27,9 +27,9 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel, word_numbers
+from znnpy_kernels.abi import Kernel, declared, kernel, words
 from znnpy_kernels.direct_epilogue import finished
-from znnpy_kernels.direct_forward import FIELDS as DIRECT
+from znnpy_kernels.direct_forward import AT as DIRECT
 from znnpy_kernels.direct_forward import end_tap, first_tap
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.memory import floats
@@ -55,8 +55,7 @@ FEW = 8
 # Partial sums in registers; the others hold filters and a voxel.
 SUMS = 24 if REGISTERS == 32 else 12
 
-FIELDS = tuple(name for name in DIRECT if name not in ("source_x", "source_lanes"))
-AT = word_numbers(FIELDS)
+AT = words(*(name for name in declared(DIRECT) if name not in ("source_x", "source_lanes")))
 
 
 def position_counts(outputs: int) -> list[int]:
@@ -322,51 +321,51 @@ def _rows(outputs: int, args: Any) -> None:
             _row(outputs, args, z, y, z0, z1)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_1(args: Any, worker: int) -> None:
-    """One output image. Words: see `FIELDS`."""
+    """One output image. Words: see the module."""
     _rows(1, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_2(args: Any, worker: int) -> None:
-    """Two output images. Words: see `FIELDS`."""
+    """Two output images. Words: see the module."""
     _rows(2, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_3(args: Any, worker: int) -> None:
-    """Three output images. Words: see `FIELDS`."""
+    """Three output images. Words: see the module."""
     _rows(3, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_4(args: Any, worker: int) -> None:
-    """Four output images. Words: see `FIELDS`."""
+    """Four output images. Words: see the module."""
     _rows(4, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_5(args: Any, worker: int) -> None:
-    """Five output images. Words: see `FIELDS`."""
+    """Five output images. Words: see the module."""
     _rows(5, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_6(args: Any, worker: int) -> None:
-    """Six output images. Words: see `FIELDS`."""
+    """Six output images. Words: see the module."""
     _rows(6, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_7(args: Any, worker: int) -> None:
-    """Seven output images. Words: see `FIELDS`."""
+    """Seven output images. Words: see the module."""
     _rows(7, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_few_8(args: Any, worker: int) -> None:
-    """Eight output images. Words: see `FIELDS`."""
+    """Eight output images. Words: see the module."""
     _rows(8, args)
 
 

@@ -24,7 +24,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel, word_numbers
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.direct_gradient import Slab
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.simd import (
@@ -43,12 +43,10 @@ from znnpy_kernels.vectors import load, splat, store
 # Sums in registers, beside the vectors that are multiplied.
 SUMS = 28 if REGISTERS == 32 else 12
 WIDEST = 9  # taps along x for which there is a kernel of few inputs
-FIELDS = (
-    "source", "source_z", "source_y", "source_x", "channels", "vectors", "outputs", "taps_y",
-    "taps_x", "tap_z", "tap_y", "tap_x", "tap_row0", "tap_row1", "gradient", "gradient_block",
-    "gradient_z", "gradient_y", "z0", "z1", "y0", "y1", "width", "target",
-)  # fmt: skip
-AT = word_numbers(FIELDS)
+AT = words(
+    "source source_z source_y source_x channels vectors outputs taps_y taps_x tap_z tap_y tap_x "
+    "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width target",
+)
 
 
 def most_rows(taps_x: int) -> int:
@@ -242,105 +240,105 @@ def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
         first += count
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_1(args: Any, worker: int) -> None:
-    """One planar input image, one tap along x. Words: see `FIELDS`."""
+    """One planar input image, one tap along x. Words: see the module."""
     _few_inputs(1, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_2(args: Any, worker: int) -> None:
-    """One planar input image, two taps along x. Words: see `FIELDS`."""
+    """One planar input image, two taps along x. Words: see the module."""
     _few_inputs(2, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_3(args: Any, worker: int) -> None:
-    """One planar input image, three taps along x. Words: see `FIELDS`."""
+    """One planar input image, three taps along x. Words: see the module."""
     _few_inputs(3, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_4(args: Any, worker: int) -> None:
-    """One planar input image, four taps along x. Words: see `FIELDS`."""
+    """One planar input image, four taps along x. Words: see the module."""
     _few_inputs(4, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_5(args: Any, worker: int) -> None:
-    """One planar input image, five taps along x. Words: see `FIELDS`."""
+    """One planar input image, five taps along x. Words: see the module."""
     _few_inputs(5, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_6(args: Any, worker: int) -> None:
-    """One planar input image, six taps along x. Words: see `FIELDS`."""
+    """One planar input image, six taps along x. Words: see the module."""
     _few_inputs(6, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_7(args: Any, worker: int) -> None:
-    """One planar input image, seven taps along x. Words: see `FIELDS`."""
+    """One planar input image, seven taps along x. Words: see the module."""
     _few_inputs(7, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_8(args: Any, worker: int) -> None:
-    """One planar input image, eight taps along x. Words: see `FIELDS`."""
+    """One planar input image, eight taps along x. Words: see the module."""
     _few_inputs(8, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_inputs_gradient_9(args: Any, worker: int) -> None:
-    """One planar input image, nine taps along x. Words: see `FIELDS`."""
+    """One planar input image, nine taps along x. Words: see the module."""
     _few_inputs(9, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_1(args: Any, worker: int) -> None:
-    """One planar output image, a block of inputs. Words: see `FIELDS`."""
+    """One planar output image, a block of inputs. Words: see the module."""
     _few_outputs(1, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_2(args: Any, worker: int) -> None:
-    """Two planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Two planar output images, a block of inputs. Words: see the module."""
     _few_outputs(2, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_3(args: Any, worker: int) -> None:
-    """Three planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Three planar output images, a block of inputs. Words: see the module."""
     _few_outputs(3, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_4(args: Any, worker: int) -> None:
-    """Four planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Four planar output images, a block of inputs. Words: see the module."""
     _few_outputs(4, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_5(args: Any, worker: int) -> None:
-    """Five planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Five planar output images, a block of inputs. Words: see the module."""
     _few_outputs(5, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_6(args: Any, worker: int) -> None:
-    """Six planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Six planar output images, a block of inputs. Words: see the module."""
     _few_outputs(6, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_7(args: Any, worker: int) -> None:
-    """Seven planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Seven planar output images, a block of inputs. Words: see the module."""
     _few_outputs(7, args, _scratch_sums(), scratch_tile())
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_outputs_gradient_8(args: Any, worker: int) -> None:
-    """Eight planar output images, a block of inputs. Words: see `FIELDS`."""
+    """Eight planar output images, a block of inputs. Words: see the module."""
     _few_outputs(8, args, _scratch_sums(), scratch_tile())
 
 

@@ -43,7 +43,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel, word_numbers
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.direct_epilogue import EPILOGUE, finished
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.memory import floats
@@ -68,14 +68,12 @@ NO_LIMIT = 1 << 40
 # Sums under way that hide the latency of multiply-add (4 cycles).
 INDEPENDENT = 4
 
-FIELDS = (
-    "source", "source_block", "source_z", "source_y", "source_x", "source_lanes", "channels",
-    "taps_z", "taps_y", "taps_x", "tap_z", "tap_y", "tap_x", "filters", "target", "target_block",
-    "target_z", "target_y", "z0", "z1", "y0", "y1", "width", "limit_z", "limit_y", "limit_x",
-    "shift_z", "shift_y", "shift_x", "accumulate", *EPILOGUE,
-)  # fmt: skip
-
-AT = word_numbers(FIELDS)
+AT = words(
+    "source source_block source_z source_y source_x source_lanes channels taps_z taps_y taps_x "
+    "tap_z tap_y tap_x filters target target_block target_z target_y z0 z1 y0 y1 width limit_z "
+    "limit_y limit_x shift_z shift_y shift_x accumulate",
+    EPILOGUE,
+)
 
 
 def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
@@ -368,27 +366,27 @@ def _rows(outputs: int, dense: int, args: Any) -> None:
             _row(outputs, dense, args, z, y, z0, z1)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_forward_1(args: Any, worker: int) -> None:
-    """One output block; x positions are neighbouring voxels. Words: see `FIELDS`."""
+    """One output block; x positions are neighbouring voxels. Words: see the module."""
     _rows(1, 1, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_forward_2(args: Any, worker: int) -> None:
-    """Two output blocks; x positions are neighbouring voxels. Words: see `FIELDS`."""
+    """Two output blocks; x positions are neighbouring voxels. Words: see the module."""
     _rows(2, 1, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_forward_strided_1(args: Any, worker: int) -> None:
-    """One output block; any step between x positions, planar sources. Words: see `FIELDS`."""
+    """One output block; any step between x positions, planar sources. Words: see the module."""
     _rows(1, 0, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_forward_strided_2(args: Any, worker: int) -> None:
-    """Two output blocks; any step between x positions, planar sources. Words: see `FIELDS`."""
+    """Two output blocks; any step between x positions, planar sources. Words: see the module."""
     _rows(2, 0, args)
 
 

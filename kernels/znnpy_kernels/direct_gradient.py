@@ -37,7 +37,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import Kernel, kernel, word_numbers
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.lanes import LANES, REGISTERS
 from znnpy_kernels.simd import (
     ZERO_VECTOR,
@@ -59,12 +59,11 @@ ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
 INDEPENDENT = 8
 
-FIELDS = (
-    "source", "source_z", "source_y", "source_x", "source_lanes", "channels", "taps_y", "taps_x",
-    "tap_z", "tap_y", "tap_x", "tap_row0", "tap_row1", "gradient", "gradient_block", "gradient_z",
-    "gradient_y", "z0", "z1", "y0", "y1", "width", "target", "accumulate",
-)  # fmt: skip
-AT = word_numbers(FIELDS)
+AT = words(
+    "source source_z source_y source_x source_lanes channels taps_y taps_x tap_z tap_y tap_x "
+    "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width target "
+    "accumulate",
+)
 
 
 class Slab:
@@ -249,27 +248,27 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
             tap_z += 1
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_weight_gradient_1(args: Any, worker: int) -> None:
-    """One output block, blocked source. Words: see `FIELDS`."""
+    """One output block, blocked source. Words: see the module."""
     _tap_rows(1, 1, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_weight_gradient_2(args: Any, worker: int) -> None:
-    """Two output blocks, blocked source. Words: see `FIELDS`."""
+    """Two output blocks, blocked source. Words: see the module."""
     _tap_rows(2, 1, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_weight_gradient_planar_1(args: Any, worker: int) -> None:
-    """One output block, planar source. Words: see `FIELDS`."""
+    """One output block, planar source. Words: see the module."""
     _tap_rows(1, 0, args)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def direct_weight_gradient_planar_2(args: Any, worker: int) -> None:
-    """Two output blocks, planar source. Words: see `FIELDS`."""
+    """Two output blocks, planar source. Words: see the module."""
     _tap_rows(2, 0, args)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument, longs
@@ -46,9 +46,13 @@ def _random24(voxel: Any, channels: Any) -> Any:
     return (h ^ (h >> splat_int(16))) >> splat_int(8)
 
 
-@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
-        "seed", "iteration", "image", "first_channel", "first_plane", "first_row",
-        "planes", "rows", "width", "keep:float")  # fmt: skip
+AT = words(
+    "source source_z source_y target target_z target_y seed iteration image first_channel "
+    "first_plane first_row planes rows width keep:float",
+)
+
+
+@kernel(AT)
 def dropout(args: Any, worker: int) -> None:
     """target = source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
 
@@ -57,18 +61,20 @@ def dropout(args: Any, worker: int) -> None:
     channel of lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep`
     in (0, 1]. May run in place.
     """
-    keep = float_argument(args[15])
+    keep = float_argument(args[AT.keep])
     limit = splat_int(np.int64(keep * 16777216.0))
-    channels = lane_numbers() + splat_int(args[9])
+    channels = lane_numbers() + splat_int(args[AT.first_channel])
     zero, scale = splat(0.0), splat(1.0 / keep)
-    block = mix64(mix64(mix64(np.uint64(0), args[6]), longs(args[7])[0]), args[8])
-    for z in range(args[12]):
-        plane = mix64(block, args[10] + z)
-        for y in range(args[13]):
-            row = mix64(plane, args[11] + y)
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            for x in range(args[14]):
+    block = mix64(
+        mix64(mix64(np.uint64(0), args[AT.seed]), longs(args[AT.iteration])[0]), args[AT.image]
+    )
+    for z in range(args[AT.planes]):
+        plane = mix64(block, args[AT.first_plane] + z)
+        for y in range(args[AT.rows]):
+            row = mix64(plane, args[AT.first_row] + y)
+            source = args[AT.source] + 4 * (z * args[AT.source_z] + y * args[AT.source_y])
+            target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
+            for x in range(args[AT.width]):
                 kept = _random24(mix64(row, x), channels) < limit
                 factor = select(kept, scale, zero)
                 store(target + BYTES * x, load(source + BYTES * x) * factor)

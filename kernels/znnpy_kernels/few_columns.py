@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
-from znnpy_kernels.packed_columns import FIELDS as COLUMN_FIELDS
+from znnpy_kernels.packed_columns import AT as COLUMNS
 from znnpy_kernels.packed_columns import columns_back, columns_down, parts_of, rooms
 from znnpy_kernels.spectral_blocks import PAIR
 from znnpy_kernels.spectral_gemm import (
+    Product,
     image_cuts,
     multiply_frequency,
     pace,
@@ -34,63 +35,80 @@ from znnpy_kernels.spectral_gemm import (
 from znnpy_kernels.tile_transforms import prepare
 
 RUNS = 8
-FIRST = len(COLUMN_FIELDS) + 1  # word of the first run
-FIELDS = (
-    *COLUMN_FIELDS,
-    "runs",
-    *(f"{word}{number}" for number in range(RUNS) for word in ("lane", "first", "tiles")),
-)
+RUN = words("lane first tiles")
+AT = words(COLUMNS, "runs", *(f"{word}{run}" for run in range(RUNS) for word in RUN._fields))
 
 
 @inlined
-def _words(args: Any, run: int, accumulate: int) -> Any:
-    """Words of `spectral_gemm` for the tiles of a run."""
-    blocks, parts = (args[4] + LANES - 1) // LANES, parts_of(args[13], args[4])
-    return (
-        0, 0, args[1], PAIR, 0, 0, args[16], args[17], 0, 0, args[4], LANES, 0,
-        args[FIRST + 3 * run + 2], args[1], blocks, LANES, parts, args[4] - (blocks - 1) * LANES,
-        accumulate,
-    )  # fmt: skip
+def _run_word(args: Any, run: int, word: int) -> Any:
+    """What the words say of one run: `word` of `RUN`."""
+    return args[AT.lane0 + len(RUN) * run + word]
+
+
+@inlined
+def _product(args: Any, run: int, accumulate: Any) -> Product:
+    """Products of one frequency with the tiles of a run."""
+    images = args[AT.y_images]
+    blocks = (images + LANES - 1) // LANES
+    return Product(
+        x_tile=args[AT.x_images],
+        x_block=PAIR,
+        x_parts=LANES,
+        w_input=args[AT.w_input],
+        w_block=args[AT.w_block],
+        y_tile=images,
+        y_block=LANES,
+        y_parts=parts_of(args[AT.tiles], images),
+        tiles=_run_word(args, run, RUN.tiles),
+        inputs=args[AT.x_images],
+        blocks=blocks,
+        lanes=images - (blocks - 1) * LANES,
+        images=0,
+        accumulate=accumulate,
+    )
 
 
 @inlined
 def _places(args: Any, run: int, column: int, room: int) -> Any:
     """Where x and y have the first tile of a run at the first frequency; bytes to the next frequency."""
-    x = args[0] + 4 * (args[FIRST + 3 * run] + column * PAIR)
-    return x, room + 4 * args[FIRST + 3 * run + 1] * args[4], 4 * args[10] * PAIR
+    x = args[AT.x] + 4 * (_run_word(args, run, RUN.lane) + column * PAIR)
+    y = room + 4 * _run_word(args, run, RUN.first) * args[AT.y_images]
+    return x, y, 4 * args[AT.columns] * PAIR
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_products(args: Any, worker: int) -> None:
     """Sums over images of x times filters. Words: see the module."""
     scratch, _, room, _ = rooms(args, worker)
     prepare(scratch, 0)
-    step = 4 * args[10] * args[15]
-    for column in range(args[11], args[12]):
-        for run in range(args[23]):
-            words = _words(args, run, 0)
-            two, one, chunks = product_cuts(words)
-            paces = (1, 1, *pace(args[1] * args[16], chunks), 1, 1)
-            (x, y, apart), w = _places(args, run, column, room), args[14] + 4 * column * args[15]
-            for _ in range(args[9]):
-                multiply_frequency(words, x, w, y, (two, one), paces, (x + apart, w + step, y))
-                x, y, w = x + apart, y + 8 * words[17], w + step
-        columns_back(args, column, args[3], args[4], args[5], room, scratch)
+    step = 4 * args[AT.columns] * args[AT.w_frequency]
+    for column in range(args[AT.column0], args[AT.column1]):
+        for run in range(args[AT.runs]):
+            product = _product(args, run, 0)
+            two, one, chunks = product_cuts(product)
+            paces = (1, 1, *pace(args[AT.x_images] * args[AT.w_input], chunks), 1, 1)
+            x, y, apart = _places(args, run, column, room)
+            w = args[AT.w] + 4 * column * args[AT.w_frequency]
+            for _ in range(args[AT.points]):
+                multiply_frequency(product, x, w, y, (two, one), paces, (x + apart, w + step, y))
+                x, y, w = x + apart, y + 8 * product.y_parts, w + step
+        columns_back(args, column, args[AT.y], args[AT.y_images], args[AT.y_points], room, scratch)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def few_gradients(args: Any, worker: int) -> None:
     """Sums over tiles of x times conj(dy). Words: see the module."""
     scratch, _, room, _ = rooms(args, worker)
     prepare(scratch, 0)
-    step = 4 * args[10] * args[15]
-    for column in range(args[11], args[12]):
-        columns_down(args, column, args[3], args[4], args[5], room, scratch)
-        for run in range(args[23]):
-            words = _words(args, run, 1 if run > 0 else args[20])
-            two, one, chunks = image_cuts(words)
-            paces = (1, 1, 1, 1, *pace(args[1] * args[16], chunks))
-            (x, y, apart), w = _places(args, run, column, room), args[19] + 4 * column * args[15]
-            for _ in range(args[9]):
-                sum_frequency(words, x, w, y, (two, one), paces, (x + apart, y, w + step))
-                x, y, w = x + apart, y + 8 * words[17], w + step
+    step = 4 * args[AT.columns] * args[AT.w_frequency]
+    for column in range(args[AT.column0], args[AT.column1]):
+        columns_down(args, column, args[AT.y], args[AT.y_images], args[AT.y_points], room, scratch)
+        for run in range(args[AT.runs]):
+            product = _product(args, run, 1 if run > 0 else args[AT.accumulate])
+            two, one, chunks = image_cuts(product)
+            paces = (1, 1, 1, 1, *pace(args[AT.x_images] * args[AT.w_input], chunks))
+            x, y, apart = _places(args, run, column, room)
+            w = args[AT.gradient] + 4 * column * args[AT.w_frequency]
+            for _ in range(args[AT.points]):
+                sum_frequency(product, x, w, y, (two, one), paces, (x + apart, y, w + step))
+                x, y, w = x + apart, y + 8 * product.y_parts, w + step

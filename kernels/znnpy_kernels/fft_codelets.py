@@ -14,10 +14,11 @@ is called, never inlined: its code is long, and few callers need its constants.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from znnpy_kernels.fft_networks import (
@@ -65,17 +66,43 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
     return complex_network(size, size if back else some, some if back else size)
 
 
-# Addresses and steps in bytes. `source` and `target` are of element 0 of the first line; of a real
-# or cut line `count` elements from `first` on are in range. `spare` holds two vectors of zeros, room for two
-# that nobody reads, then at ONES, BIAS and FLOOR one vector each. `parts`: from the real part of an
-# element to its imaginary part, in what complex lines forward write, and backward read; `ahead_parts`: the
-# same in what is asked for.
+class End(NamedTuple):
+    """Where lines lie: address of element 0 of the first, bytes to the next element, line and group."""
+
+    place: Any
+    step: Any
+    line: Any
+    group: Any
+
+
+class Lines(NamedTuple):
+    """Lines to transform, addresses and steps in bytes.
+
+    Of a real or cut line `count` elements from `first` on are in range. `ahead`: what is asked for
+    meanwhile. `spare` holds two vectors of zeros, room for two that nobody reads, then at ONES, BIAS and
+    FLOOR one vector each. `parts`: from the real part of an element to its imaginary part, in what complex
+    lines forward write, and backward read; `ahead_parts`: the same in what is asked for. `option`: forward,
+    1 exchanges real and imaginary parts; Hermitian, how many elements are added to what stands there.
+    """
+
+    source: Any
+    target: Any
+    ahead: Any
+    lines: Any
+    groups: Any
+    first: Any
+    count: Any
+    spare: Any
+    option: Any
+    parts: Any
+    ahead_parts: Any
+
+
+ENDS = ("source", "target", "ahead")
 PARAMETERS = (
-    "source", "source_step", "source_line", "source_group",
-    "target", "target_step", "target_line", "target_group",
-    "ahead", "ahead_step", "ahead_line", "ahead_group",
-    "lines", "groups", "first", "count", "spare", "option", "parts", "ahead_parts",
-)  # fmt: skip
+    tuple(name if field == "place" else f"{name}_{field}" for name in ENDS for field in End._fields)
+    + Lines._fields[len(ENDS) :]
+)
 ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
 SPARE_BYTES = 8 * VECTOR_BYTES
 
@@ -347,11 +374,17 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool, cut: boo
 
 
 def _lines(kind: Kind, few: bool = False, cut: bool = False) -> Any:
-    """An intrinsic lines(size, arguments tuple, factor) that calls the function for a size."""
+    """An intrinsic lines(size, `Lines`, factor) that calls the function for a size."""
 
-    def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
+    def lines(typingctx: Any, size: Any, given: Any, factor: Any) -> Any:
         def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
-            values = [b.extract_value(args[1], i) for i in range(len(PARAMETERS))]
+            whole = args[1]
+            values = [
+                b.extract_value(whole, (end, i))
+                for end in range(len(ENDS))
+                for i in range(len(End._fields))
+            ]
+            values += [b.extract_value(whole, i) for i in range(len(ENDS), len(Lines._fields))]
             values.append(b.fptrunc(args[2], FLOAT))
             done = b.append_basic_block("done")
             choice = b.switch(args[0], done)
@@ -364,7 +397,8 @@ def _lines(kind: Kind, few: bool = False, cut: bool = False) -> Any:
             b.position_at_end(done)
             return context.get_dummy_value()
 
-        given = types.UniTuple(types.int64, len(PARAMETERS))
+        if getattr(given, "instance_class", None) is not Lines:
+            raise TypingError(f"lines are given as `Lines`, not {given}")
         return types.void(types.int64, given, types.float64), codegen
 
     name = f"{'few_' if few else ''}{'cut_' if cut else ''}{kind.value}_lines"

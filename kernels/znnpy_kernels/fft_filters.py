@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_lines import contract, expand
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats, longs
@@ -113,10 +113,12 @@ def spectrum_to_filter(
             taps_of_row(line, row, words[FILTER_BACK_X], taps, target_x, words[FILTER_TAPS_X])
 
 
-@kernel(
-    "source", "source_z", "source_y", "source_x", "source_filter", "target", "target_filter",
-    "filters", "plan",
-)  # fmt: skip
+FILTER_SPECTRA = words(
+    "source source_z source_y source_x source_filter target target_filter filters plan",
+)
+
+
+@kernel(FILTER_SPECTRA)
 def filter_spectra(args: Any, worker: int) -> None:
     """Spectra of `filters` filters: taps at every sparsity-th voxel from the grid's origin, else 0.
 
@@ -125,23 +127,31 @@ def filter_spectra(args: Any, worker: int) -> None:
     `znnpy.plan.filters.plan_filter(grid, size, sparsity).address`. W[f] = sum_j w[j] exp(-2 pi i f j s / N),
     in the layout of `image_spectra`. Tasks on different filters write disjoint memory.
     """
+    at = FILTER_SPECTRA
     source, source_z, source_y, source_x, source_filter = (
-        args[0],
-        args[1],
-        args[2],
-        args[3],
-        args[4],
+        args[at.source],
+        args[at.source_z],
+        args[at.source_y],
+        args[at.source_x],
+        args[at.source_filter],
     )
-    target, target_filter, filters, plan = args[5], args[6], args[7], args[8]
+    target, target_filter, filters, plan = (
+        args[at.target],
+        args[at.target_filter],
+        args[at.filters],
+        args[at.plan],
+    )
     for i in range(filters):
         taps, spectrum = source + 4 * i * source_filter, target + 4 * i * target_filter
         filter_to_spectrum(taps, source_z, source_y, source_x, spectrum, plan)
 
 
-@kernel(
-    "source", "source_filter", "target", "target_z", "target_y", "target_x", "target_filter",
-    "filters", "plan",
-)  # fmt: skip
+SPECTRA_FILTERS = words(
+    "source source_filter target target_z target_y target_x target_filter filters plan",
+)
+
+
+@kernel(SPECTRA_FILTERS)
 def spectra_filters(args: Any, worker: int) -> None:
     """Filter gradients from `filters` spectra: the voxels j * sparsity of the grid, scaled by 1/N.
 
@@ -150,9 +160,15 @@ def spectra_filters(args: Any, worker: int) -> None:
     filter in floats; overwritten. `plan`: as for `filter_spectra`. Where the taps of a
     cross-correlation's gradient stand, and why nothing wraps: see `spectral_product`.
     """
-    source, source_filter, target = args[0], args[1], args[2]
-    target_z, target_y, target_x, target_filter = args[3], args[4], args[5], args[6]
-    filters, plan = args[7], args[8]
+    at = SPECTRA_FILTERS
+    source, source_filter, target = args[at.source], args[at.source_filter], args[at.target]
+    target_z, target_y, target_x, target_filter = (
+        args[at.target_z],
+        args[at.target_y],
+        args[at.target_x],
+        args[at.target_filter],
+    )
+    filters, plan = args[at.filters], args[at.plan]
     for i in range(filters):
         taps, spectrum = target + 4 * i * target_filter, source + 4 * i * source_filter
         spectrum_to_filter(spectrum, taps, target_z, target_y, target_x, plan)

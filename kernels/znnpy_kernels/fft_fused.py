@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_filters import FILTER_FLOATS, filter_to_spectrum, spectrum_to_filter
 from znnpy_kernels.memory import longs
 from znnpy_kernels.spectral_product import multiply
 
+FILTERED_SUM = words(
+    "images images_term images_row source source_z source_y source_x source_term out out_row "
+    "terms rows conjugate add group scratch scratch_worker plan",
+)
 
-@kernel(
-    "images", "images_term", "images_row", "source", "source_z", "source_y", "source_x",
-    "source_term", "out", "out_row", "terms", "rows", "conjugate", "add", "group", "scratch",
-    "scratch_worker", "plan",
-)  # fmt: skip
+
+@kernel(FILTERED_SUM)
 def filtered_sum(args: Any, worker: int) -> None:
     """out[p] = sum over t < terms of images[t, p] * spectrum(filter t), or its conjugate, for p < rows.
 
@@ -37,18 +38,32 @@ def filtered_sum(args: Any, worker: int) -> None:
     before they are multiplied; sums run within groups first, so it is part of what fixes the bits.
     `plan`: `znnpy.plan.filters.plan_filter(...)`. Tasks with different outputs write disjoint memory.
     """
-    images, images_term, images_row, source = args[0], args[1], args[2], args[3]
-    source_z, source_y, source_x, source_term = args[4], args[5], args[6], args[7]
-    out, out_row, terms, rows, conjugate, add = (
-        args[8],
-        args[9],
-        args[10],
-        args[11],
-        args[12],
-        args[13],
+    at = FILTERED_SUM
+    images, images_term, images_row, source = (
+        args[at.images],
+        args[at.images_term],
+        args[at.images_row],
+        args[at.source],
     )
-    group, plan = args[14], args[17]
-    scratch, count = args[15] + 4 * worker * args[16], longs(plan)[FILTER_FLOATS]
+    source_z, source_y, source_x, source_term = (
+        args[at.source_z],
+        args[at.source_y],
+        args[at.source_x],
+        args[at.source_term],
+    )
+    out, out_row, terms, rows, conjugate, add = (
+        args[at.out],
+        args[at.out_row],
+        args[at.terms],
+        args[at.rows],
+        args[at.conjugate],
+        args[at.add],
+    )
+    group, plan = args[at.group], args[at.plan]
+    scratch, count = (
+        args[at.scratch] + 4 * worker * args[at.scratch_worker],
+        longs(plan)[FILTER_FLOATS],
+    )
     for first in range(0, terms, group):
         few = min(group, terms - first)
         for i in range(few):
@@ -60,10 +75,13 @@ def filtered_sum(args: Any, worker: int) -> None:
         )  # fmt: skip
 
 
-@kernel(
-    "a", "a_term", "a_filter", "b", "b_term", "b_filter", "terms", "target", "target_z", "target_y", "target_x",
-    "target_filter", "filters", "scratch", "scratch_worker", "plan",
-)  # fmt: skip
+FILTER_GRADIENTS = words(
+    "a a_term a_filter b b_term b_filter terms target target_z target_y target_x target_filter "
+    "filters scratch scratch_worker plan",
+)
+
+
+@kernel(FILTER_GRADIENTS)
 def filter_gradients(args: Any, worker: int) -> None:
     """Taps of filter f's gradient: inverse of the sum over t < terms of a[t, f] * conj(b[t, f]).
 
@@ -73,10 +91,27 @@ def filter_gradients(args: Any, worker: int) -> None:
     filter 0; strides kz, ky, kx and from filter to filter in floats; overwritten. `scratch`: 64-byte
     aligned; worker w owns plan.floats floats from w * `scratch_worker`. `plan`: from `plan_filter`.
     """
-    a, a_term, a_filter, b, b_term, b_filter = args[0], args[1], args[2], args[3], args[4], args[5]
-    terms, target, target_z, target_y, target_x = args[6], args[7], args[8], args[9], args[10]
-    target_filter, filters, plan = args[11], args[12], args[15]
-    scratch, count = args[13] + 4 * worker * args[14], longs(plan)[FILTER_FLOATS]
+    at = FILTER_GRADIENTS
+    a, a_term, a_filter, b, b_term, b_filter = (
+        args[at.a],
+        args[at.a_term],
+        args[at.a_filter],
+        args[at.b],
+        args[at.b_term],
+        args[at.b_filter],
+    )
+    terms, target, target_z, target_y, target_x = (
+        args[at.terms],
+        args[at.target],
+        args[at.target_z],
+        args[at.target_y],
+        args[at.target_x],
+    )
+    target_filter, filters, plan = args[at.target_filter], args[at.filters], args[at.plan]
+    scratch, count = (
+        args[at.scratch] + 4 * worker * args[at.scratch_worker],
+        longs(plan)[FILTER_FLOATS],
+    )
     for i in range(filters):
         left, right = a + 4 * i * a_filter, b + 4 * i * b_filter
         multiply(left, a_term, 0, right, b_term, 0, scratch, 0, 0, terms, 1, 1, count, 1, 0)

@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.memory import floats, longs
 
 PLAN_ROWS, PLAN_ROWS_EXECUTE = 0, 1
@@ -101,10 +101,12 @@ def gather_plane(
         execute(words[PLAN_COMPLEX_EXECUTE], words[PLAN_PLANE], plane)
 
 
-@kernel(
-    "source", "source_z", "source_y", "source_x", "source_channel",
-    "target", "target_channel", "channels", "plan",
-)  # fmt: skip
+IMAGE_SPECTRA = words(
+    "source source_z source_y source_x source_channel target target_channel channels plan",
+)
+
+
+@kernel(IMAGE_SPECTRA)
 def image_spectra(args: Any, worker: int) -> None:
     """Transform `channels` images: gather each onto its zeroed grid, real FFT in place.
 
@@ -115,14 +117,20 @@ def image_spectra(args: Any, worker: int) -> None:
     Forward transform, unnormalised: X[f] = sum_i x[i] exp(-2 pi i f i / N). Tasks on different
     channels write disjoint memory; several channels of a block a task share the reads of its voxels.
     """
+    at = IMAGE_SPECTRA
     source, source_z, source_y, source_x, source_channel = (
-        args[0],
-        args[1],
-        args[2],
-        args[3],
-        args[4],
+        args[at.source],
+        args[at.source_z],
+        args[at.source_y],
+        args[at.source_x],
+        args[at.source_channel],
     )
-    target, target_channel, channels, plan = args[5], args[6], args[7], args[8]
+    target, target_channel, channels, plan = (
+        args[at.target],
+        args[at.target_channel],
+        args[at.channels],
+        args[at.plan],
+    )
     words = longs(plan)
     plane, depth = words[PLAN_GRID_Y] * words[PLAN_ROW], words[PLAN_IMAGE_Z]
     for z in range(depth):
@@ -158,10 +166,12 @@ def scatter_plane(
             zero_lanes(target + 4 * (y * target_y + channels), target_x, size, pad)
 
 
-@kernel(
-    "source", "source_channel", "target", "target_z", "target_y", "target_x", "target_channel",
-    "channels", "pad", "add", "plan",
-)  # fmt: skip
+SPECTRA_IMAGES = words(
+    "source source_channel target target_z target_y target_x target_channel channels pad add plan",
+)
+
+
+@kernel(SPECTRA_IMAGES)
 def spectra_images(args: Any, worker: int) -> None:
     """Transform `channels` spectra back, scaled by 1/N, and write the first voxels of each grid.
 
@@ -173,9 +183,15 @@ def spectra_images(args: Any, worker: int) -> None:
     is the size that is written; it starts at the grid's origin (see `spectral_product` for why that
     is always enough). Nothing else is written. Tasks on different channels write disjoint memory.
     """
-    source, source_channel, target = args[0], args[1], args[2]
-    target_z, target_y, target_x, target_channel = args[3], args[4], args[5], args[6]
-    channels, pad, add, plan = args[7], args[8], args[9], args[10]
+    at = SPECTRA_IMAGES
+    source, source_channel, target = args[at.source], args[at.source_channel], args[at.target]
+    target_z, target_y, target_x, target_channel = (
+        args[at.target_z],
+        args[at.target_y],
+        args[at.target_x],
+        args[at.target_channel],
+    )
+    channels, pad, add, plan = args[at.channels], args[at.pad], args[at.add], args[at.plan]
     words = longs(plan)
     plane = words[PLAN_GRID_Y] * words[PLAN_ROW]
     for c in range(channels):

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_codelets import (
     FEW,
     SPARE_BYTES,
@@ -53,16 +53,16 @@ from znnpy_kernels.tile_transforms import (
     voxel_room,
 )
 
-FILTERS_FIELDS = (
-    "source", "source_input", "source_z", "source_y", "source_x", "source_lane", "lanes", "inputs",
-    "taps_z", "taps_y", "taps_x", "size_z", "size_y", "size_x", "target", "target_frequency",
-    "target_input", "conjugate", "scratch", "scratch_worker",
-)  # fmt: skip
-GRADIENT_FIELDS = (
-    "source", "source_frequency", "source_input", "inputs", "taps_z", "taps_y", "taps_x", "size_z",
-    "size_y", "size_x", "target", "target_input", "target_z", "target_y", "target_x", "accumulate",
-    "scale:float", "scratch", "scratch_worker",
-)  # fmt: skip
+FILTERS = words(
+    "source source_input source_z source_y source_x source_lane lanes inputs taps_z taps_y "
+    "taps_x size_z size_y size_x target target_frequency target_input conjugate scratch "
+    "scratch_worker",
+)
+GRADIENT = words(
+    "source source_frequency source_input inputs taps_z taps_y taps_x size_z size_y size_x "
+    "target target_input target_z target_y target_x accumulate scale:float scratch "
+    "scratch_worker",
+)
 
 
 @inlined
@@ -70,30 +70,47 @@ def _are_few(taps: Any) -> Any:
     return taps[0] <= FEW and taps[1] <= FEW
 
 
-@kernel(*FILTERS_FIELDS)
+@kernel(FILTERS)
 def filter_tiles(args: Any, worker: int) -> None:
     """Spectra of the filters of some images with LANES others. Words: see the module."""
-    scratch = args[18] + 4 * worker * args[19]
+    at = FILTERS
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     prepare(scratch, 0)
-    steps, origin = (4 * args[2], 4 * args[3], 4 * args[4]), (0, 0, 0)
-    taps, size = (args[8], args[9], args[10]), (args[11], args[12], args[13])
-    sign = -1.0 if args[17] else 1.0
+    steps, origin = (4 * args[at.source_z], 4 * args[at.source_y], 4 * args[at.source_x]), (0, 0, 0)
+    taps, size = (
+        (args[at.taps_z], args[at.taps_y], args[at.taps_x]),
+        (args[at.size_z], args[at.size_y], args[at.size_x]),
+    )
+    sign = -1.0 if args[at.conjugate] else 1.0
     most, work, room = abreast(size), scratch + SPARE_BYTES, voxel_room(scratch, size)
     few, axis = _are_few(taps), last_axis(size)[0]
-    for start in range(0, args[7], most):
-        tiles = min(most, args[7] - start)
+    for start in range(0, args[at.inputs], most):
+        tiles = min(most, args[at.inputs] - start)
         for number in range(tiles):
-            source, strides = args[0] + 4 * (start + number) * args[1], steps
-            if args[5] != 1:
-                source, strides = gathered(source, steps, 4 * args[5], args[6], origin, taps, room)
+            source, strides = args[at.source] + 4 * (start + number) * args[at.source_input], steps
+            if args[at.source_lane] != 1:
+                source, strides = gathered(
+                    source, steps, 4 * args[at.source_lane], args[at.lanes], origin, taps, room
+                )
             here = work + number * tile_bytes(size)
             if few:
                 few_forward_planes(source, strides, taps, size, here, sign, scratch)
             else:
                 forward_planes(source, strides, origin, taps, size, here, sign, scratch, source)
-        target, tile = args[14] + 4 * start * args[16], 4 * args[16]
+        target, tile = (
+            args[at.target] + 4 * start * args[at.target_input],
+            4 * args[at.target_input],
+        )
         columns = to_spectra(
-            work, size, tiles, target, tile, 4 * args[15], VECTOR_BYTES, sign, scratch
+            work,
+            size,
+            tiles,
+            target,
+            tile,
+            4 * args[at.target_frequency],
+            VECTOR_BYTES,
+            sign,
+            scratch,
         )
         if few:
             few_forward_lines(size[axis], columns, 1.0)
@@ -101,27 +118,40 @@ def filter_tiles(args: Any, worker: int) -> None:
             forward_lines(size[axis], columns, 1.0)
 
 
-@kernel(*GRADIENT_FIELDS)
+@kernel(GRADIENT)
 def filter_gradient_tiles(args: Any, worker: int) -> None:
     """Gradients of the filters of some images with LANES others. Words: see the module."""
-    scratch = args[17] + 4 * worker * args[18]
+    at = GRADIENT
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     prepare(scratch, 0)
-    taps, size, origin = (args[4], args[5], args[6]), (args[7], args[8], args[9]), (0, 0, 0)
-    steps, scale = (4 * args[12], 4 * args[13], 4 * args[14]), float_argument(args[16])
-    most, work, added = abreast(size), scratch + SPARE_BYTES, args[15] * size[2]
-    old = args[15] * size[0], args[15] * size[1], added
+    taps, size, origin = (
+        (args[at.taps_z], args[at.taps_y], args[at.taps_x]),
+        (args[at.size_z], args[at.size_y], args[at.size_x]),
+        (0, 0, 0),
+    )
+    steps, scale = (
+        (4 * args[at.target_z], 4 * args[at.target_y], 4 * args[at.target_x]),
+        float_argument(args[at.scale]),
+    )
+    most, work, added = abreast(size), scratch + SPARE_BYTES, args[at.accumulate] * size[2]
+    old = args[at.accumulate] * size[0], args[at.accumulate] * size[1], added
     few, axis = _are_few(taps), last_axis(size)[0]
-    for start in range(0, args[3], most):
-        tiles = min(most, args[3] - start)
-        source, tile = args[0] + 4 * start * args[2], 4 * args[2]
-        columns = from_spectra(source, tile, 4 * args[1], VECTOR_BYTES, size, tiles, work, scratch)
+    for start in range(0, args[at.inputs], most):
+        tiles = min(most, args[at.inputs] - start)
+        source, tile = (
+            args[at.source] + 4 * start * args[at.source_input],
+            4 * args[at.source_input],
+        )
+        columns = from_spectra(
+            source, tile, 4 * args[at.source_frequency], VECTOR_BYTES, size, tiles, work, scratch
+        )
         if few:
             few_backward_lines(size[axis], columns, 1.0)
         else:
             backward_lines(size[axis], columns, 1.0)
         for number in range(tiles):
             here = work + number * tile_bytes(size)
-            target = args[10] + 4 * (start + number) * args[11]
+            target = args[at.target] + 4 * (start + number) * args[at.target_input]
             if few:
                 few_inverse_planes(here, size, taps, target, steps, added, scale, scratch)
             else:

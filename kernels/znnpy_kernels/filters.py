@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
@@ -84,15 +84,25 @@ def _pieces(outputs: int, inputs: int, source_lanes: int) -> list[tuple[int, int
     return pieces
 
 
-@kernel("forward", "backward", "outputs", "inputs", "taps", "planar", "o0", "o1")
+TRANSPOSE_FILTERS = words("forward backward outputs inputs taps planar o0 o1")
+
+
+@kernel(TRANSPOSE_FILTERS)
 def transpose_filters(args: Any, worker: int) -> None:
     """Backward-packed filters from forward-packed ones, for output images o0..o1.
 
     The forward ones blocked (not planar). `planar`: backward ones for planar output images, one a block,
     up to LANES of them. Tasks over disjoint ranges write disjoint memory; tap order is kept.
     """
-    forward, backward = floats(args[0]), floats(args[1])
-    outputs, inputs, taps, o0, o1 = args[2], args[3], args[4], args[6], args[7]
+    at = TRANSPOSE_FILTERS
+    forward, backward = floats(args[at.forward]), floats(args[at.backward])
+    outputs, inputs, taps, o0, o1 = (
+        args[at.outputs],
+        args[at.inputs],
+        args[at.taps],
+        args[at.o0],
+        args[at.o1],
+    )
     o_blocks, i_blocks = (outputs + LANES - 1) // LANES, (inputs + LANES - 1) // LANES
     for o_block in range(o0 // LANES, (o1 + LANES - 1) // LANES):
         first = o_block * LANES
@@ -110,48 +120,54 @@ def transpose_filters(args: Any, worker: int) -> None:
             # All outputs of a block before the next tap: they share the cache lines that are read.
             for tap in range(taps):
                 for o in range(max(o0, first), min(o1, first + o_count)):
-                    at = target + tap * o_count * i_width + o * i_width
-                    if args[5]:
-                        at = target + (o * taps + tap) * i_width
+                    here = target + tap * o_count * i_width + o * i_width
+                    if args[at.planar]:
+                        here = target + (o * taps + tap) * i_width
                     start = source + tap * i_count * o_width + o
                     for lane in range(i_count):
-                        backward[at + lane] = forward[start + lane * o_width]
+                        backward[here + lane] = forward[start + lane * o_width]
                     for lane in range(i_count, LANES):
-                        backward[at + lane] = 0.0
+                        backward[here + lane] = 0.0
 
 
 @inlined
 def _block_mean(args: Any, first: int) -> Any:
     """Mean of one vector over the taps of a block."""
-    step, row = 4 * args[7], 4 * args[7] * args[3]
+    at = AVERAGE_REPEATS
+    step, row = 4 * args[at.step], 4 * args[at.step] * args[at.x]
     total = splat(0.0)
-    for z in range(args[4]):
-        for y in range(args[5]):
-            for x in range(args[6]):
-                total = total + load(first + row * (z * args[2] + y) + step * x)
-    return total * splat(1.0 / (args[4] * args[5] * args[6]))
+    for z in range(args[at.repeat_z]):
+        for y in range(args[at.repeat_y]):
+            for x in range(args[at.repeat_x]):
+                total = total + load(first + row * (z * args[at.y] + y) + step * x)
+    return total * splat(1.0 / (args[at.repeat_z] * args[at.repeat_y] * args[at.repeat_x]))
 
 
 @inlined
 def _fill_block(args: Any, first: int, value: Any) -> None:
-    step, row = 4 * args[7], 4 * args[7] * args[3]
-    for z in range(args[4]):
-        for y in range(args[5]):
-            for x in range(args[6]):
-                store(first + row * (z * args[2] + y) + step * x, value)
+    at = AVERAGE_REPEATS
+    step, row = 4 * args[at.step], 4 * args[at.step] * args[at.x]
+    for z in range(args[at.repeat_z]):
+        for y in range(args[at.repeat_y]):
+            for x in range(args[at.repeat_x]):
+                store(first + row * (z * args[at.y] + y) + step * x, value)
 
 
-@kernel("filters", "z", "y", "x", "repeat_z", "repeat_y", "repeat_x", "step")
+AVERAGE_REPEATS = words("filters z y x repeat_z repeat_y repeat_x step")
+
+
+@kernel(AVERAGE_REPEATS)
 def average_repeats(args: Any, worker: int) -> None:
     """In place, each tap becomes the mean over its block of repeat_z x repeat_y x repeat_x taps.
 
     `filters`: address of one piece of forward-packed filters, z, y, x taps of `step` floats (a
     multiple of LANES). The repeats divide the sizes.
     """
-    step, row = 4 * args[7], 4 * args[7] * args[3]
-    for z in range(0, args[1], args[4]):
-        for y in range(0, args[2], args[5]):
-            for x in range(0, args[3], args[6]):
-                first = args[0] + row * (z * args[2] + y) + step * x
+    at = AVERAGE_REPEATS
+    step, row = 4 * args[at.step], 4 * args[at.step] * args[at.x]
+    for z in range(0, args[at.z], args[at.repeat_z]):
+        for y in range(0, args[at.y], args[at.repeat_y]):
+            for x in range(0, args[at.x], args[at.repeat_x]):
+                first = args[at.filters] + row * (z * args[at.y] + y) + step * x
                 for lane in range(0, step, 4 * LANES):
                     _fill_block(args, first + lane, _block_mean(args, first + lane))

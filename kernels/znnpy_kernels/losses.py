@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats, longs
@@ -44,12 +44,11 @@ from znnpy_kernels.vectors import (
 )
 
 BYTES = 4 * LANES
-LOSS_FIELDS = ("output", "output_block", "output_z", "output_y",
-               "gradient", "gradient_block", "gradient_z", "gradient_y",
-               "target", "target_image", "target_z", "target_y",
-               "weight", "weight_image", "weight_z", "weight_y",
-               "normaliser", "partial", "channels", "planes", "rows", "width",
-               "lanes", "places", "bias_gradient", "bias_block")  # fmt: skip
+AT = words(
+    "output output_block output_z output_y gradient gradient_block gradient_z gradient_y target "
+    "target_image target_z target_y weight weight_image weight_z weight_y normaliser partial "
+    "channels planes rows width lanes places bias_gradient bias_block",
+)
 
 
 @inlined
@@ -69,16 +68,16 @@ def _binomial(x: Any, t: Any) -> Any:
 @inlined
 def _target(args: Any) -> Any:
     """Address of the part's first target."""
-    return args[8] + (longs(args[23])[0] if args[23] else 0)
+    return args[AT.target] + (longs(args[AT.places])[0] if args[AT.places] else 0)
 
 
 @inlined
 def _weight(args: Any) -> Any:
     """Address of the part's first weight; 0 where all are 1."""
-    if args[23]:
-        base = longs(args[23])[1]
-        return base + args[12] if base else 0
-    return args[12]
+    if args[AT.places]:
+        base = longs(args[AT.places])[1]
+        return base + args[AT.weight] if base else 0
+    return args[AT.weight]
 
 
 @inlined
@@ -86,7 +85,7 @@ def _load_rows(
     args: Any, source: int, step: int, real: int, width: int, inside: Any, tile: int
 ) -> None:
     """Tile row c = channel c of a block; `step`: bytes between planar images."""
-    if args[22] == 1:
+    if args[AT.lanes] == 1:
         for c in range(real):
             store(tile + BYTES * c, load_masked(source + step * c, inside))
     else:
@@ -97,7 +96,7 @@ def _load_rows(
 def _store_rows(
     args: Any, tile: int, target: int, step: int, real: int, width: int, inside: Any
 ) -> None:
-    if args[22] == 1:
+    if args[AT.lanes] == 1:
         for c in range(real):
             store_masked(target + step * c, inside, load(tile + BYTES * c))
     else:
@@ -108,7 +107,7 @@ def _store_rows(
 @inlined
 def _block_step(args: Any, stride: int) -> int:
     """Bytes from one LANES channels to the next, where blocks or planar images are `stride` apart."""
-    return 4 * stride * (LANES if args[22] == 1 else 1)
+    return 4 * stride * (LANES if args[AT.lanes] == 1 else 1)
 
 
 @inlined
@@ -131,18 +130,18 @@ def _elementwise_chunk(
     biases: int,
 ) -> Any:  # fmt: skip
     """One tile: gradients replace the logits and are added to row c of `biases`; the two sums."""
-    normaliser = splat(floats(args[16])[0])
+    normaliser = splat(floats(args[AT.normaliser])[0])
     losses, wrongs = sums
     for c in range(real):
-        w = _weights(weight + 4 * c * args[13] if weight else 0, inside)
-        truth = _truth(target + 4 * c * args[9], inside, w)
-        prefetch(target + 4 * c * args[9] + AHEAD)
+        w = _weights(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
+        truth = _truth(target + 4 * c * args[AT.target_image], inside, w)
+        prefetch(target + 4 * c * args[AT.target_image] + AHEAD)
         value, slope, wrong = loss(load(tile + BYTES * c), truth)
         losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
         gradient = slope * (w * normaliser)
         store(tile + BYTES * c, gradient)
-        if args[24]:
+        if args[AT.bias_gradient]:
             held = load(biases + BYTES * c)
             store(biases + BYTES * c, held + select(inside, gradient, splat(0.0)))
     return losses, wrongs
@@ -152,51 +151,67 @@ def _elementwise_chunk(
 def _elementwise_row(
     args: Any, loss: Any, tile: int, biases: int, block: int, z: int, y: int, sums: Any
 ) -> Any:
-    real = min(args[18] - block * LANES, LANES)
+    real = min(args[AT.channels] - block * LANES, LANES)
     image = block * LANES
-    output = args[0] + block * _block_step(args, args[1]) + 4 * (z * args[2] + y * args[3])
-    gradient = args[4] + block * _block_step(args, args[5]) + 4 * (z * args[6] + y * args[7])
-    target = _target(args) + 4 * (image * args[9] + z * args[10] + y * args[11])
+    output = (
+        args[AT.output]
+        + block * _block_step(args, args[AT.output_block])
+        + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
+    )
+    gradient = (
+        args[AT.gradient]
+        + block * _block_step(args, args[AT.gradient_block])
+        + 4 * (z * args[AT.gradient_z] + y * args[AT.gradient_y])
+    )
+    target = _target(args) + 4 * (
+        image * args[AT.target_image] + z * args[AT.target_z] + y * args[AT.target_y]
+    )
     weight = _weight(args)
-    weight = weight + 4 * (image * args[13] + z * args[14] + y * args[15]) if weight else 0
-    for x in range(0, args[21], LANES):
-        width = min(args[21] - x, LANES)
-        inside, at = below(width), 4 * x * args[22]
-        _load_rows(args, output + at, 4 * args[1], real, width, inside, tile)
+    weight = (
+        weight + 4 * (image * args[AT.weight_image] + z * args[AT.weight_z] + y * args[AT.weight_y])
+        if weight
+        else 0
+    )
+    for x in range(0, args[AT.width], LANES):
+        width = min(args[AT.width] - x, LANES)
+        inside, here = below(width), 4 * x * args[AT.lanes]
+        _load_rows(args, output + here, 4 * args[AT.output_block], real, width, inside, tile)
         sums = _elementwise_chunk(
             args, loss, tile, target + 4 * x, weight + 4 * x if weight else 0, real, inside, sums,
             biases,
         )  # fmt: skip
-        if args[4]:
-            _store_rows(args, tile, gradient + at, 4 * args[5], real, width, inside)
+        if args[AT.gradient]:
+            _store_rows(
+                args, tile, gradient + here, 4 * args[AT.gradient_block], real, width, inside
+            )
     return sums
 
 
 @inlined
 def _elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
     sums = zero_doubles(), zero_doubles()
-    for block in range(blocks_of(args[18])):
+    for block in range(blocks_of(args[AT.channels])):
         zero_pad(biases, 0)
-        for z in range(args[19]):
-            for y in range(args[20]):
+        for z in range(args[AT.planes]):
+            for y in range(args[AT.rows]):
                 sums = _elementwise_row(args, loss, tile, biases, block, z, y, sums)
-        if args[24]:
+        if args[AT.bias_gradient]:
             transpose_tile(biases, BYTES, biases, BYTES)
             total_ = splat(0.0)
             for position in range(LANES):
                 total_ = total_ + load(biases + BYTES * position)
-            store(args[24] + 4 * block * args[25], total_)
-    doubles(args[17])[0] = total(sums[0])
-    doubles(args[17])[1] = total(sums[1])
+            store(args[AT.bias_gradient] + 4 * block * args[AT.bias_block], total_)
+    doubles(args[AT.partial])[0] = total(sums[0])
+    doubles(args[AT.partial])[1] = total(sums[1])
 
 
-@kernel(*LOSS_FIELDS)
+@kernel(AT)
 def square_loss(args: Any, worker: int) -> None:
     """(y - t)^2, gradient 2 (y - t) w normaliser; wrong where (y > 0.5) differs from (t > 0.5)."""
     _elementwise(args, scratch_tile(), scratch_tile(), _square)
 
 
-@kernel(*LOSS_FIELDS)
+@kernel(AT)
 def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
     """-t log p - (1 - t) log(1 - p), p = logistic(x); wrong where (x > 0) differs from (t > 0.5).
 
@@ -214,15 +229,15 @@ def _class_sums(
     largest, truest = lowest, lowest
     mass, product = splat(0.0), splat(0.0)
     best, true = splat(0.0), splat(0.0)
-    for block in range(blocks_of(args[18])):
-        real = min(args[18] - block * LANES, LANES)
-        step = block * _block_step(args, args[1])
-        _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * _block_step(args, args[AT.output_block])
+        _load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
         for c in range(real):
             number = splat(float(block * LANES + c))
             x = load(tile + BYTES * c)
-            t = _truth(target + 4 * (block * LANES + c) * args[9], inside, weight)
-            prefetch(target + 4 * (block * LANES + c) * args[9] + AHEAD)
+            t = _truth(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
+            prefetch(target + 4 * (block * LANES + c) * args[AT.target_image] + AHEAD)
             best, largest = select(x > largest, number, best), larger(x, largest)
             true, truest = select(t > truest, number, true), larger(t, truest)
             mass, product = mass + t, product + t * x
@@ -232,10 +247,10 @@ def _class_sums(
 @inlined
 def _exp_sum(args: Any, output: int, largest: Any, inside: Any, width: int, tile: int) -> Any:
     sums = splat(0.0)
-    for block in range(blocks_of(args[18])):
-        real = min(args[18] - block * LANES, LANES)
-        step = block * _block_step(args, args[1])
-        _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * _block_step(args, args[AT.output_block])
+        _load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
         for c in range(real):
             sums = sums + exp(load(tile + BYTES * c) - largest)
     return sums
@@ -247,16 +262,16 @@ def _softmax_gradient(
     inside: Any, width: int, tile: int,
 ) -> None:  # fmt: skip
     """gradient = exp(x - largest) * scale - t * weight."""
-    for block in range(blocks_of(args[18])):
-        real = min(args[18] - block * LANES, LANES)
-        step = block * _block_step(args, args[1])
-        _load_rows(args, output + step, 4 * args[1], real, width, inside, tile)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * _block_step(args, args[AT.output_block])
+        _load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
         for c in range(real):
-            t = _truth(target + 4 * (block * LANES + c) * args[9], inside, weight)
+            t = _truth(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
             p = exp(load(tile + BYTES * c) - largest) * scale
             store(tile + BYTES * c, p - t * weight)
-        step = block * _block_step(args, args[5])
-        _store_rows(args, tile, gradient + step, 4 * args[5], real, width, inside)
+        step = block * _block_step(args, args[AT.gradient_block])
+        _store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
 
 
 @inlined
@@ -271,14 +286,14 @@ def _softmax_chunk(
     value = w * ((log(exponentials) + largest) * mass - product)
     losses = sums[0] + to_doubles(select(inside, value, splat(0.0)))
     wrongs = sums[1] + to_doubles(select(wrong, w, splat(0.0)))
-    if args[4]:
-        w = w * splat(floats(args[16])[0])
+    if args[AT.gradient]:
+        w = w * splat(floats(args[AT.normaliser])[0])
         _softmax_gradient(args, output, gradient, target, largest, w * mass / exponentials, w,
                           inside, width, tile)  # fmt: skip
     return losses, wrongs
 
 
-@kernel(*LOSS_FIELDS)
+@kernel(AT)
 def softmax_loss(args: Any, worker: int) -> None:
     """-sum over images of t log softmax(x); targets are probabilities or one-hot over images.
 
@@ -286,36 +301,40 @@ def softmax_loss(args: Any, worker: int) -> None:
     """
     tile = scratch_tile()
     sums = zero_doubles(), zero_doubles()
-    for z in range(args[19]):
-        for y in range(args[20]):
-            output = args[0] + 4 * (z * args[2] + y * args[3])
-            gradient = args[4] + 4 * (z * args[6] + y * args[7])
-            target = _target(args) + 4 * (z * args[10] + y * args[11])
+    for z in range(args[AT.planes]):
+        for y in range(args[AT.rows]):
+            output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
+            gradient = args[AT.gradient] + 4 * (z * args[AT.gradient_z] + y * args[AT.gradient_y])
+            target = _target(args) + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
             weight = _weight(args)
-            weight = weight + 4 * (z * args[14] + y * args[15]) if weight else 0
-            for x in range(0, args[21], LANES):
-                at = 4 * x * args[22]
+            weight = weight + 4 * (z * args[AT.weight_z] + y * args[AT.weight_y]) if weight else 0
+            for x in range(0, args[AT.width], LANES):
+                here = 4 * x * args[AT.lanes]
                 sums = _softmax_chunk(
-                    args, output + at, gradient + at, target + 4 * x,
-                    weight + 4 * x if weight else 0, min(args[21] - x, LANES), tile, sums,
+                    args, output + here, gradient + here, target + 4 * x,
+                    weight + 4 * x if weight else 0, min(args[AT.width] - x, LANES), tile, sums,
                 )  # fmt: skip
-    doubles(args[17])[0] = total(sums[0])
-    doubles(args[17])[1] = total(sums[1])
+    doubles(args[AT.partial])[0] = total(sums[0])
+    doubles(args[AT.partial])[1] = total(sums[1])
 
 
-@kernel("partials", "count", "normaliser", "target")
+SUM_PARTIALS = words("partials count normaliser target")
+
+
+@kernel(SUM_PARTIALS)
 def sum_partials(args: Any, worker: int) -> None:
     """Add `count` pairs of float64 in order into two float64 at `target`, times the normaliser.
 
     `normaliser`: address of one float32, or 0 for plain sums.
     """
+    at = SUM_PARTIALS
     losses, wrongs = 0.0, 0.0
-    for i in range(args[1]):
-        losses += doubles(args[0])[2 * i]
-        wrongs += doubles(args[0])[2 * i + 1]
-    scale = floats(args[2])[0] if args[2] else 1.0
-    doubles(args[3])[0] = losses * scale
-    doubles(args[3])[1] = wrongs * scale
+    for i in range(args[at.count]):
+        losses += doubles(args[at.partials])[2 * i]
+        wrongs += doubles(args[at.partials])[2 * i + 1]
+    scale = floats(args[at.normaliser])[0] if args[at.normaliser] else 1.0
+    doubles(args[at.target])[0] = losses * scale
+    doubles(args[at.target])[1] = wrongs * scale
 
 
 LOSSES: dict[str, Kernel] = {

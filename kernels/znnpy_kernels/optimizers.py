@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
@@ -31,31 +31,39 @@ def _sgd(parameter: Any, gradient: Any, momentum: Any, hyper: Any, scale: float)
     return parameter - splat(hyper[0]) * step, momentum
 
 
-@kernel("parameters", "gradient", "momentum", "hyper", "scale", "length")
+SGD = words("parameters gradient momentum hyper scale length")
+
+
+@kernel(SGD)
 def sgd(args: Any, worker: int) -> None:
     """g = scale * gradient + weight_decay * p; m = momentum * m + g; p -= learning_rate * step.
 
     step is m, or g + momentum * m with nesterov. `momentum` is the address of the state m, or 0
     when the momentum is 0 (then step = g).
     """
-    hyper = doubles(args[3])
-    scale = floats(args[4])[0] if args[4] else 1.0
-    full = args[5] - args[5] % LANES
+    at = SGD
+    hyper = doubles(args[at.hyper])
+    scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
+    full = args[at.length] - args[at.length] % LANES
     for i in range(0, 4 * full, 4 * LANES):
-        state = load(args[2] + i) if args[2] else splat(0.0)
-        p, m = _sgd(load(args[0] + i), load(args[1] + i), state, hyper, scale)
-        store(args[0] + i, p)
-        if args[2]:
-            store(args[2] + i, m)
-    if full < args[5]:
-        tail, i = below(args[5] - full), 4 * full
-        state = load_masked(args[2] + i, tail) if args[2] else splat(0.0)
+        state = load(args[at.momentum] + i) if args[at.momentum] else splat(0.0)
+        p, m = _sgd(load(args[at.parameters] + i), load(args[at.gradient] + i), state, hyper, scale)
+        store(args[at.parameters] + i, p)
+        if args[at.momentum]:
+            store(args[at.momentum] + i, m)
+    if full < args[at.length]:
+        tail, i = below(args[at.length] - full), 4 * full
+        state = load_masked(args[at.momentum] + i, tail) if args[at.momentum] else splat(0.0)
         p, m = _sgd(
-            load_masked(args[0] + i, tail), load_masked(args[1] + i, tail), state, hyper, scale
+            load_masked(args[at.parameters] + i, tail),
+            load_masked(args[at.gradient] + i, tail),
+            state,
+            hyper,
+            scale,
         )
-        store_masked(args[0] + i, tail, p)
-        if args[2]:
-            store_masked(args[2] + i, tail, m)
+        store_masked(args[at.parameters] + i, tail, p)
+        if args[at.momentum]:
+            store_masked(args[at.momentum] + i, tail, m)
 
 
 @inlined
@@ -75,26 +83,30 @@ def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) ->
     return p - splat(quotient(hyper[0], hyper[8])) * mean / root, mean, variance
 
 
-@kernel("parameters", "gradient", "mean", "variance", "hyper", "scale", "length")
+ADAM = words("parameters gradient mean variance hyper scale length")
+
+
+@kernel(ADAM)
 def adam(args: Any, worker: int) -> None:
     """Adam (Kingma and Ba 2015), with decoupled = 1 AdamW (Loshchilov and Hutter 2019).
 
     `mean` and `variance` are the addresses of the two states, `length` floats each.
     """
-    hyper = doubles(args[4])
-    scale = floats(args[5])[0] if args[5] else 1.0
-    full = args[6] - args[6] % LANES
+    at = ADAM
+    hyper = doubles(args[at.hyper])
+    scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
+    full = args[at.length] - args[at.length] % LANES
     for i in range(0, 4 * full, 4 * LANES):
-        p, m, v = _adam(load(args[0] + i), load(args[1] + i), load(args[2] + i),
-                        load(args[3] + i), hyper, scale)  # fmt: skip
-        store(args[0] + i, p)
-        store(args[2] + i, m)
-        store(args[3] + i, v)
-    if full < args[6]:
-        tail, i = below(args[6] - full), 4 * full
-        p, m, v = _adam(load_masked(args[0] + i, tail), load_masked(args[1] + i, tail),
-                        load_masked(args[2] + i, tail), load_masked(args[3] + i, tail),
+        p, m, v = _adam(load(args[at.parameters] + i), load(args[at.gradient] + i), load(args[at.mean] + i),
+                        load(args[at.variance] + i), hyper, scale)  # fmt: skip
+        store(args[at.parameters] + i, p)
+        store(args[at.mean] + i, m)
+        store(args[at.variance] + i, v)
+    if full < args[at.length]:
+        tail, i = below(args[at.length] - full), 4 * full
+        p, m, v = _adam(load_masked(args[at.parameters] + i, tail), load_masked(args[at.gradient] + i, tail),
+                        load_masked(args[at.mean] + i, tail), load_masked(args[at.variance] + i, tail),
                         hyper, scale)  # fmt: skip
-        store_masked(args[0] + i, tail, p)
-        store_masked(args[2] + i, tail, m)
-        store_masked(args[3] + i, tail, v)
+        store_masked(args[at.parameters] + i, tail, p)
+        store_masked(args[at.mean] + i, tail, m)
+        store_masked(args[at.variance] + i, tail, v)

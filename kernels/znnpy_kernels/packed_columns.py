@@ -31,16 +31,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_codelets import (
     SPARE_BYTES,
     VECTOR_BYTES,
+    End,
+    Lines,
     cut_backward_lines,
     cut_forward_lines,
 )
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_gemm import (
+    Product,
     backward_floats,
     image_cuts,
     multiply_exchanged,
@@ -51,11 +54,10 @@ from znnpy_kernels.spectral_gemm import (
 )
 from znnpy_kernels.tile_transforms import COMPLEX_BYTES, prepare
 
-FIELDS = (
-    "x", "x_images", "x_points", "y", "y_images", "y_points", "target", "plane", "vector",
-    "points", "columns", "column0", "column1", "tiles", "w", "w_frequency", "w_input", "w_block",
-    "exchanged", "gradient", "accumulate", "scratch", "scratch_worker",
-)  # fmt: skip
+AT = words(
+    "x x_images x_points y y_images y_points target plane vector points columns column0 column1 "
+    "tiles w w_frequency w_input w_block exchanged gradient accumulate scratch scratch_worker",
+)
 
 
 def _cover(whole: int, part: int) -> int:
@@ -89,17 +91,9 @@ def columns_down(
 
     Meanwhile the next one is asked for.
     """
-    source, parts = half + column * COMPLEX_BYTES, 4 * parts_of(args[13], images)
-    step, vector = 4 * args[7], 4 * args[8]
-    cut_forward_lines(
-        args[9],
-        (
-            source, step, vector, 0, room, 2 * parts, VECTOR_BYTES, 0,
-            source + COMPLEX_BYTES, step, vector, 0,
-            _covered(args[13] * images, LANES), 1, 0, points, spare, 0, parts, VECTOR_BYTES,
-        ),
-        1.0,
-    )  # fmt: skip
+    source, packed, ahead = _column_ends(args, column, half, images, room)
+    lines = _column(args, source, packed, ahead, images, points, spare)
+    cut_forward_lines(args[AT.points], lines, 1.0)
 
 
 @inlined
@@ -107,90 +101,123 @@ def columns_back(
     args: Any, column: int, half: int, images: int, points: int, room: int, spare: int
 ) -> None:
     """The same back; meanwhile the next one is asked for."""
-    target, parts = half + column * COMPLEX_BYTES, 4 * parts_of(args[13], images)
-    step, vector = 4 * args[7], 4 * args[8]
-    cut_backward_lines(
-        args[9],
-        (
-            room, 2 * parts, VECTOR_BYTES, 0, target, step, vector, 0,
-            target + COMPLEX_BYTES, step, vector, 0,
-            _covered(args[13] * images, LANES), 1, 0, points, spare, 0, parts, VECTOR_BYTES,
-        ),
-        1.0,
-    )  # fmt: skip
+    target, packed, ahead = _column_ends(args, column, half, images, room)
+    lines = _column(args, packed, target, ahead, images, points, spare)
+    cut_backward_lines(args[AT.points], lines, 1.0)
 
 
 @inlined
-def _words(args: Any, terms: int, images: int, last: int) -> Any:
-    """Words of `spectral_gemm` for rows of `terms` and `images` images, and its last one."""
-    blocks = _covered(images, LANES)
-    return (
-        0, 0, terms, LANES, 0, 0, args[16], args[17], 0, 0, images, LANES, 0, args[13], terms, blocks,
-        parts_of(args[13], terms), parts_of(args[13], images), images - (blocks - 1) * LANES, last,
-    )  # fmt: skip
+def _column_ends(args: Any, column: int, half: int, images: int, room: int) -> Any:
+    """A column where it lies half transformed, in its room, and the next one."""
+    place, step, vector = half + column * COMPLEX_BYTES, 4 * args[AT.plane], 4 * args[AT.vector]
+    packed = End(room, 8 * parts_of(args[AT.tiles], images), VECTOR_BYTES, 0)
+    return End(place, step, vector, 0), packed, End(place + COMPLEX_BYTES, step, vector, 0)
 
 
 @inlined
-def _multiplied(args: Any, words: Any, column: int, x: int, y: int, scratch: int) -> None:
-    """Products of all frequencies of a column, from room to room; words[19]: images exchanged, or 0."""
-    two, one, chunks = product_cuts(words)
-    inputs = words[19] if words[19] else words[14]
-    paces = (1, 1, *pace(inputs * args[16], chunks), 1, 1)
-    step = 4 * args[10] * args[15]
-    w = args[14] + 4 * column * args[15]
-    for _ in range(args[9]):
+def _column(
+    args: Any, source: End, target: End, ahead: End, images: int, points: int, spare: int
+) -> Any:
+    return Lines(
+        source=source,
+        target=target,
+        ahead=ahead,
+        lines=_covered(args[AT.tiles] * images, LANES),
+        groups=1,
+        first=0,
+        count=points,
+        spare=spare,
+        option=0,
+        parts=4 * parts_of(args[AT.tiles], images),
+        ahead_parts=VECTOR_BYTES,
+    )
+
+
+@inlined
+def row_product(args: Any, x_images: Any, y_images: Any, images: Any, accumulate: Any) -> Product:
+    """Products of one frequency of rows of `x_images` and `y_images` images; the rest as in `Product`."""
+    blocks = _covered(y_images, LANES)
+    return Product(
+        x_tile=x_images,
+        x_block=LANES,
+        x_parts=parts_of(args[AT.tiles], x_images),
+        w_input=args[AT.w_input],
+        w_block=args[AT.w_block],
+        y_tile=y_images,
+        y_block=LANES,
+        y_parts=parts_of(args[AT.tiles], y_images),
+        tiles=args[AT.tiles],
+        inputs=x_images,
+        blocks=blocks,
+        lanes=y_images - (blocks - 1) * LANES,
+        images=images,
+        accumulate=accumulate,
+    )
+
+
+@inlined
+def _multiplied(args: Any, product: Product, column: int, x: int, y: int, scratch: int) -> None:
+    """Products of all frequencies of a column, from room to room; exchanged where it has `images`."""
+    two, one, chunks = product_cuts(product)
+    inputs = product.images if product.images else product.inputs
+    paces = (1, 1, *pace(inputs * args[AT.w_input], chunks), 1, 1)
+    step = 4 * args[AT.columns] * args[AT.w_frequency]
+    w = args[AT.w] + 4 * column * args[AT.w_frequency]
+    for _ in range(args[AT.points]):
         ahead = x, w + step, y
-        if words[19]:
-            multiply_exchanged(words, x, w, y, (two, one), paces, ahead, scratch)
+        if product.images:
+            multiply_exchanged(product, x, w, y, (two, one), paces, ahead, scratch)
         else:
-            multiply_frequency(words, x, w, y, (two, one), paces, ahead)
-        x, y, w = x + 8 * words[16], y + 8 * words[17], w + step
+            multiply_frequency(product, x, w, y, (two, one), paces, ahead)
+        x, y, w = x + 8 * product.x_parts, y + 8 * product.y_parts, w + step
 
 
 @inlined
-def _summed(args: Any, words: Any, column: int, x: int, y: int) -> None:
+def _summed(args: Any, product: Product, column: int, x: int, y: int) -> None:
     """Gradients of the filters at all frequencies of a column."""
-    two, one, chunks = image_cuts(words)
-    paces = (1, 1, 1, 1, *pace(words[14] * args[16], chunks))
-    step = 4 * args[10] * args[15]
-    w = args[19] + 4 * column * args[15]
-    for _ in range(args[9]):
-        sum_frequency(words, x, w, y, (two, one), paces, (x, y, w + step))
-        x, y, w = x + 8 * words[16], y + 8 * words[17], w + step
+    two, one, chunks = image_cuts(product)
+    paces = (1, 1, 1, 1, *pace(product.inputs * args[AT.w_input], chunks))
+    step = 4 * args[AT.columns] * args[AT.w_frequency]
+    w = args[AT.gradient] + 4 * column * args[AT.w_frequency]
+    for _ in range(args[AT.points]):
+        sum_frequency(product, x, w, y, (two, one), paces, (x, y, w + step))
+        x, y, w = x + 8 * product.x_parts, y + 8 * product.y_parts, w + step
 
 
 @inlined
 def rooms(args: Any, worker: int) -> Any:
     """Scratch, room of x, room of y, and the rest."""
-    scratch = args[21] + 4 * worker * args[22]
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     x = scratch + SPARE_BYTES
-    y = x + args[9] * 8 * parts_of(args[13], args[1])
-    return scratch, x, y, y + args[9] * 8 * parts_of(args[13], args[4])
+    y = x + args[AT.points] * 8 * parts_of(args[AT.tiles], args[AT.x_images])
+    return scratch, x, y, y + args[AT.points] * 8 * parts_of(args[AT.tiles], args[AT.y_images])
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def packed_products(args: Any, worker: int) -> None:
     """Sums over images of x times filters. Words: see the module."""
     scratch, x, y, rest = rooms(args, worker)
     prepare(scratch, 0)
-    words = _words(args, args[1], args[4], args[4] if args[18] else 0)
-    for column in range(args[11], args[12]):
-        columns_down(args, column, args[0], args[1], args[2], x, scratch)
-        _multiplied(args, words, column, x, y, rest)
-        columns_back(args, column, args[3], args[4], args[5], y, scratch)
+    x_images, y_images = args[AT.x_images], args[AT.y_images]
+    product = row_product(args, x_images, y_images, y_images if args[AT.exchanged] else 0, 0)
+    for column in range(args[AT.column0], args[AT.column1]):
+        columns_down(args, column, args[AT.x], x_images, args[AT.x_points], x, scratch)
+        _multiplied(args, product, column, x, y, rest)
+        columns_back(args, column, args[AT.y], y_images, args[AT.y_points], y, scratch)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def packed_gradients(args: Any, worker: int) -> None:
     """Sums over tiles of x times conj(dy), and the data gradient. Words: see the module."""
     scratch, x, y, rest = rooms(args, worker)
     prepare(scratch, 0)
-    words = _words(args, args[1], args[4], args[20])
-    back = _words(args, args[4], args[1], args[1])
-    for column in range(args[11], args[12]):
-        columns_down(args, column, args[0], args[1], args[2], x, scratch)
-        columns_down(args, column, args[3], args[4], args[5], y, scratch)
-        _summed(args, words, column, x, y)
-        if args[6]:
+    x_images, y_images = args[AT.x_images], args[AT.y_images]
+    gradient = row_product(args, x_images, y_images, 0, args[AT.accumulate])
+    back = row_product(args, y_images, x_images, x_images, 0)
+    for column in range(args[AT.column0], args[AT.column1]):
+        columns_down(args, column, args[AT.x], x_images, args[AT.x_points], x, scratch)
+        columns_down(args, column, args[AT.y], y_images, args[AT.y_points], y, scratch)
+        _summed(args, gradient, column, x, y)
+        if args[AT.target]:
             _multiplied(args, back, column, y, x, rest)
-            columns_back(args, column, args[6], args[1], args[9], x, scratch)
+            columns_back(args, column, args[AT.target], x_images, args[AT.points], x, scratch)

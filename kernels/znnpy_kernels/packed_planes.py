@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_codelets import SPARE_BYTES, VECTOR_BYTES
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.memory import float_argument
 from znnpy_kernels.packed_tiles import (
-    FIELDS,
+    PLACES,
     TABLE_BYTES,
     gathered_plane,
     pieces_of,
@@ -38,8 +38,8 @@ from znnpy_kernels.tile_transforms import (
     tile_bytes,
 )
 
-PLANES_FIELDS = (*FIELDS[:29], "planes", "scratch", "scratch_worker")
-IMAGES_FIELDS = (*PLANES_FIELDS, "scale:float", "bias", "relu")
+PLANES = words(PLACES, "planes scratch scratch_worker")
+IMAGES = words(PLANES, "scale:float bias relu")
 
 
 def plane_floats(size: tuple[int, int, int]) -> int:
@@ -52,21 +52,24 @@ def plane_floats(size: tuple[int, int, int]) -> int:
 @inlined
 def _rooms(args: Any, worker: int, size: Any) -> Any:
     """Scratch, table of pieces, a plane of half spectra, one of voxels."""
-    scratch = args[30] + 4 * worker * args[31]
+    at = PLANES
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     table = scratch + SPARE_BYTES
     half = table + TABLE_BYTES
     return scratch, table, half, half + plane_bytes(size)
 
 
-@kernel(*PLANES_FIELDS)
+@kernel(PLANES)
 def packed_planes(args: Any, worker: int) -> None:
     """Half transformed tiles of some vectors of a row. Words: see the module."""
-    size, count = (args[16], args[17], args[18]), (args[10], args[11], args[12])
+    at = PLANES
+    size = args[at.size_z], args[at.size_y], args[at.size_x]
+    count = args[at.count_z], args[at.count_y], args[at.count_x]
     scratch, table, half, room = _rooms(args, worker, size)
     prepare(scratch, 0)
-    steps, origin = (0, args[12] * VECTOR_BYTES, VECTOR_BYTES), (0, 0, 0)
-    for vector in range(args[21], args[22]):
-        target = args[29] + vector * tile_bytes(size)
+    steps, origin = (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES), (0, 0, 0)
+    for vector in range(args[at.vector0], args[at.vector1]):
+        target = args[at.planes] + vector * tile_bytes(size)
         pieces, planes = pieces_of(args, vector, table)
         for z in range(planes):
             gathered_plane(args, table, pieces, z, room)
@@ -79,18 +82,23 @@ def packed_planes(args: Any, worker: int) -> None:
         fill_planes(target, 0, planes, count[0], size)
 
 
-@kernel(*IMAGES_FIELDS)
+@kernel(IMAGES)
 def packed_plane_images(args: Any, worker: int) -> None:
     """Images of some vectors of a row. Words: see the module."""
-    size, count = (args[16], args[17], args[18]), (args[10], args[11], args[12])
+    at = IMAGES
+    size = args[at.size_z], args[at.size_y], args[at.size_x]
+    count = args[at.count_z], args[at.count_y], args[at.count_x]
     scratch, table, half, room = _rooms(args, worker, size)
-    prepare(scratch, args[34])
-    scale, steps = float_argument(args[32]), (0, args[12] * VECTOR_BYTES, VECTOR_BYTES)
-    for vector in range(args[21], args[22]):
-        source = args[29] + vector * tile_bytes(size)
+    prepare(scratch, args[at.relu])
+    scale, steps = (
+        float_argument(args[at.scale]),
+        (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES),
+    )
+    for vector in range(args[at.vector0], args[at.vector1]):
+        source = args[at.planes] + vector * tile_bytes(size)
         pieces, planes = pieces_of(args, vector, table)
-        if args[33]:
-            set_biases(args[33], table, pieces, scratch)
+        if args[at.bias]:
+            set_biases(args[at.bias], table, pieces, scratch)
         # Last planes first: where tiles of one vector overlap, the earlier one has written there.
         for z in range(planes - 1, -1, -1):
             here, lines = source + z * plane_bytes(size), half

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_codelets import (
     BIAS,
     SPARE_BYTES,
@@ -68,22 +68,23 @@ from znnpy_kernels.vectors import (
     store_masked,
 )
 
-FIELDS = (
-    "images", "extent_z", "extent_y", "extent_x", "dilation_z", "dilation_y", "dilation_x", "step_z",
-    "step_y", "step_x", "count_z", "count_y", "count_x", "shape_z", "shape_y", "shape_x", "size_z",
-    "size_y", "size_x", "first", "tiles", "vector0", "vector1", "image", "image_batch",
-    "image_block", "image_z", "image_y", "image_x", "spectra", "spectra_frequency", "spectra_parts",
-    "scratch", "scratch_worker",
-)  # fmt: skip
-IMAGES_FIELDS = (*FIELDS, "scale:float", "bias", "relu")
-# Of a piece: address of its tile's first point, in its block of images; points inside along z, y, x;
-# lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points that
-# other tiles have written along z, y, x; the first image.
-WORDS = 12
-TABLE_BYTES = 8 * WORDS * LANES
-ROWS_AHEAD = (
-    2  # that are asked for: a plane ahead would push out of the L1 cache what a plane takes
+PLACES = words(
+    "images extent_z extent_y extent_x dilation_z dilation_y dilation_x step_z step_y step_x "
+    "count_z count_y count_x shape_z shape_y shape_x size_z size_y size_x first tiles vector0 "
+    "vector1 image image_batch image_block image_z image_y image_x"
 )
+"""Words that every kernel begins with whose vectors are made of pieces of tiles."""
+SPECTRA = words(PLACES, "spectra spectra_frequency spectra_parts scratch scratch_worker")
+IMAGES = words(SPECTRA, "scale:float bias relu")
+PIECE = words(
+    "address inside_z inside_y inside_x lanes block_lane lane ends old_z old_y old_x image"
+)
+"""Of a piece: address of its tile's first point, in its block of images; points inside along z, y, x;
+lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points that
+other tiles have written along z, y, x; the first image."""
+PIECE_BYTES = 8 * len(PIECE)
+TABLE_BYTES = PIECE_BYTES * LANES
+ROWS_AHEAD = 2  # asked for: a plane ahead would push out of the L1 cache what a plane takes
 
 
 def packed_floats(size: tuple[int, int, int]) -> int:
@@ -97,16 +98,32 @@ def _cover(whole: int, part: int) -> Any:
 
 
 @inlined
+def _axis_words(args: Any, axis: int) -> Any:
+    """Words of one axis: extent, dilation, step, count, shape and the image's stride."""
+    at = PLACES
+    if axis == 0:
+        return (args[at.extent_z], args[at.dilation_z], args[at.step_z], args[at.count_z],
+                args[at.shape_z], args[at.image_z])  # fmt: skip
+    if axis == 1:
+        return (args[at.extent_y], args[at.dilation_y], args[at.step_y], args[at.count_y],
+                args[at.shape_y], args[at.image_y])  # fmt: skip
+    return (args[at.extent_x], args[at.dilation_x], args[at.step_x], args[at.count_x],
+            args[at.shape_x], args[at.image_x])  # fmt: skip
+
+
+@inlined
 def _tiles(args: Any, axis: int, lattice: int) -> Any:
     """Tiles of a lattice along an axis."""
-    return _cover(_cover(args[1 + axis] - lattice, args[4 + axis]), args[7 + axis])
+    extent, dilation, step, _, _, _ = _axis_words(args, axis)
+    return _cover(_cover(extent - lattice, dilation), step)
 
 
 @inlined
 def _all_tiles(args: Any, axis: int) -> Any:
     """Tiles of all lattices along an axis."""
+    extent, dilation, _, _, _, _ = _axis_words(args, axis)
     found = 0
-    for lattice in range(min(args[1 + axis], args[4 + axis])):
+    for lattice in range(min(extent, dilation)):
         found += _tiles(args, axis, lattice)
     return found
 
@@ -136,27 +153,29 @@ def _located(args: Any, tile: int) -> Any:
 @inlined
 def _axis(args: Any, axis: int, lattice: int, place: int) -> Any:
     """Floats to a tile's first point along an axis, points inside, points written by others."""
-    origin = place * args[7 + axis]
-    limit = _cover(args[13 + axis] - lattice, args[4 + axis])
-    old = args[10 + axis] - args[7 + axis] if place else 0
-    inside = max(0, min(args[10 + axis], limit - origin))
-    return (lattice + origin * args[4 + axis]) * args[26 + axis], inside, old
+    _, dilation, step, count, shape, stride = _axis_words(args, axis)
+    origin = place * step
+    limit = _cover(shape - lattice, dilation)
+    old = count - step if place else 0
+    inside = max(0, min(count, limit - origin))
+    return (lattice + origin * dilation) * stride, inside, old
 
 
 @inlined
 def _note(args: Any, piece: Any, tile: int, image: int, lane: int, lanes: int) -> None:
     """Describe a piece of a vector."""
+    at, of = PLACES, PIECE
     batch, lattice, place = _located(args, tile)
-    z, y, x = (
-        _axis(args, 0, lattice[0], place[0]),
-        _axis(args, 1, lattice[1], place[1]),
-        _axis(args, 2, lattice[2], place[2]),
-    )
-    offset = batch * args[24] + image // LANES * args[25] + z[0] + y[0] + x[0]
-    piece[0], piece[1], piece[2], piece[3] = args[23] + 4 * offset, z[1], y[1], x[1]
-    piece[4], piece[5], piece[6] = lanes, image % LANES, lane
-    piece[7] = 1 if image + lanes == args[0] else 0
-    piece[8], piece[9], piece[10], piece[11] = z[2], y[2], x[2], image
+    z = _axis(args, 0, lattice[0], place[0])
+    y = _axis(args, 1, lattice[1], place[1])
+    x = _axis(args, 2, lattice[2], place[2])
+    offset = batch * args[at.image_batch] + image // LANES * args[at.image_block]
+    piece[of.address] = args[at.image] + 4 * (offset + z[0] + y[0] + x[0])
+    piece[of.inside_z], piece[of.inside_y], piece[of.inside_x] = z[1], y[1], x[1]
+    piece[of.lanes], piece[of.block_lane], piece[of.lane] = lanes, image % LANES, lane
+    piece[of.ends] = 1 if image + lanes == args[at.images] else 0
+    piece[of.old_z], piece[of.old_y], piece[of.old_x] = z[2], y[2], x[2]
+    piece[of.image] = image
 
 
 @inlined
@@ -168,32 +187,45 @@ def _between(low: int, high: int) -> Any:
 @inlined
 def pieces_of(args: Any, vector: int, table: int) -> Any:
     """Describe all pieces of a vector: how many, and planes that reach into the images."""
-    images, lane, number, planes = args[0], 0, 0, 0
-    while lane < LANES and (vector * LANES + lane) // images < args[20]:
+    at = PLACES
+    images, lane, number, planes = args[at.images], 0, 0, 0
+    while lane < LANES and (vector * LANES + lane) // images < args[at.tiles]:
         tile, image = (vector * LANES + lane) // images, (vector * LANES + lane) % images
         lanes = min(images - image, LANES - image % LANES, LANES - lane)
-        piece = longs(table + 8 * WORDS * number)
-        _note(args, piece, args[19] + tile, image, lane, lanes)
-        planes, lane, number = max(planes, piece[1]), lane + lanes, number + 1
+        piece = longs(table + PIECE_BYTES * number)
+        _note(args, piece, args[at.first] + tile, image, lane, lanes)
+        planes, lane, number = max(planes, piece[PIECE.inside_z]), lane + lanes, number + 1
     return number, planes
 
 
 @inlined
 def _steps(args: Any) -> Any:
     """Bytes from point to point of a lattice."""
-    return 4 * args[4] * args[26], 4 * args[5] * args[27], 4 * args[6] * args[28]
+    at = PLACES
+    return (
+        4 * args[at.dilation_z] * args[at.image_z],
+        4 * args[at.dilation_y] * args[at.image_y],
+        4 * args[at.dilation_x] * args[at.image_x],
+    )
 
 
 @inlined
 def _inside(piece: Any, z: int, y: int) -> Any:
     """Points of a row of a piece that lie in its image."""
-    return piece[3] if z < piece[1] and y < piece[2] else 0
+    of = PIECE
+    return piece[of.inside_x] if z < piece[of.inside_z] and y < piece[of.inside_y] else 0
 
 
 @inlined
 def _row_of(piece: Any, steps: Any, z: int, y: int) -> Any:
     """Address of a row of a piece, as far before it as its lanes lie behind the vector's first."""
-    return piece[0] + z * steps[0] + y * steps[1] - 4 * (piece[6] - piece[5])
+    of = PIECE
+    return (
+        piece[of.address]
+        + z * steps[0]
+        + y * steps[1]
+        - 4 * (piece[of.lane] - piece[of.block_lane])
+    )
 
 
 @inlined
@@ -201,6 +233,7 @@ def _gathered_row(
     first: Any, second: Any, third: Any, steps: Any, z: int, y: int, count: int, row: int
 ) -> None:
     """One row of points of three pieces, and zeros in all other lanes."""
+    of = PIECE
     a, b, c = _inside(first, z, y), _inside(second, z, y), _inside(third, z, y)
     p, q, r = (
         _row_of(first, steps, z, y),
@@ -208,9 +241,9 @@ def _gathered_row(
         _row_of(third, steps, z, y),
     )
     lanes = (
-        _between(first[6], first[6] + first[4]),
-        _between(second[6], second[6] + second[4]),
-        _between(third[6], third[6] + third[4]),
+        _between(first[of.lane], first[of.lane] + first[of.lanes]),
+        _between(second[of.lane], second[of.lane] + second[of.lanes]),
+        _between(third[of.lane], third[of.lane] + third[of.lanes]),
     )
     both = min(a, min(b, c))
     for x in range(both):
@@ -237,21 +270,29 @@ def _gathered_row(
 @inlined
 def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
     """One plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
+    at, of = PLACES, PIECE
     steps = _steps(args)
     first, second, third = (
         longs(table),
-        longs(table + 8 * WORDS * min(1, pieces - 1)),
-        longs(table + 8 * WORDS * min(2, pieces - 1)),
+        longs(table + PIECE_BYTES * min(1, pieces - 1)),
+        longs(table + PIECE_BYTES * min(2, pieces - 1)),
     )
-    for y in range(args[11]):
+    for y in range(args[at.count_y]):
         _gathered_row(
-            first, second, third, steps, z, y, args[12], room + y * args[12] * VECTOR_BYTES
+            first,
+            second,
+            third,
+            steps,
+            z,
+            y,
+            args[at.count_x],
+            room + y * args[at.count_x] * VECTOR_BYTES,
         )
     for number in range(3, pieces):
-        piece = longs(table + 8 * WORDS * number)
-        mine = _between(piece[6], piece[6] + piece[4])
-        for y in range(args[11]):
-            row = room + y * args[12] * VECTOR_BYTES
+        piece = longs(table + PIECE_BYTES * number)
+        mine = _between(piece[of.lane], piece[of.lane] + piece[of.lanes])
+        for y in range(args[at.count_y]):
+            row = room + y * args[at.count_x] * VECTOR_BYTES
             source = _row_of(piece, steps, z, y)
             for x in range(_inside(piece, z, y)):
                 value = load_masked(source + x * steps[2], mine)
@@ -262,20 +303,31 @@ def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> Non
 @inlined
 def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
     """One plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
+    at, of = PLACES, PIECE
     steps = _steps(args)
     for number in range(pieces):
-        piece = longs(table + 8 * WORDS * number)
-        shift, end = piece[6] - piece[5], piece[5] + piece[4]
-        mine, written = _between(piece[5], end), _between(piece[5], LANES if piece[7] else end)
-        for y in range(piece[2] if z < piece[1] else 0):
-            row = room + y * args[12] * VECTOR_BYTES + 4 * shift
-            target = piece[0] + z * steps[0] + y * steps[1]
-            old = piece[3] if z < piece[8] or y < piece[9] else min(piece[3], piece[10])
+        piece = longs(table + PIECE_BYTES * number)
+        shift, end = (
+            piece[of.lane] - piece[of.block_lane],
+            piece[of.block_lane] + piece[of.lanes],
+        )
+        mine, written = (
+            _between(piece[of.block_lane], end),
+            _between(piece[of.block_lane], LANES if piece[of.ends] else end),
+        )
+        for y in range(piece[of.inside_y] if z < piece[of.inside_z] else 0):
+            row = room + y * args[at.count_x] * VECTOR_BYTES + 4 * shift
+            target = piece[of.address] + z * steps[0] + y * steps[1]
+            old = (
+                piece[of.inside_x]
+                if z < piece[of.old_z] or y < piece[of.old_y]
+                else min(piece[of.inside_x], piece[of.old_x])
+            )
             for x in range(old):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
                 store_masked(place, written, value + load_masked(place, mine))
                 prefetch(place + ROWS_AHEAD * steps[1])
-            for x in range(old, piece[3]):
+            for x in range(old, piece[of.inside_x]):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
                 store_masked(place, written, value)
                 prefetch(place + ROWS_AHEAD * steps[1])
@@ -284,23 +336,26 @@ def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> No
 @inlined
 def set_biases(bias: int, table: int, pieces: int, scratch: int) -> None:
     """Biases of all lanes."""
+    of = PIECE
     for number in range(pieces):
-        piece = longs(table + 8 * WORDS * number)
-        mine = _between(piece[6], piece[6] + piece[4])
-        value = load_masked(bias + 4 * (piece[11] - piece[6]), mine)
+        piece = longs(table + PIECE_BYTES * number)
+        mine = _between(piece[of.lane], piece[of.lane] + piece[of.lanes])
+        value = load_masked(bias + 4 * (piece[of.image] - piece[of.lane]), mine)
         store_masked(scratch + BIAS, mine, value)
 
 
-@kernel(*FIELDS)
+@kernel(SPECTRA)
 def packed_spectra(args: Any, worker: int) -> None:
     """Spectra of some vectors of a row. Words: see the module."""
-    scratch = args[32] + 4 * worker * args[33]
+    at = SPECTRA
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     prepare(scratch, 0)
-    size, count = (args[16], args[17], args[18]), (args[10], args[11], args[12])
+    size = args[at.size_z], args[at.size_y], args[at.size_x]
+    count = args[at.count_z], args[at.count_y], args[at.count_x]
     work, table = scratch + SPARE_BYTES, voxel_room(scratch, size)
-    room, steps = table + TABLE_BYTES, (0, args[12] * VECTOR_BYTES, VECTOR_BYTES)
-    for start in range(args[21], args[22], abreast(size)):
-        vectors = min(abreast(size), args[22] - start)
+    room, steps = table + TABLE_BYTES, (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES)
+    for start in range(args[at.vector0], args[at.vector1], abreast(size)):
+        vectors = min(abreast(size), args[at.vector1] - start)
         for vector in range(vectors):
             here = work + vector * tile_bytes(size)
             pieces, planes = pieces_of(args, start + vector, table)
@@ -308,33 +363,54 @@ def packed_spectra(args: Any, worker: int) -> None:
                 gathered_plane(args, table, pieces, z, room)
                 forward_plane(room, steps, (0, 0, 0), count, size, here, 1.0, scratch, z, room)
             fill_planes(here, 0, planes, size[0], size)
-        target = args[29] + start * VECTOR_BYTES
+        target = args[at.spectra] + start * VECTOR_BYTES
         columns = to_spectra(
-            work, size, vectors, target, VECTOR_BYTES, 4 * args[30], 4 * args[31], 1.0, scratch
+            work,
+            size,
+            vectors,
+            target,
+            VECTOR_BYTES,
+            4 * args[at.spectra_frequency],
+            4 * args[at.spectra_parts],
+            1.0,
+            scratch,
         )
         forward_lines(size[last_axis(size)[0]], columns, 1.0)
 
 
-@kernel(*IMAGES_FIELDS)
+@kernel(IMAGES)
 def packed_images(args: Any, worker: int) -> None:
     """Images of some vectors of a row. Words: see the module."""
-    scratch = args[32] + 4 * worker * args[33]
-    prepare(scratch, args[36])
-    size, count = (args[16], args[17], args[18]), (args[10], args[11], args[12])
-    work, table, scale = scratch + SPARE_BYTES, voxel_room(scratch, size), float_argument(args[34])
-    room, steps = table + TABLE_BYTES, (0, args[12] * VECTOR_BYTES, VECTOR_BYTES)
-    for start in range(args[21], args[22], abreast(size)):
-        vectors = min(abreast(size), args[22] - start)
-        source = args[29] + start * VECTOR_BYTES
+    at = IMAGES
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    prepare(scratch, args[at.relu])
+    size = args[at.size_z], args[at.size_y], args[at.size_x]
+    count = args[at.count_z], args[at.count_y], args[at.count_x]
+    work, table, scale = (
+        scratch + SPARE_BYTES,
+        voxel_room(scratch, size),
+        float_argument(args[at.scale]),
+    )
+    room, steps = table + TABLE_BYTES, (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES)
+    for start in range(args[at.vector0], args[at.vector1], abreast(size)):
+        vectors = min(abreast(size), args[at.vector1] - start)
+        source = args[at.spectra] + start * VECTOR_BYTES
         columns = from_spectra(
-            source, VECTOR_BYTES, 4 * args[30], 4 * args[31], size, vectors, work, scratch
+            source,
+            VECTOR_BYTES,
+            4 * args[at.spectra_frequency],
+            4 * args[at.spectra_parts],
+            size,
+            vectors,
+            work,
+            scratch,
         )
         backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for vector in range(vectors):
             here = work + vector * tile_bytes(size)
             pieces, planes = pieces_of(args, start + vector, table)
-            if args[35]:
-                set_biases(args[35], table, pieces, scratch)
+            if args[at.bias]:
+                set_biases(args[at.bias], table, pieces, scratch)
             # Last planes first: where tiles of one vector overlap, the earlier one has written there.
             for z in range(planes - 1, -1, -1):
                 inverse_columns(here, size, z, room, 0, scratch)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.pooling_rows import (
@@ -28,8 +28,9 @@ from znnpy_kernels.pooling_rows import (
 )
 from znnpy_kernels.rows import zero_row
 
-WINDOW_FIELDS = ("window_z", "window_y", "window_x", "stride_z", "stride_y", "stride_x",
-                 "dilation_z", "dilation_y", "dilation_x")  # fmt: skip
+WINDOW = words(
+    "window_z window_y window_x stride_z stride_y stride_x dilation_z dilation_y dilation_x"
+)
 
 
 @inlined
@@ -72,37 +73,57 @@ def _row_values(
         pool_windows_values(source, target, width, wz, wy, wx, steps, stride, dilation)
 
 
-@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
-        "index", "index_z", "index_y", "planes", "rows", "width", *WINDOW_FIELDS)  # fmt: skip
+MAX_POOL_FORWARD = words(
+    "source source_z source_y target target_z target_y index index_z index_y planes rows width",
+    WINDOW,
+)
+
+
+@kernel(MAX_POOL_FORWARD)
 def max_pool_forward(args: Any, worker: int) -> None:
     """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output.
 
     `source` is the first input voxel of the part's first output voxel (the caller offsets it by
     first_plane * stride_z * source_z and so on).
     """
+    at = MAX_POOL_FORWARD
     line = scratch_line()
-    steps = 4 * args[18] * args[1], 4 * args[19] * args[2]
-    for z in range(args[9]):
-        for y in range(args[10]):
-            source = args[0] + 4 * (z * args[15] * args[1] + y * args[16] * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            index = args[6] + 2 * (z * args[7] + y * args[8])
-            _row(source, target, index, args[11], (args[12], args[13], args[14]), steps, args[17],
-                 args[20], line)  # fmt: skip
+    steps = 4 * args[at.dilation_z] * args[at.source_z], 4 * args[at.dilation_y] * args[at.source_y]
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (
+                z * args[at.stride_z] * args[at.source_z]
+                + y * args[at.stride_y] * args[at.source_y]
+            )
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            index = args[at.index] + 2 * (z * args[at.index_z] + y * args[at.index_y])
+            window = args[at.window_z], args[at.window_y], args[at.window_x]
+            _row(source, target, index, args[at.width], window, steps, args[at.stride_x],
+                 args[at.dilation_x], line)  # fmt: skip
 
 
-@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
-        "planes", "rows", "width", *WINDOW_FIELDS)  # fmt: skip
+MAX_POOL_VALUES = words(
+    "source source_z source_y target target_z target_y planes rows width",
+    WINDOW,
+)
+
+
+@kernel(MAX_POOL_VALUES)
 def max_pool_values(args: Any, worker: int) -> None:
     """As `max_pool_forward` without the taps, for inference."""
+    at = MAX_POOL_VALUES
     line = scratch_line()
-    steps = 4 * args[15] * args[1], 4 * args[16] * args[2]
-    for z in range(args[6]):
-        for y in range(args[7]):
-            source = args[0] + 4 * (z * args[12] * args[1] + y * args[13] * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            _row_values(source, target, args[8], (args[9], args[10], args[11]), steps, args[14],
-                        args[17], line)  # fmt: skip
+    steps = 4 * args[at.dilation_z] * args[at.source_z], 4 * args[at.dilation_y] * args[at.source_y]
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (
+                z * args[at.stride_z] * args[at.source_z]
+                + y * args[at.stride_y] * args[at.source_y]
+            )
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            window = args[at.window_z], args[at.window_y], args[at.window_x]
+            _row_values(source, target, args[at.width], window, steps, args[at.stride_x],
+                        args[at.dilation_x], line)  # fmt: skip
 
 
 @inlined
@@ -117,32 +138,38 @@ def _output_of(place: int, tap: int, taps: int, dilation: int, stride: int, size
 @inlined
 def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, number: int) -> None:
     """Add what one input row won in two rows of a plane of outputs; -1 means no such row."""
+    at = MAX_POOL_BACKWARD
     # A row that does not exist is replaced by the other one, with numbers that no tap has.
-    one = number if first >= 0 else -args[19]
-    two = number + args[19] if second >= 0 else -args[19]
+    one = number if first >= 0 else -args[at.window_x]
+    two = number + args[at.window_x] if second >= 0 else -args[at.window_x]
     row, other = first if first >= 0 else second, second if second >= 0 else first
-    gradient, index = args[0] + 4 * plane * args[1], args[3] + 2 * plane * args[4]
-    gradients = gradient + 4 * row * args[2], gradient + 4 * other * args[2]
-    indices = index + 2 * row * args[5], index + 2 * other * args[5]
-    if args[22] != 1:
-        gather_strided_row(gradients[0], indices[0], one, target, args[8], args[19], args[22],
-                           args[25])  # fmt: skip
-        gather_strided_row(gradients[1], indices[1], two, target, args[8], args[19], args[22],
-                           args[25])  # fmt: skip
-    elif args[19] == 2:
-        gather_dense_rows(gradients, indices, (one, two), target, args[8], args[16], 2,
-                          args[25])  # fmt: skip
-    elif args[19] == 3:
-        gather_dense_rows(gradients, indices, (one, two), target, args[8], args[16], 3,
-                          args[25])  # fmt: skip
+    gradient, index = (
+        args[at.gradient] + 4 * plane * args[at.gradient_z],
+        args[at.index] + 2 * plane * args[at.index_z],
+    )
+    gradients = gradient + 4 * row * args[at.gradient_y], gradient + 4 * other * args[at.gradient_y]
+    indices = index + 2 * row * args[at.index_y], index + 2 * other * args[at.index_y]
+    outputs, width, taps = args[at.outputs_x], args[at.width], args[at.window_x]
+    stride, dilation, numbers = args[at.stride_x], args[at.dilation_x], (one, two)
+    if stride != 1:
+        gather_strided_row(gradients[0], indices[0], one, target, outputs, taps, stride, dilation)
+        gather_strided_row(gradients[1], indices[1], two, target, outputs, taps, stride, dilation)
+    elif taps == 2:
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 2, dilation)
+    elif taps == 3:
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 3, dilation)
     else:
-        gather_dense_rows(gradients, indices, (one, two), target, args[8], args[16], args[19],
-                          args[25])  # fmt: skip
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, taps, dilation)
 
 
-@kernel("gradient", "gradient_z", "gradient_y", "index", "index_z", "index_y",
-        "outputs_z", "outputs_y", "outputs_x", "target", "target_z", "target_y",
-        "first_plane", "first_row", "planes", "rows", "width", *WINDOW_FIELDS)  # fmt: skip
+MAX_POOL_BACKWARD = words(
+    "gradient gradient_z gradient_y index index_z index_y outputs_z outputs_y outputs_x target "
+    "target_z target_y first_plane first_row planes rows width",
+    WINDOW,
+)
+
+
+@kernel(MAX_POOL_BACKWARD)
 def max_pool_backward(args: Any, worker: int) -> None:
     """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
 
@@ -151,16 +178,38 @@ def max_pool_backward(args: Any, worker: int) -> None:
     row `first_row` of the input; `planes`, `rows`, `width` measure the part (whole rows). Every
     voxel of the part is written.
     """
-    for z in range(args[14]):
-        for y in range(args[15]):
-            target = args[9] + 4 * (z * args[10] + y * args[11])
-            zero_row(target, LANES * args[16])
-            for dz in range(args[17]):
-                plane = _output_of(z + args[12], dz, args[17], args[23], args[20], args[6])
-                for dy in range(0, args[18] if plane >= 0 else 0, 2):
-                    place, window = y + args[13], args[18]
-                    first = _output_of(place, dy, window, args[24], args[21], args[7])
-                    second = _output_of(place, dy + 1, window, args[24], args[21], args[7])
+    at = MAX_POOL_BACKWARD
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            zero_row(target, LANES * args[at.width])
+            for dz in range(args[at.window_z]):
+                plane = _output_of(
+                    z + args[at.first_plane],
+                    dz,
+                    args[at.window_z],
+                    args[at.dilation_z],
+                    args[at.stride_z],
+                    args[at.outputs_z],
+                )
+                for dy in range(0, args[at.window_y] if plane >= 0 else 0, 2):
+                    place, window = y + args[at.first_row], args[at.window_y]
+                    first = _output_of(
+                        place,
+                        dy,
+                        window,
+                        args[at.dilation_y],
+                        args[at.stride_y],
+                        args[at.outputs_y],
+                    )
+                    second = _output_of(
+                        place,
+                        dy + 1,
+                        window,
+                        args[at.dilation_y],
+                        args[at.stride_y],
+                        args[at.outputs_y],
+                    )
                     if first >= 0 or second >= 0:
-                        number = (dz * window + dy) * args[19]
+                        number = (dz * window + dy) * args[at.window_x]
                         _gather_pair(args, target, plane, first, second, number)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.atomics import fence_seq_cst
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
@@ -40,7 +40,7 @@ STRIP_BYTES = (
 )  # rows of a plane, after which the next plane's follow: they meet in the cache
 NOBODY = 255  # the number of no tap
 NOWHERE = 64  # added to the numbers of taps in rows that do not exist
-FAR_FIELDS = ("far_z", "far_y", "far_x")
+FAR = words("far_z far_y far_x")
 
 
 @inlined
@@ -150,42 +150,51 @@ def _careful_row(source: int, target: int, index: int, width: int, far: Any, flo
 
 @inlined
 def _forward(args: Any, wz: int, index: int, index_z: int, index_y: int, floor: Any) -> None:
-    far = 4 * args[9] * args[1], 4 * args[10] * args[2], args[11]
+    at = PART
+    far = (
+        4 * args[at.far_z] * args[at.source_z],
+        4 * args[at.far_y] * args[at.source_y],
+        args[at.far_x],
+    )
     line = scratch_line()
-    strip = max(1, STRIP_BYTES // (BYTES * args[8]))
-    for first in range(0, args[7], strip):
-        for z in range(args[6]):
-            for y in range(first, min(first + strip, args[7])):
-                source = args[0] + 4 * (z * args[1] + y * args[2])
-                target = args[3] + 4 * (z * args[4] + y * args[5])
+    strip = max(1, STRIP_BYTES // (BYTES * args[at.width]))
+    for first in range(0, args[at.rows], strip):
+        for z in range(args[at.planes]):
+            for y in range(first, min(first + strip, args[at.rows])):
+                source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+                target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
                 winners = index + z * index_z + y * index_y
-                bad = _row(source, target, winners, args[8], wz, far, floor, line, below(0))
+                bad = _row(source, target, winners, args[at.width], wz, far, floor, line, below(0))
                 if any_lane(bad):
-                    _careful_row(source, target, winners, args[8], far, floor)
+                    _careful_row(source, target, winners, args[at.width], far, floor)
 
 
-PART_FIELDS = ("source", "source_z", "source_y", "target", "target_z", "target_y",
-               "planes", "rows", "width", *FAR_FIELDS)  # fmt: skip
+PART = words("source source_z source_y target target_z target_y planes rows width", FAR)
 
 
-@kernel(*PART_FIELDS, "index", "index_z", "index_y", "floor:float")
+MAX_FILTER_FORWARD = words(PART, "index index_z index_y floor:float")
+
+
+@kernel(MAX_FILTER_FORWARD)
 def max_filter_forward(args: Any, worker: int) -> None:
     """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output.
 
     `source` is the input voxel where the part's first output voxel lies. A NaN as `floor` lets every
     tap win.
     """
-    floor = splat(float_argument(args[15]))
-    if args[9]:
-        _forward(args, 2, args[12], args[13], args[14], floor)
+    at = MAX_FILTER_FORWARD
+    floor = splat(float_argument(args[at.floor]))
+    if args[at.far_z]:
+        _forward(args, 2, args[at.index], args[at.index_z], args[at.index_y], floor)
     else:
-        _forward(args, 1, args[12], args[13], args[14], floor)
+        _forward(args, 1, args[at.index], args[at.index_z], args[at.index_y], floor)
 
 
-@kernel(*PART_FIELDS)
+@kernel(PART)
 def max_filter_values(args: Any, worker: int) -> None:
     """As `max_filter_forward` without the taps, for inference."""
-    if args[9]:
+    at = PART
+    if args[at.far_z]:
         _forward(args, 2, 0, 0, 0, splat(0.0))
     else:
         _forward(args, 1, 0, 0, 0, splat(0.0))
@@ -205,24 +214,30 @@ def _streamed_row(source: int, target: int, width: int, wz: int, far: Any, bad: 
 
 @inlined
 def _streamed(args: Any, wz: int) -> None:
-    far = 4 * args[9] * args[1], 4 * args[10] * args[2], args[11]
-    strip = max(1, STRIP_BYTES // (BYTES * args[8]))
-    for first in range(0, args[7], strip):
-        for z in range(args[6]):
-            for y in range(first, min(first + strip, args[7])):
-                source = args[0] + 4 * (z * args[1] + y * args[2])
-                target = args[3] + 4 * (z * args[4] + y * args[5])
-                if any_lane(_streamed_row(source, target, args[8], wz, far, below(0))):
-                    _careful_row(source, target, 0, args[8], far, splat(0.0))
+    at = PART
+    far = (
+        4 * args[at.far_z] * args[at.source_z],
+        4 * args[at.far_y] * args[at.source_y],
+        args[at.far_x],
+    )
+    strip = max(1, STRIP_BYTES // (BYTES * args[at.width]))
+    for first in range(0, args[at.rows], strip):
+        for z in range(args[at.planes]):
+            for y in range(first, min(first + strip, args[at.rows])):
+                source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+                target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+                if any_lane(_streamed_row(source, target, args[at.width], wz, far, below(0))):
+                    _careful_row(source, target, 0, args[at.width], far, splat(0.0))
 
 
-@kernel(*PART_FIELDS)
+@kernel(PART)
 def max_filter_streamed(args: Any, worker: int) -> None:
     """As `max_filter_values` for targets beyond all caches; `far_x` is 1.
 
     Rows of the target lie on multiples of a vector's bytes.
     """
-    if args[9]:
+    at = PART
+    if args[at.far_z]:
         _streamed(args, 2)
     else:
         _streamed(args, 1)
@@ -310,10 +325,17 @@ def _pair(place: int, far: int, size: int, number: int) -> Any:
 @inlined
 def _rows_of(args: Any, plane: int, rows: Any, number: int) -> Any:
     """Gradients, winners and tap numbers of two rows of a plane of outputs."""
-    gradient, index = args[0] + 4 * plane * args[1], args[3] + plane * args[4]
+    at = MAX_FILTER_BACKWARD
+    gradient, index = (
+        args[at.gradient] + 4 * plane * args[at.gradient_z],
+        args[at.index] + plane * args[at.index_z],
+    )
     return (
-        (gradient + 4 * rows[0] * args[2], gradient + 4 * rows[1] * args[2]),
-        (index + rows[0] * args[5], index + rows[1] * args[5]),
+        (
+            gradient + 4 * rows[0] * args[at.gradient_y],
+            gradient + 4 * rows[1] * args[at.gradient_y],
+        ),
+        (index + rows[0] * args[at.index_y], index + rows[1] * args[at.index_y]),
         (number + rows[2], number + rows[3]),
     )
 
@@ -321,31 +343,40 @@ def _rows_of(args: Any, plane: int, rows: Any, number: int) -> Any:
 @inlined
 def _backward(args: Any, wz: int) -> Any:
     """All rows of a part; returns their sum."""
+    at = MAX_FILTER_BACKWARD
     sums = splat(0.0)
-    for z in range(args[14]):
-        planes = _pair(z + args[12], args[17], args[6], 4)
-        for y in range(args[15]):
-            target = args[9] + 4 * (z * args[10] + y * args[11])
-            rows = _pair(y + args[13], args[18], args[7], 2)
+    for z in range(args[at.planes]):
+        planes = _pair(z + args[at.first_plane], args[at.far_z], args[at.outputs_z], 4)
+        for y in range(args[at.rows]):
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            rows = _pair(y + args[at.first_row], args[at.far_y], args[at.outputs_y], 2)
             if planes[0] < 0 or rows[0] < 0:
-                zero_row(target, LANES * args[16])
+                zero_row(target, LANES * args[at.width])
             else:
                 near = _rows_of(args, planes[0], rows, planes[2])
                 deep = _rows_of(args, planes[1], rows, planes[3])
-                sums = sums + _gathered_row(near, deep, wz, target, args[8], args[16], args[19])
+                sums = sums + _gathered_row(
+                    near, deep, wz, target, args[at.outputs_x], args[at.width], args[at.far_x]
+                )
     return sums
 
 
-@kernel("gradient", "gradient_z", "gradient_y", "index", "index_z", "index_y",
-        "outputs_z", "outputs_y", "outputs_x", "target", "target_z", "target_y",
-        "first_plane", "first_row", "planes", "rows", "width", *FAR_FIELDS,
-        "bias_gradient")  # fmt: skip
+MAX_FILTER_BACKWARD = words(
+    "gradient gradient_z gradient_y index index_z index_y outputs_z outputs_y outputs_x target "
+    "target_z target_y first_plane first_row planes rows width",
+    FAR,
+    "bias_gradient",
+)
+
+
+@kernel(MAX_FILTER_BACKWARD)
 def max_filter_backward(args: Any, worker: int) -> None:
     """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
 
     Words as in `max_pool_backward`. `bias_gradient` (0: not wanted) gets the sum over the part,
     LANES floats.
     """
-    sums = _backward(args, 2) if args[17] else _backward(args, 1)
-    if args[20]:
-        store(args[20], sums)
+    at = MAX_FILTER_BACKWARD
+    sums = _backward(args, 2) if args[at.far_z] else _backward(args, 1)
+    if args[at.bias_gradient]:
+        store(args[at.bias_gradient], sums)

@@ -6,33 +6,40 @@ from typing import Any
 
 import numpy as np
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
 
+SUM_VECTORS = words("source target count length")
 
-@kernel("source", "target", "count", "length")
+
+@kernel(SUM_VECTORS)
 def sum_vectors(args: Any, worker: int) -> None:
     """target[j] = source[0][j] + source[1][j] + ..., added in that order; `length` floats each."""
-    source, target = floats(args[0]), floats(args[1])
-    for j in range(args[3]):
+    at = SUM_VECTORS
+    source, target = floats(args[at.source]), floats(args[at.target])
+    for j in range(args[at.length]):
         target[j] = source[j]
-    for i in range(1, args[2]):
-        for j in range(args[3]):
-            target[j] += source[i * args[3] + j]
+    for i in range(1, args[at.count]):
+        for j in range(args[at.length]):
+            target[j] += source[i * args[at.length] + j]
 
 
-@kernel("source", "target", "count", "step")
+SUM_LANES = words("source target count step")
+
+
+@kernel(SUM_LANES)
 def sum_lanes(args: Any, worker: int) -> None:
     """target[0] = the sum of `count` vectors of LANES floats, `step` floats apart.
 
     Lane by lane first, then the lanes in order.
     """
-    source, target = floats(args[0]), floats(args[1])
+    at = SUM_LANES
+    source, target = floats(args[at.source]), floats(args[at.target])
     total = np.float32(0)
     for lane in range(LANES):
         lane_total = source[lane]
-        for i in range(1, args[2]):
-            lane_total += source[i * args[3] + lane]
+        for i in range(1, args[at.count]):
+            lane_total += source[i * args[at.step] + lane]
         total += lane_total
     target[0] = total

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.tiles import AHEAD, load_tile, scratch_tile, store_tile, transpose_tile
@@ -64,75 +64,108 @@ def zero_row(target: int, length: int) -> None:
         store_masked(target + 4 * full, below(length - full), nothing)
 
 
-@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
-        "planes", "rows", "length")  # fmt: skip
+COPY_ROWS = words("source source_z source_y target target_z target_y planes rows length")
+
+
+@kernel(COPY_ROWS)
 def copy_rows(args: Any, worker: int) -> None:
     """target = source, row by row: crop forward (the caller offsets `source`), layout changes."""
-    for z in range(args[6]):
-        for y in range(args[7]):
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            copy_row(source, target, args[8])
+    at = COPY_ROWS
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            copy_row(source, target, args[at.length])
 
 
-@kernel("source", "target", "length")
+COPY_FLAT = words("source target length")
+
+
+@kernel(COPY_FLAT)
 def copy_flat(args: Any, worker: int) -> None:
     """target = source over one range."""
-    copy_row(args[0], args[1], args[2])
+    at = COPY_FLAT
+    copy_row(args[at.source], args[at.target], args[at.length])
 
 
-@kernel("first", "first_z", "first_y", "second", "second_z", "second_y",
-        "target", "target_z", "target_y", "planes", "rows", "length")  # fmt: skip
+ADD_ROWS = words(
+    "first first_z first_y second second_z second_y target target_z target_y planes rows length",
+)
+
+
+@kernel(ADD_ROWS)
 def add_rows(args: Any, worker: int) -> None:
     """target = first + second, row by row: the inner node of a combining tree."""
-    for z in range(args[9]):
-        for y in range(args[10]):
-            first = args[0] + 4 * (z * args[1] + y * args[2])
-            second = args[3] + 4 * (z * args[4] + y * args[5])
-            target = args[6] + 4 * (z * args[7] + y * args[8])
-            add_row(first, second, target, args[11])
+    at = ADD_ROWS
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            first = args[at.first] + 4 * (z * args[at.first_z] + y * args[at.first_y])
+            second = args[at.second] + 4 * (z * args[at.second_z] + y * args[at.second_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            add_row(first, second, target, args[at.length])
 
 
-@kernel("first", "second", "target", "length")
+ADD_FLAT = words("first second target length")
+
+
+@kernel(ADD_FLAT)
 def add_flat(args: Any, worker: int) -> None:
     """target = first + second over one range."""
-    add_row(args[0], args[1], args[2], args[3])
+    at = ADD_FLAT
+    add_row(args[at.first], args[at.second], args[at.target], args[at.length])
 
 
-@kernel("target", "target_z", "target_y", "planes", "rows", "length")
+ZERO_ROWS = words("target target_z target_y planes rows length")
+
+
+@kernel(ZERO_ROWS)
 def zero_rows(args: Any, worker: int) -> None:
     """target = 0, row by row."""
-    for z in range(args[3]):
-        for y in range(args[4]):
-            zero_row(args[0] + 4 * (z * args[1] + y * args[2]), args[5])
+    at = ZERO_ROWS
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            zero_row(
+                args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y]),
+                args[at.length],
+            )
 
 
-@kernel("target", "length")
+ZERO_FLAT = words("target length")
+
+
+@kernel(ZERO_FLAT)
 def zero_flat(args: Any, worker: int) -> None:
     """target = 0 over one range."""
-    zero_row(args[0], args[1])
+    at = ZERO_FLAT
+    zero_row(args[at.target], args[at.length])
 
 
-@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
-        "step", "planes", "rows", "width")  # fmt: skip
+SPREAD_ROWS = words("source source_z source_y target target_z target_y step planes rows width")
+
+
+@kernel(SPREAD_ROWS)
 def spread_rows(args: Any, worker: int) -> None:
     """Copy voxel x of each source row to voxel x * step of the target row; writes no other voxel.
 
     For the data gradient of a strided convolution: `target_z` and `target_y` already hold the
     strides of z and y (stride times the row distance). The caller zeroes the target once.
     """
-    for z in range(args[7]):
-        for y in range(args[8]):
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            for x in range(args[9]):
-                store(target + BYTES * x * args[6], load(source + BYTES * x))
+    at = SPREAD_ROWS
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(args[at.width]):
+                store(target + BYTES * x * args[at.step], load(source + BYTES * x))
 
 
-@kernel("source", "source_z", "source_y", "target", "target_z", "target_y",
-        "planes", "rows", "length", "first_plane", "first_row",
-        "inner_planes", "inner_rows", "inner_length",
-        "offset_z", "offset_y", "offset_x")  # fmt: skip
+EMBED_ROWS = words(
+    "source source_z source_y target target_z target_y planes rows length first_plane first_row "
+    "inner_planes inner_rows inner_length offset_z offset_y offset_x",
+)
+
+
+@kernel(EMBED_ROWS)
 def embed_rows(args: Any, worker: int) -> None:
     """Crop backward: write source into a larger target at an offset, zeros around it.
 
@@ -141,39 +174,47 @@ def embed_rows(args: Any, worker: int) -> None:
     `source` is the address of the whole inner image of inner_planes x inner_rows x inner_length
     floats. `offset_z`, `offset_y` in planes and rows, `offset_x` in floats.
     """
-    for z in range(args[6]):
-        for y in range(args[7]):
-            target = args[3] + 4 * (z * args[4] + y * args[5])
-            inner_z = z + args[9] - args[14]
-            inner_y = y + args[10] - args[15]
-            if 0 <= inner_z < args[11] and 0 <= inner_y < args[12]:
-                source = args[0] + 4 * (inner_z * args[1] + inner_y * args[2])
-                after = args[16] + args[13]
-                zero_row(target, args[16])
-                copy_row(source, target + 4 * args[16], args[13])
-                zero_row(target + 4 * after, args[8] - after)
+    at = EMBED_ROWS
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            inner_z = z + args[at.first_plane] - args[at.offset_z]
+            inner_y = y + args[at.first_row] - args[at.offset_y]
+            if 0 <= inner_z < args[at.inner_planes] and 0 <= inner_y < args[at.inner_rows]:
+                source = args[at.source] + 4 * (
+                    inner_z * args[at.source_z] + inner_y * args[at.source_y]
+                )
+                after = args[at.offset_x] + args[at.inner_length]
+                zero_row(target, args[at.offset_x])
+                copy_row(source, target + 4 * args[at.offset_x], args[at.inner_length])
+                zero_row(target + 4 * after, args[at.length] - after)
             else:
-                zero_row(target, args[8])
+                zero_row(target, args[at.length])
 
 
-@kernel("source", "source_image", "source_z", "source_y", "target", "target_z", "target_y",
-        "channels", "planes", "rows", "width")  # fmt: skip
+PACK_IMAGES = words(
+    "source source_image source_z source_y target target_z target_y channels planes rows width",
+)
+
+
+@kernel(PACK_IMAGES)
 def pack_images(args: Any, worker: int) -> None:
     """Planar images [channel][z][y][x] (x contiguous) into one channel block [z][y][x][lane].
 
     `source_image`: floats from image to image; `channels`: images in this block, 1..LANES. The pad
     lanes are written as 0.
     """
+    at = PACK_IMAGES
     tile = scratch_tile()
-    for z in range(args[8]):
-        for y in range(args[9]):
-            source = args[0] + 4 * (z * args[2] + y * args[3])
-            target = args[4] + 4 * (z * args[5] + y * args[6])
-            for x in range(0, args[10], LANES):
-                width = min(args[10] - x, LANES)
-                load_tile(source + 4 * x, 4 * args[1], args[7], width, tile)
-                for c in range(args[7]):
-                    prefetch(source + 4 * (x + c * args[1]) + AHEAD)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, args[at.width], LANES):
+                width = min(args[at.width] - x, LANES)
+                load_tile(source + 4 * x, 4 * args[at.source_image], args[at.channels], width, tile)
+                for c in range(args[at.channels]):
+                    prefetch(source + 4 * (x + c * args[at.source_image]) + AHEAD)
                 if width == LANES:
                     transpose_tile(tile, BYTES, target + BYTES * x, BYTES)
                 else:
@@ -181,23 +222,30 @@ def pack_images(args: Any, worker: int) -> None:
                     store_tile(tile, target + BYTES * x, BYTES, width, LANES)
 
 
-@kernel("source", "source_z", "source_y", "target", "target_image", "target_z", "target_y",
-        "channels", "planes", "rows", "width")  # fmt: skip
+UNPACK_IMAGES = words(
+    "source source_z source_y target target_image target_z target_y channels planes rows width",
+)
+
+
+@kernel(UNPACK_IMAGES)
 def unpack_images(args: Any, worker: int) -> None:
     """The reverse of `pack_images`: the real channels of one block to planar images."""
+    at = UNPACK_IMAGES
     tile = scratch_tile()
-    for z in range(args[8]):
-        for y in range(args[9]):
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[5] + y * args[6])
-            for x in range(0, args[10], LANES):
-                width = min(args[10] - x, LANES)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, args[at.width], LANES):
+                width = min(args[at.width] - x, LANES)
                 if width == LANES:
                     transpose_tile(source + BYTES * x, BYTES, tile, BYTES)
                 else:
                     load_tile(source + BYTES * x, BYTES, width, LANES, tile)
                     transpose_tile(tile, BYTES, tile, BYTES)
-                store_tile(tile, target + 4 * x, 4 * args[4], args[7], width)
+                store_tile(
+                    tile, target + 4 * x, 4 * args[at.target_image], args[at.channels], width
+                )
 
 
 @inlined
@@ -213,10 +261,13 @@ def _channels_row(
         store_masked(target + at, write, value)
 
 
-@kernel("source", "source_block", "source_z", "source_y",
-        "target", "target_block", "target_z", "target_y",
-        "first_source", "first_target", "channels", "pad",
-        "planes", "rows", "width")  # fmt: skip
+COPY_CHANNELS = words(
+    "source source_block source_z source_y target target_block target_z target_y first_source "
+    "first_target channels pad planes rows width",
+)
+
+
+@kernel(COPY_CHANNELS)
 def copy_channels(args: Any, worker: int) -> None:
     """Copy `channels` channels from `first_source` of one blocked tensor to `first_target` of
     another.
@@ -226,21 +277,24 @@ def copy_channels(args: Any, worker: int) -> None:
     target at once; with `pad` = 1 the lanes behind the last channel in its block become 0 too.
     For concat forward (pad for the last edge only) and backward (pad always).
     """
-    shift = (args[8] - args[9]) % LANES
-    last = args[9] + args[10]
-    for block in range(args[9] // LANES, (last + LANES - 1) // LANES):
-        begin = max(args[9] - block * LANES, 0)
+    at = COPY_CHANNELS
+    shift = (args[at.first_source] - args[at.first_target]) % LANES
+    last = args[at.first_target] + args[at.channels]
+    for block in range(args[at.first_target] // LANES, (last + LANES - 1) // LANES):
+        begin = max(args[at.first_target] - block * LANES, 0)
         end = min(last - block * LANES, LANES)
         wanted = below(end) ^ below(begin)
-        write = below(LANES) ^ below(begin) if args[11] else wanted
-        origin = block * LANES + args[8] - args[9] - shift
-        for z in range(args[12]):
-            for y in range(args[13]):
-                source = args[0] + 4 * (z * args[2] + y * args[3])
-                target = args[4] + 4 * (block * args[5] + z * args[6] + y * args[7])
-                low = source + 4 * (origin // LANES * args[1] + shift)
-                high = source + 4 * ((origin // LANES + 1) * args[1] + shift - LANES)
+        write = below(LANES) ^ below(begin) if args[at.pad] else wanted
+        origin = block * LANES + args[at.first_source] - args[at.first_target] - shift
+        for z in range(args[at.planes]):
+            for y in range(args[at.rows]):
+                source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+                target = args[at.target] + 4 * (
+                    block * args[at.target_block] + z * args[at.target_z] + y * args[at.target_y]
+                )
+                low = source + 4 * (origin // LANES * args[at.source_block] + shift)
+                high = source + 4 * ((origin // LANES + 1) * args[at.source_block] + shift - LANES)
                 # Masked-off lanes in unmapped memory are legal but cost a microcode assist each.
                 low = low if begin < LANES - shift else high
                 high = high if end > LANES - shift else low
-                _channels_row(low, high, LANES - shift, target, wanted, write, args[14])
+                _channels_row(low, high, LANES - shift, target, wanted, write, args[at.width])

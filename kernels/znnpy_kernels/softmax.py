@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import floats
@@ -73,22 +73,30 @@ def _forward_chunk(
         to_voxels(tile, target + target_step * block, width)
 
 
-@kernel("source", "source_block", "source_z", "source_y",
-        "target", "target_block", "target_z", "target_y",
-        "bias", "channels", "planes", "rows", "width")  # fmt: skip
+SOFTMAX_FORWARD = words(
+    "source source_block source_z source_y target target_block target_z target_y bias channels "
+    "planes rows width",
+)
+
+
+@kernel(SOFTMAX_FORWARD)
 def softmax_forward(args: Any, worker: int) -> None:
     """y = softmax over channels of (x + bias); `bias` is the address of block after block or 0.
 
     `source` and `target` are addresses in block 0 and may be the same; pad lanes are written as 0.
     """
+    at = SOFTMAX_FORWARD
     tile = scratch_tile()
-    for z in range(args[10]):
-        for y in range(args[11]):
-            source = args[0] + 4 * (z * args[2] + y * args[3])
-            target = args[4] + 4 * (z * args[6] + y * args[7])
-            for x in range(0, args[12], LANES):
-                _forward_chunk(source + BYTES * x, 4 * args[1], target + BYTES * x, 4 * args[5],
-                               args[8], args[9], min(args[12] - x, LANES), tile)  # fmt: skip
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, args[at.width], LANES):
+                _forward_chunk(
+                    source + BYTES * x, 4 * args[at.source_block], target + BYTES * x,
+                    4 * args[at.target_block], args[at.bias], args[at.channels],
+                    min(args[at.width] - x, LANES), tile,
+                )  # fmt: skip
 
 
 @inlined
@@ -123,31 +131,44 @@ def _backward_chunk(
     return sums
 
 
-@kernel("output", "output_block", "output_z", "output_y",
-        "gradient", "gradient_block", "gradient_z", "gradient_y",
-        "target", "target_block", "target_z", "target_y",
-        "bias_gradient", "channels", "planes", "rows", "width")  # fmt: skip
+SOFTMAX_BACKWARD = words(
+    "output output_block output_z output_y gradient gradient_block gradient_z gradient_y target "
+    "target_block target_z target_y bias_gradient channels planes rows width",
+)
+
+
+@kernel(SOFTMAX_BACKWARD)
 def softmax_backward(args: Any, worker: int) -> None:
     """target = y * (g - sum over channels of y g); `target` must not be `gradient`.
 
     `bias_gradient`: address for the part's sums, LANES floats block after block, or 0.
     """
+    at = SOFTMAX_BACKWARD
     first, second = scratch_tile(), scratch_tile()
-    for block in range(blocks_of(args[13])):
-        real = min(args[13] - block * LANES, LANES)
+    output_block, gradient_block = 4 * args[at.output_block], 4 * args[at.gradient_block]
+    for block in range(blocks_of(args[at.channels])):
+        real = min(args[at.channels] - block * LANES, LANES)
         sums = splat(0.0)
-        for z in range(args[14]):
-            for y in range(args[15]):
-                output = args[0] + 4 * (z * args[2] + y * args[3])
-                gradient = args[4] + 4 * (z * args[6] + y * args[7])
-                target = args[8] + 4 * (block * args[9] + z * args[10] + y * args[11])
-                for x in range(0, args[16], LANES):
-                    width = min(args[16] - x, LANES)
-                    at = BYTES * x
-                    inner = _inner_products(output + at, 4 * args[1], gradient + at, 4 * args[5],
-                                            args[13], width, first, second)  # fmt: skip
+        for z in range(args[at.planes]):
+            for y in range(args[at.rows]):
+                output = args[at.output] + 4 * (z * args[at.output_z] + y * args[at.output_y])
+                gradient = args[at.gradient] + 4 * (
+                    z * args[at.gradient_z] + y * args[at.gradient_y]
+                )
+                target = args[at.target] + 4 * (
+                    block * args[at.target_block] + z * args[at.target_z] + y * args[at.target_y]
+                )
+                for x in range(0, args[at.width], LANES):
+                    width = min(args[at.width] - x, LANES)
+                    here = BYTES * x
+                    inner = _inner_products(
+                        output + here, output_block, gradient + here, gradient_block,
+                        args[at.channels], width, first, second,
+                    )  # fmt: skip
                     sums = _backward_chunk(
-                        output + at + 4 * block * args[1], gradient + at + 4 * block * args[5],
-                        target + at, inner, real, width, first, second, sums)  # fmt: skip
-        if args[12]:
-            store(args[12] + BYTES * block, select(below(real), sums, splat(0.0)))
+                        output + here + output_block * block,
+                        gradient + here + gradient_block * block,
+                        target + here, inner, real, width, first, second, sums,
+                    )  # fmt: skip
+        if args[at.bias_gradient]:
+            store(args[at.bias_gradient] + BYTES * block, select(below(real), sums, splat(0.0)))

@@ -38,37 +38,39 @@ that write disjoint frequencies, tiles or blocks may run concurrently.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.spectral_blocks import CHUNK, LINE, PAIR, ROWS, register_block
 from znnpy_kernels.tiles import load_tile, scratch_tile, transpose_negated, transpose_tile
 
-FIELDS = (
-    "x",
-    "x_frequency",
-    "x_tile",
-    "x_block",
-    "w",
-    "w_frequency",
-    "w_input",
-    "w_block",
-    "y",
-    "y_frequency",
-    "y_tile",
-    "y_block",
-    "frequencies",
-    "tiles",
-    "inputs",
-    "blocks",
-    "x_parts",
-    "y_parts",
-    "lanes",
+AT = words(
+    "x x_frequency x_tile x_block w w_frequency w_input w_block y y_frequency y_tile y_block "
+    "frequencies tiles inputs blocks x_parts y_parts lanes",
 )
-GRADIENT_FIELDS = (*FIELDS, "accumulate")
-BACKWARD_FIELDS = (*FIELDS, "images", "scratch", "scratch_worker")
+GRADIENT = words(AT, "accumulate")
+BACKWARD = words(AT, "images scratch scratch_worker")
+
+
+class Product(NamedTuple):
+    """What the products of all frequencies share: the argument words of these names."""
+
+    x_tile: Any
+    x_block: Any
+    x_parts: Any
+    w_input: Any
+    w_block: Any
+    y_tile: Any
+    y_block: Any
+    y_parts: Any
+    tiles: Any
+    inputs: Any
+    blocks: Any
+    lanes: Any
+    images: Any
+    accumulate: Any
 
 
 def backward_floats(inputs: int) -> int:
@@ -102,14 +104,22 @@ def pace(floats: int, chunks: int) -> Any:
 
 
 @inlined
-def _lanes(args: Any, end: int) -> Any:
+def _lanes(product: Product, end: int) -> Any:
     """Lanes that hold images in the last of the vectors before `end`."""
-    return args[18] if end == args[15] else LANES
+    return product.lanes if end == product.blocks else LANES
 
 
 @inlined
 def _tiles(
-    vectors: int, args: Any, x: int, w: Any, y: int, lanes: int, cut: Any, paces: Any, ahead: Any
+    vectors: int,
+    product: Product,
+    x: int,
+    w: Any,
+    y: int,
+    lanes: int,
+    cut: Any,
+    paces: Any,
+    ahead: Any,
 ) -> Any:
     """Products of one frequency with `vectors` output vectors, for all tiles.
 
@@ -119,88 +129,150 @@ def _tiles(
     tile = 0
     for part in range(cut[0]):
         rows = cut[1] + (1 if part < cut[2] else 0)
-        scalars = x + 4 * tile * args[2], args[2], 1, args[3] - LANES, args[16]
-        target = y + 4 * tile * args[10], args[10], args[11], args[17], lanes
-        ahead = register_block(vectors, 0, scalars, w, target, (args[14], 0), paces, ahead, rows)
+        scalars = (
+            x + 4 * tile * product.x_tile,
+            product.x_tile,
+            1,
+            product.x_block - LANES,
+            product.x_parts,
+        )
+        target = (
+            y + 4 * tile * product.y_tile,
+            product.y_tile,
+            product.y_block,
+            product.y_parts,
+            lanes,
+        )
+        ahead = register_block(
+            vectors, 0, scalars, w, target, (product.inputs, 0), paces, ahead, rows
+        )
         tile += rows
     return ahead
 
 
 @inlined
 def _images(
-    vectors: int, args: Any, x: int, w: int, y: int, lanes: int, cuts: Any, paces: Any, ahead: Any
+    vectors: int,
+    product: Product,
+    x: int,
+    w: int,
+    y: int,
+    lanes: int,
+    cuts: Any,
+    paces: Any,
+    ahead: Any,
 ) -> Any:
     """Sums over tiles, of one frequency with `vectors` vectors, for all images.
 
     `lanes` of the last vector are kept; `cuts` of the images of a whole block and of the last one.
     """
-    image, blocks = 0, _cover(args[14], LANES)
+    image, blocks = 0, _cover(product.inputs, LANES)
     for block in range(blocks):
         parts, fewest, more = cuts[0] if block + 1 < blocks else cuts[1]
-        scalars = x + 4 * block * args[3]
+        scalars = x + 4 * block * product.x_block
         for part in range(parts):
             rows = fewest + (1 if part < more else 0)
-            target = w + 4 * image * args[6], args[6], args[7], LANES, lanes
-            ahead = register_block(
-                vectors, 1, (scalars, 1, args[2], 0, args[16]),
-                (y, args[10], args[11], args[17]), target, (args[13], args[19]), paces, ahead, rows,
-            )  # fmt: skip
+            target = (
+                w + 4 * image * product.w_input,
+                product.w_input,
+                product.w_block,
+                LANES,
+                lanes,
+            )
+            outputs = y, product.y_tile, product.y_block, product.y_parts
+            inputs = scalars, 1, product.x_tile, 0, product.x_parts
+            sums = product.tiles, product.accumulate
+            ahead = register_block(vectors, 1, inputs, outputs, target, sums, paces, ahead, rows)
             scalars, image = scalars + 4 * rows, image + rows
     return ahead
 
 
 @inlined
-def product_cuts(args: Any) -> Any:
+def product_cuts(product: Product) -> Any:
     """Cuts of the tiles for two vectors and for one; chunks of all register blocks of a frequency."""
-    two, one = _cut(args[13], ROWS[1]), _cut(args[13], ROWS[0])
-    blocks = args[15] // 2 * two[0] + args[15] % 2 * one[0]
-    return two, one, blocks * _cover(args[14], CHUNK)
+    two, one = _cut(product.tiles, ROWS[1]), _cut(product.tiles, ROWS[0])
+    blocks = product.blocks // 2 * two[0] + product.blocks % 2 * one[0]
+    return two, one, blocks * _cover(product.inputs, CHUNK)
 
 
 @inlined
 def multiply_frequency(
-    args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
 ) -> None:
     """Products of one frequency; `cuts` of the tiles for two vectors and for one."""
-    for pair in range(args[15] // 2):
-        filters = w + 8 * pair * args[7], args[6], args[7], LANES
-        outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
-        ahead = _tiles(2, args, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    if args[15] % 2:
-        last = args[15] - 1
-        filters = w + 4 * last * args[7], args[6], args[7], LANES
-        outputs = y + 4 * last * args[11]
-        _tiles(1, args, x, filters, outputs, args[18], cuts[1], paces, ahead)
-
-
-@kernel(*FIELDS)
-def spectral_products(args: Any, worker: int) -> None:
-    """Spectra of images times those of filters, summed over images."""
-    two, one, chunks = product_cuts(args)
-    paces = (
-        *pace(_floats(args[13], args[2], args[16]), chunks),
-        *pace(args[14] * args[6], chunks),
-        *pace(_floats(args[13], args[10], args[17]), chunks),
-    )
-    for f in range(args[12]):
-        x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
-        ahead = x + 4 * args[1], w + 4 * args[5], y + 4 * args[9]
-        multiply_frequency(args, x, w, y, (two, one), paces, ahead)
+    for pair in range(product.blocks // 2):
+        filters = w + 8 * pair * product.w_block, product.w_input, product.w_block, LANES
+        outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
+        ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % 2:
+        last = product.blocks - 1
+        filters = w + 4 * last * product.w_block, product.w_input, product.w_block, LANES
+        outputs = y + 4 * last * product.y_block
+        _tiles(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
 
 
 @inlined
-def _exchanged(vectors: int, args: Any, w: int, first: int, scratch: int) -> Any:
+def _product(args: Any, images: Any, accumulate: Any) -> Product:
+    """Of the words that all kernels here have."""
+    return Product(
+        x_tile=args[AT.x_tile],
+        x_block=args[AT.x_block],
+        x_parts=args[AT.x_parts],
+        w_input=args[AT.w_input],
+        w_block=args[AT.w_block],
+        y_tile=args[AT.y_tile],
+        y_block=args[AT.y_block],
+        y_parts=args[AT.y_parts],
+        tiles=args[AT.tiles],
+        inputs=args[AT.inputs],
+        blocks=args[AT.blocks],
+        lanes=args[AT.lanes],
+        images=images,
+        accumulate=accumulate,
+    )
+
+
+@inlined
+def _places(args: Any, f: int) -> Any:
+    """Where x, w and y of one frequency lie."""
+    x = args[AT.x] + 4 * f * args[AT.x_frequency]
+    w = args[AT.w] + 4 * f * args[AT.w_frequency]
+    return x, w, args[AT.y] + 4 * f * args[AT.y_frequency]
+
+
+@inlined
+def _paces(product: Product, terms: Any, chunks: int) -> Any:
+    """Paces of x, of w with so many terms, and of y."""
+    x = pace(_floats(product.tiles, product.x_tile, product.x_parts), chunks)
+    y = pace(_floats(product.tiles, product.y_tile, product.y_parts), chunks)
+    return x, pace(terms * product.w_input, chunks), y
+
+
+@kernel(AT)
+def spectral_products(args: Any, worker: int) -> None:
+    """Spectra of images times those of filters, summed over images."""
+    product = _product(args, 0, 0)
+    two, one, chunks = product_cuts(product)
+    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
+    paces = (*x_pace, *w_pace, *y_pace)
+    for f in range(args[AT.frequencies]):
+        (x, w, y), ahead = _places(args, f), _places(args, f + 1)
+        multiply_frequency(product, x, w, y, (two, one), paces, ahead)
+
+
+@inlined
+def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int) -> Any:
     """Scratch [term][vector][PAIR]: conjugate filters of all terms and the images from `first` on.
 
     Gives address and steps as `_tiles` takes them.
     """
-    row, step = 4 * args[6], 4 * PAIR * vectors
+    row, step = 4 * product.w_input, 4 * PAIR * vectors
     rest = scratch_tile()
     for vector in range(vectors):
         image = first + vector * LANES
-        held = min(LANES, args[19] - image)
-        for block in range(_cover(args[14], LANES)):
-            source = w + image * row + 4 * block * args[7]
+        held = min(LANES, product.images - image)
+        for block in range(_cover(product.inputs, LANES)):
+            source = w + image * row + 4 * block * product.w_block
             target = scratch + block * LANES * step + 4 * PAIR * vector
             if held == LANES:
                 transpose_tile(source, row, target, step)
@@ -215,76 +287,81 @@ def _exchanged(vectors: int, args: Any, w: int, first: int, scratch: int) -> Any
 
 @inlined
 def multiply_exchanged(
-    args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
 ) -> None:
-    """The same with the forward pass's filters, of which args[19] images are wanted."""
-    for pair in range(args[15] // 2):
-        filters = _exchanged(2, args, w, 2 * pair * LANES, scratch)
-        outputs, lanes = y + 8 * pair * args[11], _lanes(args, 2 * pair + 2)
-        ahead = _tiles(2, args, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    if args[15] % 2:
-        last = args[15] - 1
-        filters = _exchanged(1, args, w, last * LANES, scratch)
-        outputs = y + 4 * last * args[11]
-        _tiles(1, args, x, filters, outputs, args[18], cuts[1], paces, ahead)
+    """The same with the forward pass's filters, of which `product.images` are wanted."""
+    for pair in range(product.blocks // 2):
+        filters = _exchanged(2, product, w, 2 * pair * LANES, scratch)
+        outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
+        ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % 2:
+        last = product.blocks - 1
+        filters = _exchanged(1, product, w, last * LANES, scratch)
+        outputs = y + 4 * last * product.y_block
+        _tiles(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD)
 def backward_products(args: Any, worker: int) -> None:
     """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
-    scratch = args[20] + 4 * worker * args[21]
-    two, one, chunks = product_cuts(args)
-    paces = (
-        *pace(_floats(args[13], args[2], args[16]), chunks),
-        *pace(args[19] * args[6], chunks),
-        *pace(_floats(args[13], args[10], args[17]), chunks),
-    )
-    for f in range(args[12]):
-        x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
-        ahead = x + 4 * args[1], w + 4 * args[5], y + 4 * args[9]
-        multiply_exchanged(args, x, w, y, (two, one), paces, ahead, scratch)
+    scratch = args[BACKWARD.scratch] + 4 * worker * args[BACKWARD.scratch_worker]
+    product = _product(args, args[BACKWARD.images], 0)
+    two, one, chunks = product_cuts(product)
+    x_pace, w_pace, y_pace = _paces(product, product.images, chunks)
+    paces = (*x_pace, *w_pace, *y_pace)
+    for f in range(args[AT.frequencies]):
+        (x, w, y), ahead = _places(args, f), _places(args, f + 1)
+        multiply_exchanged(product, x, w, y, (two, one), paces, ahead, scratch)
 
 
 @inlined
-def image_cuts(args: Any) -> Any:
+def image_cuts(product: Product) -> Any:
     """Cuts of the images of a whole block and of the last one, for two vectors of outputs and for one;
     chunks of all register blocks of a frequency."""
-    (two, two_parts), (one, one_parts) = _image_cuts(args, ROWS[1]), _image_cuts(args, ROWS[0])
-    blocks = args[15] // 2 * two_parts + args[15] % 2 * one_parts
-    return two, one, blocks * _cover(args[13], CHUNK)
+    (two, two_parts), (one, one_parts) = (
+        _image_cuts(product, ROWS[1]),
+        _image_cuts(product, ROWS[0]),
+    )
+    blocks = product.blocks // 2 * two_parts + product.blocks % 2 * one_parts
+    return two, one, blocks * _cover(product.tiles, CHUNK)
 
 
 @inlined
-def _image_cuts(args: Any, most: int) -> Any:
+def _image_cuts(product: Product, most: int) -> Any:
     """Cuts of the images of a whole block and of the last one; parts of all blocks."""
-    blocks = _cover(args[14], LANES)
-    whole, last = _cut(LANES, most), _cut(args[14] - (blocks - 1) * LANES, most)
+    blocks = _cover(product.inputs, LANES)
+    whole, last = _cut(LANES, most), _cut(product.inputs - (blocks - 1) * LANES, most)
     return (whole, last), (blocks - 1) * whole[0] + last[0]
 
 
 @inlined
-def sum_frequency(args: Any, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any) -> None:
+def sum_frequency(
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+) -> None:
     """Gradients of the filters of one frequency; `cuts` of the images for two vectors and for one."""
-    for pair in range(args[15] // 2):
-        filters, outputs = w + 8 * pair * args[7], y + 8 * pair * args[11]
-        lanes = _lanes(args, 2 * pair + 2)
-        ahead = _images(2, args, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    if args[15] % 2:
-        last = args[15] - 1
-        filters, outputs = w + 4 * last * args[7], y + 4 * last * args[11]
-        _images(1, args, x, filters, outputs, args[18], cuts[1], paces, ahead)
+    for pair in range(product.blocks // 2):
+        filters, outputs = (
+            w + 8 * pair * product.w_block,
+            y + 8 * pair * product.y_block,
+        )
+        lanes = _lanes(product, 2 * pair + 2)
+        ahead = _images(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % 2:
+        last = product.blocks - 1
+        filters, outputs = (
+            w + 4 * last * product.w_block,
+            y + 4 * last * product.y_block,
+        )
+        _images(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
 
 
-@kernel(*GRADIENT_FIELDS)
+@kernel(GRADIENT)
 def spectral_gradients(args: Any, worker: int) -> None:
     """Spectra of images times conjugate ones of output gradients, summed over tiles."""
-    two, one, chunks = image_cuts(args)
-    paces = (
-        *pace(_floats(args[13], args[2], args[16]), chunks),
-        *pace(_floats(args[13], args[10], args[17]), chunks),
-        *pace(args[14] * args[6], chunks),
-    )
-    for f in range(args[12]):
-        x, w, y = args[0] + 4 * f * args[1], args[4] + 4 * f * args[5], args[8] + 4 * f * args[9]
-        ahead = x + 4 * args[1], y + 4 * args[9], w + 4 * args[5]
-        sum_frequency(args, x, w, y, (two, one), paces, ahead)
+    product = _product(args, 0, args[GRADIENT.accumulate])
+    two, one, chunks = image_cuts(product)
+    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
+    for f in range(args[AT.frequencies]):
+        (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, f + 1)
+        ahead = next_x, next_y, next_w
+        sum_frequency(product, x, w, y, (two, one), (*x_pace, *y_pace, *w_pace), ahead)

@@ -20,7 +20,7 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.simd import (
     VECTOR,
@@ -201,10 +201,13 @@ def multiply(
         row += pair
 
 
-@kernel(
-    "a", "a_term", "a_row", "b", "b_term", "b_column", "out", "out_row", "out_column",
-    "terms", "rows", "columns", "floats", "conjugate", "add",
-)  # fmt: skip
+AT = words(
+    "a a_term a_row b b_term b_column out out_row out_column terms rows columns floats "
+    "conjugate add",
+)
+
+
+@kernel(AT)
 def spectral_product(args: Any, worker: int) -> None:
     """out[p, q] = sum over t < terms of a[t, p] * b[t, q] for all p < rows, q < columns, per frequency.
 
@@ -223,6 +226,7 @@ def spectral_product(args: Any, worker: int) -> None:
     Terms are added in ascending order, whatever the range; with `add` the sum is added at last.
     """
     multiply(
-        args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], args[8], args[9],
-        args[10], args[11], args[12], args[13], args[14],
+        args[AT.a], args[AT.a_term], args[AT.a_row], args[AT.b], args[AT.b_term], args[AT.b_column],
+        args[AT.out], args[AT.out_row], args[AT.out_column], args[AT.terms], args[AT.rows],
+        args[AT.columns], args[AT.floats], args[AT.conjugate], args[AT.add],
     )  # fmt: skip

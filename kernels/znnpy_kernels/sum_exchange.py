@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.atomics import add_acq_rel, exchange_acq_rel, store_relaxed, swap_acq_rel
 from znnpy_kernels.memory import longs
 from znnpy_kernels.native import part
@@ -31,7 +31,10 @@ def deposit(slot: int, buffer: int, count: int) -> None:
             return
 
 
-@kernel("slot", "buffer", "count", "remaining", "target")
+AT = words("slot buffer count remaining target")
+
+
+@kernel(AT)
 def exchange_deposit(args: Any, worker: int) -> None:
     """Add one contribution to a sum; the last one leaves the sum in the target.
 
@@ -42,9 +45,9 @@ def exchange_deposit(args: Any, worker: int) -> None:
     `count` float32, not one of the buffers, written by the last task only. Any number of these tasks
     may run at the same time on one slot.
     """
-    deposit(args[0], args[1], args[2])
-    if add_acq_rel(args[3], -1) != 1:
+    deposit(args[AT.slot], args[AT.buffer], args[AT.count])
+    if add_acq_rel(args[AT.remaining], -1) != 1:
         return
-    store_relaxed(args[3], longs(args[3] + 8)[0])
-    total = exchange_acq_rel(args[0], 0)
-    copy_row(total, args[4], args[2])
+    store_relaxed(args[AT.remaining], longs(args[AT.remaining] + 8)[0])
+    total = exchange_acq_rel(args[AT.slot], 0)
+    copy_row(total, args[AT.target], args[AT.count])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.atomics import exchange_acq_rel, load_relaxed, pause, store_release
 from znnpy_kernels.memory import longs
 from znnpy_kernels.native import part, sched_yield
@@ -33,7 +33,10 @@ def acquire(lock: int) -> Any:
     return nanoseconds() - start
 
 
-@kernel("lock", "buffer", "count", "target", "waited")
+AT = words("lock buffer count target waited")
+
+
+@kernel(AT)
 def locked_add(args: Any, worker: int) -> None:
     """Add one contribution to a sum under its lock.
 
@@ -41,7 +44,7 @@ def locked_add(args: Any, worker: int) -> None:
     target: `count` float32, changed under the lock. waited: address of one int64 word on the lock's
     line, nanoseconds that tasks have waited; grows. Any number of these tasks may run at once.
     """
-    waited = acquire(args[0])
-    longs(args[4])[0] += waited
-    add_row(args[3], args[1], args[3], args[2])
-    store_release(args[0], 0)
+    waited = acquire(args[AT.lock])
+    longs(args[AT.waited])[0] += waited
+    add_row(args[AT.target], args[AT.buffer], args[AT.target], args[AT.count])
+    store_release(args[AT.lock], 0)

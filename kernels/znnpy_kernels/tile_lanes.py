@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_codelets import SPARE_BYTES, VECTOR_BYTES, forward_lines
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
@@ -41,11 +41,11 @@ from znnpy_kernels.tile_transforms import (
 from znnpy_kernels.tiles import scratch_tile, to_voxels
 from znnpy_kernels.vectors import below, load_masked, splat, store
 
-FIELDS = (
-    "source", "source_image", "source_z", "source_y", "source_x", "images", "tiles", "tiles_y",
-    "tiles_x", "block0", "block1", "step_z", "step_y", "step_x", "limit_z", "limit_y", "limit_x",
-    "size_z", "size_y", "size_x", "target", "target_block", "scratch", "scratch_worker",
-)  # fmt: skip
+AT = words(
+    "source source_image source_z source_y source_x images tiles tiles_y tiles_x block0 block1 "
+    "step_z step_y step_x limit_z limit_y limit_x size_z size_y size_x target target_block "
+    "scratch scratch_worker",
+)
 WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
 TABLE_BYTES = 8 * WORDS * LANES
 
@@ -58,20 +58,27 @@ def lanes_floats(size: tuple[int, int, int]) -> int:
 @inlined
 def _table(args: Any, block: int, size: Any, table: int) -> None:
     """Where each lane's tile begins, and how many of its points lie inside."""
-    images, lane = args[5], longs(table)
+    images, lane = args[AT.images], longs(table)
     tiles = LANES // images
     for number in range(LANES):
         tile = block * tiles + number // images
-        row = tile // args[8]
-        z, y, x = row // args[7] * args[11], row % args[7] * args[12], tile % args[8] * args[13]
-        here = number // images < tiles and tile < args[6]
-        address = args[0] + 4 * (
-            number % images * args[1] + z * args[2] + y * args[3] + x * args[4]
+        row = tile // args[AT.tiles_x]
+        z, y, x = (
+            row // args[AT.tiles_y] * args[AT.step_z],
+            row % args[AT.tiles_y] * args[AT.step_y],
+            tile % args[AT.tiles_x] * args[AT.step_x],
+        )
+        here = number // images < tiles and tile < args[AT.tiles]
+        address = args[AT.source] + 4 * (
+            number % images * args[AT.source_image]
+            + z * args[AT.source_z]
+            + y * args[AT.source_y]
+            + x * args[AT.source_x]
         )
         lane[WORDS * number] = address
-        lane[WORDS * number + 1] = min(size[0], args[14] - z) if here else 0
-        lane[WORDS * number + 2] = min(size[1], args[15] - y)
-        lane[WORDS * number + 3] = min(size[2], args[16] - x)
+        lane[WORDS * number + 1] = min(size[0], args[AT.limit_z] - z) if here else 0
+        lane[WORDS * number + 2] = min(size[1], args[AT.limit_y] - y)
+        lane[WORDS * number + 3] = min(size[2], args[AT.limit_x] - x)
 
 
 @inlined
@@ -97,24 +104,30 @@ def _gathered(args: Any, size: Any, table: int, tile: int, room: int) -> None:
             for number in range(LANES):
                 inside = z < lane[WORDS * number + 1] and y < lane[WORDS * number + 2]
                 count = min(LANES, lane[WORDS * number + 3] - first) if inside else 0
-                source = lane[WORDS * number] + 4 * (z * args[2] + y * args[3] + first * args[4])
-                _copy(source, args[4], max(0, count), tile + number * VECTOR_BYTES)
+                source = lane[WORDS * number] + 4 * (
+                    z * args[AT.source_z] + y * args[AT.source_y] + first * args[AT.source_x]
+                )
+                _copy(source, args[AT.source_x], max(0, count), tile + number * VECTOR_BYTES)
             to_voxels(tile, target + first * VECTOR_BYTES, min(LANES, size[2] - first))
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def tile_lanes(args: Any, worker: int) -> None:
     """Spectra of some blocks of lanes. Words: see the module."""
-    scratch = args[22] + 4 * worker * args[23]
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     prepare(scratch, 0)
-    size, origin, tile = (args[17], args[18], args[19]), (0, 0, 0), scratch_tile()
+    size, origin, tile = (
+        (args[AT.size_z], args[AT.size_y], args[AT.size_x]),
+        (0, 0, 0),
+        scratch_tile(),
+    )
     work, table = scratch + SPARE_BYTES, voxel_room(scratch, size)
     room = table + TABLE_BYTES
     steps = size[1] * size[2] * VECTOR_BYTES, size[2] * VECTOR_BYTES, VECTOR_BYTES
-    for block in range(args[9], args[10]):
+    for block in range(args[AT.block0], args[AT.block1]):
         _table(args, block, size, table)
         _gathered(args, size, table, tile, room)
         forward_planes(room, steps, origin, size, size, work, 1.0, scratch, room)
-        target = args[20] + 4 * block * args[21]
+        target = args[AT.target] + 4 * block * args[AT.target_block]
         columns = to_spectra(work, size, 1, target, 0, 2 * VECTOR_BYTES, VECTOR_BYTES, 1.0, scratch)
         forward_lines(size[last_axis(size)[0]], columns, 1.0)

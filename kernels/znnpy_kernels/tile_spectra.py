@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.fft_codelets import (
     SPARE_BYTES,
     VECTOR_BYTES,
@@ -73,27 +73,25 @@ from znnpy_kernels.tile_transforms import (
     voxel_room,
 )
 
-__all__ = ["IMAGES_FIELDS", "SPECTRA_FIELDS", "scratch_floats", "tile_images", "tile_spectra"]
+__all__ = ["scratch_floats", "tile_images", "tile_spectra"]
 
-SPECTRA_FIELDS = (
-    "source", "source_block", "source_z", "source_y", "source_x", "source_lane", "channels",
-    "blocks", "tiles_y", "tiles_x", "tile0", "tile1", "origin_z", "origin_y", "origin_x", "step_z",
-    "step_y", "step_x", "count_z", "count_y", "count_x", "limit_z", "limit_y", "limit_x", "size_z",
-    "size_y", "size_x", "target", "target_frequency", "target_tile", "target_block", "scratch",
-    "scratch_worker",
-)  # fmt: skip
-IMAGES_FIELDS = (
-    "source", "source_frequency", "source_tile", "source_block", "blocks", "tiles_y", "tiles_x",
-    "tile0", "tile1", "size_z", "size_y", "size_x", "first_z", "first_y", "first_x", "count_z",
-    "count_y", "count_x", "origin_z", "origin_y", "origin_x", "step_z", "step_y", "step_x",
-    "limit_z", "limit_y", "limit_x", "target", "target_block", "target_z", "target_y", "target_x",
-    "old_z", "old_y", "old_x", "scale:float", "scratch", "scratch_worker", "bias", "channels", "relu",
-)  # fmt: skip
+SPECTRA = words(
+    "source source_block source_z source_y source_x source_lane channels blocks tiles_y tiles_x "
+    "tile0 tile1 origin_z origin_y origin_x step_z step_y step_x count_z count_y count_x "
+    "limit_z limit_y limit_x size_z size_y size_x target target_frequency target_tile "
+    "target_block scratch scratch_worker",
+)
+IMAGES = words(
+    "source source_frequency source_tile source_block blocks tiles_y tiles_x tile0 tile1 size_z "
+    "size_y size_x first_z first_y first_x count_z count_y count_x origin_z origin_y origin_x "
+    "step_z step_y step_x limit_z limit_y limit_x target target_block target_z target_y "
+    "target_x old_z old_y old_x scale:float scratch scratch_worker bias channels relu",
+)
 
 
 @inlined
-def _triple(args: Any, first: int, unit: int) -> Any:
-    return unit * args[first], unit * args[first + 1], unit * args[first + 2]
+def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
+    return unit * args[z], unit * args[y], unit * args[x]
 
 
 @inlined
@@ -141,64 +139,101 @@ def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
     return count, step
 
 
-@kernel(*SPECTRA_FIELDS)
+@kernel(SPECTRA)
 def tile_spectra(args: Any, worker: int) -> None:
     """Spectra of a range of tiles of some channel blocks. Words: see the module."""
-    scratch = args[31] + 4 * worker * args[32]
+    at = SPECTRA
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     prepare(scratch, 0)
-    size, steps = _triple(args, 24, 1), _triple(args, 2, 4)
-    grid = args[8], args[9], args[10], args[7]
-    place = _triple(args, 12, 1), _triple(args, 15, 1), _triple(args, 18, 1), _triple(args, 21, 1)
-    strides = 4 * args[29], 4 * args[30]
+    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
+    steps = _triple(args, at.source_z, at.source_y, at.source_x, 4)
+    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
+    place = (
+        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
+        _triple(args, at.step_z, at.step_y, at.step_x, 1),
+        _triple(args, at.count_z, at.count_y, at.count_x, 1),
+        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
+    )
+    strides = 4 * args[at.target_tile], 4 * args[at.target_block]
     work, room = scratch + SPARE_BYTES, voxel_room(scratch, size)
-    start, end = 0, (args[11] - args[10]) * args[7]
+    start, end = 0, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
         for member in range(start, start + tiles):
             origin, first, count = _tile(member, grid, place)
-            block = member % args[7]
-            source, apart = args[0] + 4 * block * args[1] + offset(origin, steps), steps
-            if args[5] != 1:
-                lanes = max(0, min(LANES, args[6] - block * LANES))
-                source, apart = gathered(source, steps, 4 * args[5], lanes, first, count, room)
-            following = args[0] + 4 * ((member + 1) % args[7]) * args[1]
+            block = member % args[at.blocks]
+            source, apart = (
+                args[at.source] + 4 * block * args[at.source_block] + offset(origin, steps),
+                steps,
+            )
+            if args[at.source_lane] != 1:
+                lanes = max(0, min(LANES, args[at.channels] - block * LANES))
+                source, apart = gathered(
+                    source, steps, 4 * args[at.source_lane], lanes, first, count, room
+                )
+            following = (
+                args[at.source] + 4 * ((member + 1) % args[at.blocks]) * args[at.source_block]
+            )
             following += offset(_tile(member + 1, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
             forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
-        target = args[27] + _spectrum(start, grid, strides)
+        target = args[at.target] + _spectrum(start, grid, strides)
         columns = to_spectra(
-            work, size, tiles, target, step, 4 * args[28], VECTOR_BYTES, 1.0, scratch
+            work,
+            size,
+            tiles,
+            target,
+            step,
+            4 * args[at.target_frequency],
+            VECTOR_BYTES,
+            1.0,
+            scratch,
         )
         forward_lines(size[last_axis(size)[0]], columns, 1.0)
         start += tiles
 
 
-@kernel(*IMAGES_FIELDS)
+@kernel(IMAGES)
 def tile_images(args: Any, worker: int) -> None:
     """Wanted points of a range of tiles of some channel blocks. Words: see the module."""
-    scratch = args[36] + 4 * worker * args[37]
-    prepare(scratch, args[40])
-    size, steps, wanted = _triple(args, 9, 1), _triple(args, 29, 4), _triple(args, 12, 1)
-    grid = args[5], args[6], args[7], args[4]
-    place = _triple(args, 18, 1), _triple(args, 21, 1), _triple(args, 15, 1), _triple(args, 24, 1)
-    strides, scale = (4 * args[2], 4 * args[3]), float_argument(args[35])
-    overlap = _triple(args, 32, 1)
+    at = IMAGES
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    prepare(scratch, args[at.relu])
+    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
+    steps = _triple(args, at.target_z, at.target_y, at.target_x, 4)
+    wanted = _triple(args, at.first_z, at.first_y, at.first_x, 1)
+    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
+    place = (
+        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
+        _triple(args, at.step_z, at.step_y, at.step_x, 1),
+        _triple(args, at.count_z, at.count_y, at.count_x, 1),
+        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
+    )
+    strides, scale = (
+        (4 * args[at.source_tile], 4 * args[at.source_block]),
+        float_argument(args[at.scale]),
+    )
+    overlap = _triple(args, at.old_z, at.old_y, at.old_x, 1)
     work = scratch + SPARE_BYTES
-    start, end = 0, (args[8] - args[7]) * args[4]
+    start, end = 0, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
-        source = args[0] + _spectrum(start, grid, strides)
-        columns = from_spectra(source, step, 4 * args[1], VECTOR_BYTES, size, tiles, work, scratch)
+        source = args[at.source] + _spectrum(start, grid, strides)
+        columns = from_spectra(
+            source, step, 4 * args[at.source_frequency], VECTOR_BYTES, size, tiles, work, scratch
+        )
         backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for member in range(start, start + tiles):
             origin, skipped, count = _tile(member, grid, place)
             first = added(wanted, skipped)
-            target = args[27] + 4 * (member % args[4]) * args[28]
+            target = args[at.target] + 4 * (member % args[at.blocks]) * args[at.target_block]
             target += offset(origin, steps) - offset(wanted, steps)
             here = work + (member - start) * tile_bytes(size)
-            if args[38]:
-                block = member % args[4]
-                set_bias(scratch, args[38] + VECTOR_BYTES * block, args[39] - LANES * block)
+            if args[at.bias]:
+                block = member % args[at.blocks]
+                set_bias(
+                    scratch, args[at.bias] + VECTOR_BYTES * block, args[at.channels] - LANES * block
+                )
             old = _old(overlap, origin, place[0])
             inverse_planes(here, size, first, count, target, steps, old, scale, scratch)
         start += tiles

@@ -18,6 +18,8 @@ from znnpy_kernels.fft_codelets import (
     ONES,
     SPARE_BYTES,
     VECTOR_BYTES,
+    End,
+    Lines,
     backward_lines,
     few_backward_lines,
     few_forward_lines,
@@ -168,14 +170,21 @@ def forward_rows(
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     real_lines(
         size[2],
-        (
-            source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
-            here + first[1] * row, COMPLEX_BYTES, row, 0,
-            0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, 0, 0, 0,
+        Lines(
+            source=End(source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0),
+            target=End(here + first[1] * row, COMPLEX_BYTES, row, 0),
+            ahead=End(0, 0, 0, 0),
+            lines=count[1],
+            groups=1,
+            first=first[2],
+            count=count[2],
+            spare=spare,
+            option=0,
+            parts=0,
+            ahead_parts=0,
         ),
         sign,
-    )  # fmt: skip
+    )
     _fill(here, first[1], first[1] + count[1], rows, row, row)
 
 
@@ -183,14 +192,30 @@ def forward_rows(
 def _plane(
     size: Any, work: int, z: int, ahead: int, ahead_row: int, sign: float, spare: int
 ) -> Any:
-    """Words of the transform along y in one plane of scratch."""
-    row, here = _row_bytes(size), work + z * plane_bytes(size)
-    return (
-        here, row, COMPLEX_BYTES, 0,
-        here, row, COMPLEX_BYTES, 0,
-        ahead, ahead_row, COMPLEX_BYTES, 0,
-        row // COMPLEX_BYTES, 1, 0, 0, spare, 0 if sign > 0.0 else 1, VECTOR_BYTES, VECTOR_BYTES,
-    )  # fmt: skip
+    """Lines of the transform along y in one plane of scratch."""
+    here = work + z * plane_bytes(size)
+    return _columns(size, here, here, ahead, ahead_row, 0 if sign > 0.0 else 1, spare)
+
+
+@inlined
+def _columns(
+    size: Any, source: int, target: int, ahead: int, ahead_row: int, option: int, spare: int
+) -> Any:
+    """The columns along y of one plane of half spectra."""
+    row = _row_bytes(size)
+    return Lines(
+        source=End(source, row, COMPLEX_BYTES, 0),
+        target=End(target, row, COMPLEX_BYTES, 0),
+        ahead=End(ahead, ahead_row, COMPLEX_BYTES, 0),
+        lines=row // COMPLEX_BYTES,
+        groups=1,
+        first=0,
+        count=0,
+        spare=spare,
+        option=option,
+        parts=VECTOR_BYTES,
+        ahead_parts=VECTOR_BYTES,
+    )
 
 
 @inlined
@@ -254,14 +279,21 @@ def inverse_rows(
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     hermitian_lines(
         size[2],
-        (
-            here + first[1] * row, COMPLEX_BYTES, row, 0,
-            target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0,
-            0, 0, 0, 0,
-            count[1], 1, first[2], count[2], spare, added, 0, 0,
+        Lines(
+            source=End(here + first[1] * row, COMPLEX_BYTES, row, 0),
+            target=End(target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0),
+            ahead=End(0, 0, 0, 0),
+            lines=count[1],
+            groups=1,
+            first=first[2],
+            count=count[2],
+            spare=spare,
+            option=added,
+            parts=0,
+            ahead_parts=0,
         ),
         scale,
-    )  # fmt: skip
+    )
 
 
 @inlined
@@ -297,28 +329,14 @@ def inverse_planes(
 def columns_to(work: int, target: int, size: Any, spare: int) -> None:
     """Forward along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
     row, ahead = _row_bytes(size), target + plane_bytes(size)
-    forward_lines(
-        size[1],
-        (
-            work, row, COMPLEX_BYTES, 0, target, row, COMPLEX_BYTES, 0, ahead, row, COMPLEX_BYTES, 0,
-            row // COMPLEX_BYTES, 1, 0, 0, spare, 0, VECTOR_BYTES, VECTOR_BYTES,
-        ),
-        1.0,
-    )  # fmt: skip
+    forward_lines(size[1], _columns(size, work, target, ahead, row, 0, spare), 1.0)
 
 
 @inlined
 def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> None:
     """Back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
     row = _row_bytes(size)
-    backward_lines(
-        size[1],
-        (
-            source, row, COMPLEX_BYTES, 0, work, row, COMPLEX_BYTES, 0, ahead, row, COMPLEX_BYTES, 0,
-            row // COMPLEX_BYTES, 1, 0, 0, spare, 1, VECTOR_BYTES, VECTOR_BYTES,
-        ),
-        1.0,
-    )  # fmt: skip
+    backward_lines(size[1], _columns(size, source, work, ahead, row, 1, spare), 1.0)
 
 
 @inlined
@@ -344,33 +362,47 @@ def to_spectra(
     sign: float,
     spare: int,
 ) -> Any:
-    """Words of `forward_lines` along the last axis, from scratch to `tiles` spectra, `tile` bytes apart.
+    """Lines of `forward_lines` along the last axis, from scratch to `tiles` spectra, `tile` bytes apart.
 
     `parts`: bytes from the real part of a number in the spectra to its imaginary part.
 
     What is written for one frequency lies together, so each column is done for all tiles in turn.
     """
     _, columns, step = last_axis(size)
-    return (
-        work, step, tile_bytes(size), COMPLEX_BYTES,
-        target, columns * frequency, tile, frequency,
-        target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
-        tiles, columns, 0, 0, spare, 0 if sign > 0.0 else 1, parts, parts,
-    )  # fmt: skip
+    return Lines(
+        source=End(work, step, tile_bytes(size), COMPLEX_BYTES),
+        target=End(target, columns * frequency, tile, frequency),
+        ahead=End(target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
+        lines=tiles,
+        groups=columns,
+        first=0,
+        count=0,
+        spare=spare,
+        option=0 if sign > 0.0 else 1,
+        parts=parts,
+        ahead_parts=parts,
+    )
 
 
 @inlined
 def from_spectra(
     source: int, tile: int, frequency: int, parts: int, size: Any, tiles: int, work: int, spare: int
 ) -> Any:
-    """Words of `backward_lines` along the last axis, to tiles in scratch; `parts` as above."""
+    """Lines of `backward_lines` along the last axis, to tiles in scratch; `parts` as above."""
     _, columns, step = last_axis(size)
-    return (
-        source, columns * frequency, tile, frequency,
-        work, step, tile_bytes(size), COMPLEX_BYTES,
-        source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency,
-        tiles, columns, 0, 0, spare, 1, parts, parts,
-    )  # fmt: skip
+    return Lines(
+        source=End(source, columns * frequency, tile, frequency),
+        target=End(work, step, tile_bytes(size), COMPLEX_BYTES),
+        ahead=End(source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
+        lines=tiles,
+        groups=columns,
+        first=0,
+        count=0,
+        spare=spare,
+        option=1,
+        parts=parts,
+        ahead_parts=parts,
+    )
 
 
 @inlined

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import float_argument, floats
@@ -35,13 +35,14 @@ from znnpy_kernels.vectors import (
 )
 
 BYTES = 4 * LANES
-FORWARD_FIELDS = ("source", "source_z", "source_y", "target", "target_z", "target_y",
-                  "bias", "channels", "planes", "rows", "length", "slope:float",
-                  "planar", "amplitude:float", "gain:float")  # fmt: skip
-BACKWARD_FIELDS = ("output", "output_z", "output_y", "gradient", "gradient_z", "gradient_y",
-                   "target", "target_z", "target_y", "bias_gradient", "channels",
-                   "planes", "rows", "length", "slope:float", "amplitude:float",
-                   "gain:float")  # fmt: skip
+FORWARD_WORDS = words(
+    "source source_z source_y target target_z target_y bias channels planes rows length "
+    "slope:float planar amplitude:float gain:float",
+)
+BACKWARD_WORDS = words(
+    "output output_z output_y gradient gradient_z gradient_y target target_z target_y "
+    "bias_gradient channels planes rows length slope:float amplitude:float gain:float",
+)
 
 
 class Shape(NamedTuple):
@@ -115,27 +116,33 @@ def _logistic_back(y: Any, g: Any, shape: Any) -> Any:
 
 @inlined
 def _bias(args: Any, real: Any) -> Any:
-    if args[6] == 0:
+    at = FORWARD_WORDS
+    if args[at.bias] == 0:
         return splat(0.0)
-    if args[12]:
-        return splat(floats(args[6])[0])
-    return load_masked(args[6], real)
+    if args[at.planar]:
+        return splat(floats(args[at.bias])[0])
+    return load_masked(args[at.bias], real)
 
 
 @inlined
 def _forward(args: Any, function: Any) -> None:
-    shape = Shape(float_argument(args[11]), float_argument(args[13]), float_argument(args[14]))
-    bias = _bias(args, below(args[7]))
-    full = args[10] - args[10] % LANES
-    rest = below(args[10] - full)
-    for z in range(args[8]):
-        for y in range(args[9]):
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
+    at = FORWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
+    bias = _bias(args, below(args[at.channels]))
+    full = args[at.length] - args[at.length] % LANES
+    rest = below(args[at.length] - full)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, 4 * full, BYTES):
                 value = function(load(source + x) + bias, shape)
                 store(target + x, value)
-            if full < args[10]:
+            if full < args[at.length]:
                 value = function(load_masked(source + 4 * full, rest) + bias, shape)
                 store_masked(target + 4 * full, rest, value)
 
@@ -143,19 +150,24 @@ def _forward(args: Any, function: Any) -> None:
 @inlined
 def _forward_masked(args: Any, function: Any) -> None:
     """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
-    shape = Shape(float_argument(args[11]), float_argument(args[13]), float_argument(args[14]))
-    real = below(args[7])
+    at = FORWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
+    real = below(args[at.channels])
     bias = _bias(args, real)
-    full = args[10] - args[10] % LANES
-    rest = below(args[10] - full)
-    for z in range(args[8]):
-        for y in range(args[9]):
-            source = args[0] + 4 * (z * args[1] + y * args[2])
-            target = args[3] + 4 * (z * args[4] + y * args[5])
+    full = args[at.length] - args[at.length] % LANES
+    rest = below(args[at.length] - full)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, 4 * full, BYTES):
                 value = function(load(source + x) + bias, shape)
                 store(target + x, select(real, value, splat(0.0)))
-            if full < args[10]:
+            if full < args[at.length]:
                 value = function(load_masked(source + 4 * full, rest) + bias, shape)
                 store_masked(target + 4 * full, rest, value)
 
@@ -196,85 +208,92 @@ def _backward_row(
 
 @inlined
 def _backward(args: Any, derivative: Any) -> None:
-    shape = Shape(float_argument(args[14]), float_argument(args[15]), float_argument(args[16]))
+    at = BACKWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
     sums = splat(0.0)
-    for z in range(args[11]):
-        for y in range(args[12]):
-            output = args[0] + 4 * (z * args[1] + y * args[2])
-            gradient = args[3] + 4 * (z * args[4] + y * args[5])
-            target = args[6] + 4 * (z * args[7] + y * args[8])
-            sums = sums + _backward_row(output, gradient, target, args[13], shape, derivative)
-    if args[9]:
-        store(args[9], select(below(args[10]), sums, splat(0.0)))
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            output = args[at.output] + 4 * (z * args[at.output_z] + y * args[at.output_y])
+            gradient = args[at.gradient] + 4 * (z * args[at.gradient_z] + y * args[at.gradient_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            sums = sums + _backward_row(
+                output, gradient, target, args[at.length], shape, derivative
+            )
+    if args[at.bias_gradient]:
+        store(args[at.bias_gradient], select(below(args[at.channels]), sums, splat(0.0)))
 
 
-@kernel(*FORWARD_FIELDS)
+@kernel(FORWARD_WORDS)
 def transfer_linear(args: Any, worker: int) -> None:
     """y = x + bias."""
     _forward(args, _linear)
 
 
-@kernel(*FORWARD_FIELDS)
+@kernel(FORWARD_WORDS)
 def transfer_relu(args: Any, worker: int) -> None:
     """y = max(x + bias, 0)."""
     _forward(args, _relu)
 
 
-@kernel(*FORWARD_FIELDS)
+@kernel(FORWARD_WORDS)
 def transfer_leaky_relu(args: Any, worker: int) -> None:
     """y = v if v > 0 else slope * v, v = x + bias."""
     _forward(args, _leaky_relu)
 
 
-@kernel(*FORWARD_FIELDS)
+@kernel(FORWARD_WORDS)
 def transfer_elu(args: Any, worker: int) -> None:
     """y = v if v > 0 else slope * (e^v - 1), v = x + bias."""
     _forward(args, _elu)
 
 
-@kernel(*FORWARD_FIELDS)
+@kernel(FORWARD_WORDS)
 def transfer_tanh(args: Any, worker: int) -> None:
     """y = amplitude * tanh(gain * (x + bias))."""
     _forward(args, _tanh)
 
 
-@kernel(*FORWARD_FIELDS)
+@kernel(FORWARD_WORDS)
 def transfer_logistic(args: Any, worker: int) -> None:
     """y = 1 / (1 + e^-(x + bias)); pad lanes 0."""
     _forward_masked(args, _logistic)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD_WORDS)
 def backward_linear(args: Any, worker: int) -> None:
     """target = gradient; `output` is not read (give any address)."""
     _backward(args, _linear_back)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD_WORDS)
 def backward_relu(args: Any, worker: int) -> None:
     """target = gradient where y > 0 (or y is NaN), else 0."""
     _backward(args, _relu_back)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD_WORDS)
 def backward_leaky_relu(args: Any, worker: int) -> None:
     """target = gradient where y > 0, else slope * gradient."""
     _backward(args, _leaky_relu_back)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD_WORDS)
 def backward_elu(args: Any, worker: int) -> None:
     """target = gradient where y > 0, else gradient * (y + slope)."""
     _backward(args, _elu_back)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD_WORDS)
 def backward_tanh(args: Any, worker: int) -> None:
     """target = gradient * gain / amplitude * (amplitude^2 - y^2)."""
     _backward(args, _tanh_back)
 
 
-@kernel(*BACKWARD_FIELDS)
+@kernel(BACKWARD_WORDS)
 def backward_logistic(args: Any, worker: int) -> None:
     """target = gradient * y * (1 - y)."""
     _backward(args, _logistic_back)

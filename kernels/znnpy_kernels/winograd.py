@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel, word_numbers
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import longs
@@ -48,15 +48,12 @@ from znnpy_kernels.winograd_lines import (
 from znnpy_kernels.winograd_products import ROWS, products
 from znnpy_kernels.winograd_tiles import cover, origin, tiles_along
 
-FIELDS = (
-    "source", "source_block", "source_z", "source_y", "inputs",
-    "source_size_z", "source_size_y", "source_size_x", "dilation_z", "dilation_y", "dilation_x",
-    "filters", "target", "target_block", "target_z", "target_y", "blocks",
-    "target_size_z", "target_size_y", "target_size_x", "z0", "z1", "y0", "y1",
-    "bias", "slope:float", "output", "scratch", "scratch_worker",
-    "before_z", "before_y", "before_x", "output_block", "output_z", "output_y", "bias_gradient",
-)  # fmt: skip
-AT = word_numbers(FIELDS)
+AT = words(
+    "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
+    "dilation_z dilation_y dilation_x filters target target_block target_z target_y blocks "
+    "target_size_z target_size_y target_size_x z0 z1 y0 y1 bias slope:float output scratch "
+    "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient",
+)
 CUBE = POINTS**3
 GROUP = 2 * ROWS[0]  # most tiles at once
 AHEAD = 1  # tiles whose voxels are asked for
@@ -68,7 +65,7 @@ SLOT = GROUP * VECTOR_BYTES
 POINT = (GROUP | 1) * VECTOR_BYTES
 COLUMN = (POINTS * GROUP | 1) * VECTOR_BYTES
 POINTS_BYTES, RING_BYTES = POINTS * POINT, PLANE * COLUMN
-_target_plane = target_plane_of(FIELDS)
+_target_plane = target_plane_of(AT)
 
 
 def scratch_floats(inputs: int, outputs: int) -> int:
@@ -279,7 +276,7 @@ def _march(args: Any, places: Any, count: int, scratch: int) -> None:
             more = more and tile < args[AT.y1] and y < args[AT.target_size_y]
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def winograd(args: Any, worker: int) -> None:
     """Correlation of images with filters of 3^3 taps, bias and transfer. Words: see the module."""
     if args[AT.bias_gradient]:

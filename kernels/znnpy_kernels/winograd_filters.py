@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import doubles, floats
 from znnpy_kernels.winograd_lines import POINTS, TAPS, TARGET_SCALES, filter_matrix
 
-FIELDS = (
-    "source", "source_tap", "source_input", "inputs", "target", "target_point", "target_input",
-    "scratch", "scratch_worker", "source_lane", "lanes",
-)  # fmt: skip
+AT = words(
+    "source source_tap source_input inputs target target_point target_input scratch "
+    "scratch_worker source_lane lanes",
+)
 CUBE = POINTS**3
 SCRATCH_FLOATS = 4 * CUBE * LANES  # two cubes of float64
 _MATRIX = TARGET_SCALES[:, None] * filter_matrix()
@@ -46,18 +46,20 @@ def _along(source: Any, target: Any, before: int, after: int) -> None:
                 target[place + last] = a * low + b * middle + c * source[taps + 2 * after + last]
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def winograd_filters(args: Any, worker: int) -> None:
     """Points of the filters of some images with LANES others. Words: see the module."""
-    scratch = args[7] + 4 * worker * args[8]
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     one, other = doubles(scratch), doubles(scratch + 8 * CUBE * LANES)
-    for image in range(args[3]):
-        source = floats(args[0] + 4 * image * args[2])
+    for image in range(args[AT.inputs]):
+        source = floats(args[AT.source] + 4 * image * args[AT.source_input])
         for tap in range(TAPS**3):
             for lane in range(LANES):
                 one[tap * LANES + lane] = 0.0
-            for lane in range(args[10]):
-                one[tap * LANES + lane] = source[tap * args[1] + lane * args[9]]
+            for lane in range(args[AT.lanes]):
+                one[tap * LANES + lane] = source[
+                    tap * args[AT.source_tap] + lane * args[AT.source_lane]
+                ]
         _along(one, other, TAPS * TAPS, LANES)
         _along(other, one, TAPS, POINTS * LANES)
         _along(one, other, 1, POINTS * POINTS * LANES)
@@ -65,6 +67,9 @@ def winograd_filters(args: Any, worker: int) -> None:
             for y in range(POINTS):
                 for x in range(POINTS):
                     point = (z * POINTS + x) * POINTS + y
-                    target = floats(args[4] + 4 * (image * args[6] + point * args[5]))
+                    target = floats(
+                        args[AT.target]
+                        + 4 * (image * args[AT.target_input] + point * args[AT.target_point])
+                    )
                     for lane in range(LANES):
                         target[lane] = other[((z * POINTS + y) * POINTS + x) * LANES + lane]

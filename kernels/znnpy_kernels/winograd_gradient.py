@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.abi import kernel, word_numbers
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.memory import longs
@@ -50,14 +50,11 @@ from znnpy_kernels.winograd_lines import (
 from znnpy_kernels.winograd_sums import IMAGES, add_products
 from znnpy_kernels.winograd_tiles import cover, origin, tiles_along
 
-FIELDS = (
-    "source", "source_block", "source_z", "source_y", "inputs",
-    "source_size_z", "source_size_y", "source_size_x", "dilation_z", "dilation_y", "dilation_x",
-    "gradient", "gradient_block", "gradient_z", "gradient_y", "blocks",
-    "gradient_size_z", "gradient_size_y", "gradient_size_x", "z0", "z1", "y0", "y1",
-    "target", "scratch", "scratch_worker",
-)  # fmt: skip
-AT = word_numbers(FIELDS)
+AT = words(
+    "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
+    "dilation_z dilation_y dilation_x gradient gradient_block gradient_z gradient_y blocks "
+    "gradient_size_z gradient_size_y gradient_size_x z0 z1 y0 y1 target scratch scratch_worker",
+)
 GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read more often
 CUBE = POINTS**3
 CUBE_BYTES = CUBE * VECTOR_BYTES
@@ -215,7 +212,7 @@ def _taps(args: Any, sums: int, cube: int) -> None:
                 filter_plane(plane, POINTS * VECTOR_BYTES, VECTOR_BYTES, into, tap)
 
 
-@kernel(*FIELDS)
+@kernel(AT)
 def winograd_gradient(args: Any, worker: int) -> None:
     """Filter gradients, summed over some tiles. Words: see the module."""
     scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]

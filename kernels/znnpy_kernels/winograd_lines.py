@@ -22,7 +22,6 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.abi import word_numbers
 from znnpy_kernels.direct_epilogue import finished
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.simd import (
@@ -226,11 +225,11 @@ def target_depth(
     return types.void(*[types.int64] * 5), codegen
 
 
-def target_plane_of(fields: tuple[str, ...]) -> Any:
+def target_plane_of(at: Any) -> Any:
     """The intrinsic `(arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
     NEW x NEW outputs of a plane of vectors `step` bytes from each other, with the epilogue of
-    `direct_epilogue`; `fields`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
+    `direct_epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
     columns lie as far from each other as the target's.
     """
 
@@ -256,8 +255,7 @@ def target_plane_of(fields: tuple[str, ...]) -> Any:
                 ]
 
             def field(name: str) -> Value:
-                index = getattr(word_numbers(fields), name)
-                return b.load(b.gep(arguments, [word(index)]))
+                return b.load(b.gep(arguments, [word(getattr(at, name))]))
 
             along = _along(b, step_column, NEW)
             for made in TARGET_ROWS:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from znnpy_kernels import cache
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.memory import floats
 
 OTHER_USER = 65534
@@ -27,14 +27,17 @@ print(target[0])
 """
 
 
-@kernel("target")
+AT = words("target")
+
+
+@kernel(AT)
 def store(args, worker):  # type: ignore[no-untyped-def]
-    floats(args[0])[0] = 3.0
+    floats(args[AT.target])[0] = 3.0
 
 
-@kernel("target")
+@kernel(AT)
 def wrong(args, worker):  # type: ignore[no-untyped-def]
-    floats(args[0])[0] = "text"
+    floats(args[AT.target])[0] = "text"
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def _forget() -> None:
 
 def anew(made: Kernel) -> Kernel:
     """The same kernel as another process sees it: not loaded yet."""
-    return Kernel(made.function, made.fields)
+    return Kernel(made.function, made.words)
 
 
 def from_disk(made: Kernel) -> bool:

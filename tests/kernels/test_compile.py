@@ -18,7 +18,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
         monkeypatch.setattr(cache, known.__name__, known.__wrapped__)
     found = [v for m in (reduction, norms) for v in vars(m).values() if isinstance(v, Kernel)]
     assert len(found) >= 2
-    return [Kernel(made.function, made.fields) for made in found[:2]]
+    return [Kernel(made.function, made.words) for made in found[:2]]
 
 
 def test_several_processes_share_the_work(kernels: list[Kernel]) -> None:
@@ -27,7 +27,7 @@ def test_several_processes_share_the_work(kernels: list[Kernel]) -> None:
     assert count == 2
     assert heard == [(1, 2), (2, 2)]
     assert [made.compile().cache_hits for made in kernels] == [1, 1]
-    again = [Kernel(made.function, made.fields) for made in kernels]
+    again = [Kernel(made.function, made.words) for made in kernels]
     assert compile.compile_all(again, 2, lambda done, total: heard.append((done, total))) == 0
     assert len(heard) == 2
 

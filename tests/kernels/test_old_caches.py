@@ -112,12 +112,12 @@ def test_what_is_removed_while_a_process_starts_is_made_again(
 def test_compiling_removes_and_marks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "RUNTIME", ())
     gone = old(root)
-    made = Kernel(reduction.sum_vectors.function, reduction.sum_vectors.fields)
+    made = Kernel(reduction.sum_vectors.function, reduction.sum_vectors.words)
     assert compile.compile_all([made], 1) == 1
     assert not gone.exists()
     (used,) = old_caches._held
     os.utime(used, (LONG_AGO, LONG_AGO))
-    again = Kernel(made.function, made.fields)
+    again = Kernel(made.function, made.words)
     old_caches._held.clear()
     late = old(root)
     assert compile.compile_all([again], 1) == 0

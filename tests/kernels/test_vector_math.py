@@ -9,7 +9,7 @@ import pytest
 from blocked_images import address
 from scipy.special import expit
 from znnpy_kernels import vector_math
-from znnpy_kernels.abi import Kernel, kernel
+from znnpy_kernels.abi import Kernel, kernel, words
 from znnpy_kernels.inlining import inlined
 from znnpy_kernels.lanes import LANES
 from znnpy_kernels.vectors import load, store
@@ -21,32 +21,35 @@ def _map(args: Any, function: Any) -> None:
         store(args[1] + i, function(load(args[0] + i)))
 
 
-@kernel("source", "target", "length")
+AT = words("source target length")
+
+
+@kernel(AT)
 def map_exp(args: Any, worker: int) -> None:
     _map(args, vector_math.exp)
 
 
-@kernel("source", "target", "length")
+@kernel(AT)
 def map_expm1(args: Any, worker: int) -> None:
     _map(args, vector_math.expm1)
 
 
-@kernel("source", "target", "length")
+@kernel(AT)
 def map_tanh(args: Any, worker: int) -> None:
     _map(args, vector_math.tanh)
 
 
-@kernel("source", "target", "length")
+@kernel(AT)
 def map_logistic(args: Any, worker: int) -> None:
     _map(args, vector_math.logistic)
 
 
-@kernel("source", "target", "length")
+@kernel(AT)
 def map_log(args: Any, worker: int) -> None:
     _map(args, vector_math.log)
 
 
-@kernel("source", "target", "length")
+@kernel(AT)
 def map_log1p(args: Any, worker: int) -> None:
     _map(args, vector_math.log1p)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.atomics import add_acq_rel, load_acquire, pause, store_release
 from znnpy_kernels.memory import floats, longs
 from znnpy_kernels.native import sched_yield
@@ -13,51 +13,67 @@ from znnpy_kernels.parking import nanoseconds
 
 from znnpy.graph import POLICIES, GraphBuilder, TaskGraph
 
+STAMP = words("clock log task spins yields")
 
-@kernel("clock", "log", "task", "spins", "yields")
+
+@kernel(STAMP)
 def stamp(args: Any, worker: int) -> None:
     """Write task + 1 into the log, dawdle, write -(task + 1); the clock counts log entries."""
-    longs(args[1])[add_acq_rel(args[0], 1)] = args[2] + 1
-    for _ in range(args[3]):
+    longs(args[STAMP.log])[add_acq_rel(args[STAMP.clock], 1)] = args[STAMP.task] + 1
+    for _ in range(args[STAMP.spins]):
         pause()
-    for _ in range(args[4]):
+    for _ in range(args[STAMP.yields]):
         sched_yield()
-    longs(args[1])[add_acq_rel(args[0], 1)] = -(args[2] + 1)
+    longs(args[STAMP.log])[add_acq_rel(args[STAMP.clock], 1)] = -(args[STAMP.task] + 1)
 
 
-@kernel("word")
+COUNT = words("word")
+
+
+@kernel(COUNT)
 def count(args: Any, worker: int) -> None:
     """Add one to a word."""
-    add_acq_rel(args[0], 1)
+    add_acq_rel(args[COUNT.word], 1)
 
 
-@kernel("word", "wanted", "met")
+WAIT_FOR = words("word wanted met")
+
+
+@kernel(WAIT_FOR)
 def wait_for(args: Any, worker: int) -> None:
     """Wait, 20 s at most, until a word has reached a value; met becomes 1 if it has."""
     end = nanoseconds() + 20_000_000_000
-    while load_acquire(args[0]) < args[1] and nanoseconds() < end:
+    while load_acquire(args[WAIT_FOR.word]) < args[WAIT_FOR.wanted] and nanoseconds() < end:
         sched_yield()
-    store_release(args[2], 1 if load_acquire(args[0]) >= args[1] else -1)
+    store_release(
+        args[WAIT_FOR.met], 1 if load_acquire(args[WAIT_FOR.word]) >= args[WAIT_FOR.wanted] else -1
+    )
 
 
-@kernel("values", "count")
+HALVE = words("values count")
+
+
+@kernel(HALVE)
 def halve(args: Any, worker: int) -> None:
     """Halve float32 numbers."""
-    for index in range(args[1]):
-        floats(args[0])[index] *= np.float32(0.5)
+    for index in range(args[HALVE.count]):
+        floats(args[HALVE.values])[index] *= np.float32(0.5)
 
 
-@kernel("values", "count", "target", "spins", "yields")
+FOLD = words("values count target spins yields")
+
+
+@kernel(FOLD)
 def fold(args: Any, worker: int) -> None:
     """Halve the target's float32, add those at the given addresses in order; dawdle in between."""
-    total = floats(args[2])[0] * np.float32(0.5)
-    for _ in range(args[3]):
+    total = floats(args[FOLD.target])[0] * np.float32(0.5)
+    for _ in range(args[FOLD.spins]):
         pause()
-    for index in range(args[1]):
-        total += floats(longs(args[0])[index])[0]
-    for _ in range(args[4]):
+    for index in range(args[FOLD.count]):
+        total += floats(longs(args[FOLD.values])[index])[0]
+    for _ in range(args[FOLD.yields]):
         sched_yield()
-    floats(args[2])[0] = total
+    floats(args[FOLD.target])[0] = total
 
 
 @dataclass

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scheduled_kernels import stamp
-from znnpy_kernels.abi import kernel
+from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.memory import floats
 
 from znnpy.graph import GraphBuilder, TaskGraph
@@ -14,10 +14,13 @@ from znnpy.scheduler import Executor
 LEAVES = 32
 
 
-@kernel("left", "right", "target")
+AT = words("left right target")
+
+
+@kernel(AT)
 def add(args: Any, worker: int) -> None:
     """target = left + right, one float32."""
-    floats(args[2])[0] = floats(args[0])[0] + floats(args[1])[0]
+    floats(args[AT.target])[0] = floats(args[AT.left])[0] + floats(args[AT.right])[0]
 
 
 def tree(values: np.ndarray, unused: np.ndarray, policy: str) -> TaskGraph:
