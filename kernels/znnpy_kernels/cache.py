@@ -68,10 +68,8 @@ def directory(source: Path) -> Path:
     """The private cache directory for one source file, created on first use."""
     path = made() / f"{source.stem}-{source_hash(source)}"
     _make(path)
-    if path.lstat().st_mode & 0o077:
-        raise _unusable(f"has been open to others: remove {path}")
     if found := private.foreign(path):
-        raise _unusable(f"holds what is not yours: remove {found}")
+        raise _unusable(f"holds what is not yours alone: remove {found}")
     # numba would fall back to the folder of the source, which is not ours to write into.
     if not os.access(path, os.W_OK | os.X_OK):
         raise _unusable("cannot be written to")

@@ -79,13 +79,16 @@ def own_file(path: Path) -> bool:
 
 
 def foreign(folder: Path) -> Path | None:
-    """A file or folder anywhere within that is a link or not of this user; None if there is none.
+    """A file or folder within that others could have written, or a link; None if there is none.
 
     Modes do not matter within a folder that only this user can enter.
     """
+    entered = bool(folder.lstat().st_mode & 0o077)
     for above, folders, names in os.walk(folder):
         for name in (*folders, *names):
             found = (path := Path(above, name)).lstat()
             if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
+                return path
+            if entered and others_write(found):
                 return path
     return None
