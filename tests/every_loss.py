@@ -1,6 +1,7 @@
 """Loses the power at every call of a prediction or of training to the disk; run with `recording.c` preloaded.
 
-Arguments: an empty folder; "train", or the suffix of the output of a prediction; how many states are drawn
+Arguments: an empty folder; "train", or "resumed" for a run that stopped half way, or the suffix of
+the output of a prediction; how many states are drawn
 after each call, and after every how many calls. Prints calls, states, and states that were refused.
 """
 
@@ -66,9 +67,10 @@ class Prediction:
 
 
 class Training:
-    """A run of a few updates."""
+    """A run of a few updates; at first only of so many, if a number is given."""
 
-    def __init__(self, folder: Path, place: Path) -> None:
+    def __init__(self, folder: Path, place: Path, first: int = 0) -> None:
+        self._first = first
         self._config = short(folder, place / "runs" / "a")
         self._run = Path(self._config.run.directory)
         train(self._config, reporter=Quiet())
@@ -80,6 +82,9 @@ class Training:
             mark(str(checkpoint.iteration))
 
         loop.save = saved  # type: ignore[assignment]
+        if self._first:
+            fewer = self._config.training.model_copy(update={"iterations": self._first})
+            train(self._config.model_copy(update={"training": fewer}), reporter=Quiet())
         train(self._config, reporter=Quiet())
         mark("done")
 
@@ -115,8 +120,8 @@ def ended(work: Callable[[int], object]) -> str:
 def main(folder: Path, what: str, samples: int, step: int) -> None:
     place = folder / "place"
     place.mkdir()
-    if what == "train":
-        losses(Training(folder, place), folder, place, samples, step)
+    if what in ("train", "resumed"):
+        losses(Training(folder, place, 2 if what == "resumed" else 0), folder, place, samples, step)
         return
     tiny = small(folder, threads=1, extent=(66, 4, 5))
     with planned(tiny, f"place/out{what}", patch=(11, 4, 5), block=(11, 4, 5)) as prediction:

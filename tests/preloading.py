@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 MEMORY = Path("/dev/shm")  # syncs cost nothing there
+EVERY_CALL = "ZNNPY_EVERY_CALL" in os.environ  # takes every call to the disk, else a share of them
 FLAGS = ("-O1", "-shared", "-fPIC", "-ldl")
 
 

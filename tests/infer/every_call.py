@@ -2,19 +2,17 @@
 
 Arguments: an empty folder, the output's suffix, and "alone" or "chained": whether each run that is
 killed begins anew, or goes on where the one before was killed; or "full" or "broken": the disk is so
-from that call on. Prints blocks, calls, and runs that were killed or failed.
+from that call on; and every how many calls that is done. Prints blocks, calls, and runs that were killed or failed.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from children import KILLED, WRITE, forked
+from failing import FAILURES, NEVER, WORDS, preloaded
 from jobs import small
 from killing import (
     Planned,
@@ -30,16 +28,10 @@ from znnpy.data.outputs import journal_of
 
 EXTENT = (66, 4, 5)
 THIN, THICK = (1, 4, 5), (11, 4, 5)  # blocks: 66 where runs go on from one another, else 6
-NEVER = 1 << 40
 RECORD = 56  # bytes of a journal's record
-FAILURES = {"full": errno.ENOSPC, "broken": errno.EIO}
-WORDS = {
-    "full": ("No space left on device", "no room on the disk"),
-    "broken": ("Input/output error",),
-}
 
 
-def main(folder: Path, suffix: str, mode: str) -> None:
+def main(folder: Path, suffix: str, mode: str, step: int) -> None:
     block_writer.FEW = 0  # rows are written by compiled code
     tiny, shape = small(folder, threads=1, extent=EXTENT), THIN if mode == "chained" else THICK
     with planned(tiny, f"out{suffix}", patch=shape, block=shape) as prediction:
@@ -49,16 +41,18 @@ def main(folder: Path, suffix: str, mode: str) -> None:
         calls = counted_calls(prediction)
         remove(prediction.path)
         if mode in FAILURES:
-            ended = failed(prediction, whole, calls, mode)
+            ended = failed(prediction, whole, range(0, calls, step), mode)
+        elif mode == "alone":
+            ended = alone(prediction, whole, range(0, calls, step))
         else:
-            ended = (alone if mode == "alone" else chained)(prediction, whole, calls)
+            ended = chained(prediction, whole, calls)
         print(prediction.blocks, calls, ended)
 
 
-def failed(prediction: Planned, whole: dict[str, bytes], calls: int, mode: str) -> int:
+def failed(prediction: Planned, whole: dict[str, bytes], calls: range, mode: str) -> int:
     """Fail at one call and all later ones, run to the end and compare, for each call; failed runs."""
     found = 0
-    for number in range(calls):
+    for number in calls:
         arm = partial(preloaded().arm, number, FAILURES[mode])
         error = failed_and_continued(prediction, arm, whole)
         assert not error or any(word in error for word in WORDS[mode]), (number, error)
@@ -80,12 +74,12 @@ def counted_calls(prediction: Planned) -> int:
     return int(said)
 
 
-def alone(prediction: Planned, whole: dict[str, bytes], calls: int) -> int:
+def alone(prediction: Planned, whole: dict[str, bytes], calls: range) -> int:
     """Kill at one call, run to the end and compare, for each call; killed runs."""
-    for number in range(calls):
+    for number in calls:
         arm = partial(preloaded().arm, number, 0)
         assert not killed_and_continued(prediction, arm, whole), number
-    return calls
+    return len(calls)
 
 
 def chained(prediction: Planned, whole: dict[str, bytes], calls: int) -> int:
@@ -123,11 +117,4 @@ def acknowledged(path: Path, before: int) -> int:
     return len(records) // RECORD if ended else before
 
 
-def preloaded() -> Any:
-    """The functions of `dying.c`."""
-    shim = ctypes.CDLL(None)
-    shim.arm.argtypes = [ctypes.c_long, ctypes.c_int]
-    return shim
-
-
-main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
