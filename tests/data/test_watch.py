@@ -89,7 +89,7 @@ def test_what_memory_holds_is_looked_at_once(
     volume = open_volume(path)
     read = type(volume).read
     monkeypatch.setattr(
-        type(volume), "read", lambda *given: (read(*given), CHANGES["cut"](path))[0]
+        type(volume), "read", lambda *a, **k: (read(*a, **k), CHANGES["cut"](path))[0]
     )
     with pytest.raises(ChangedError):
         load(volume, "memory")

@@ -5,8 +5,9 @@ import textwrap
 
 import numpy as np
 import pytest
+import random_networks as rn
 from avx2 import on_avx2
-from test_model import LOSSES, check
+from test_model import check
 
 from znnpy import Model, reference
 from znnpy.geometry import fit
@@ -18,13 +19,13 @@ ONE = (1, 1, 1)
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 7])
 def test_random_networks_equal_the_reference(seed):
-    check(seed, "spectral", LOSSES[seed % 3])
+    check(seed, "spectral", rn.loss_of(seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8, 50))
 def test_more_random_networks(seed):
-    check(seed, "spectral", LOSSES[seed % 3])
+    check(seed, "spectral", rn.loss_of(seed))
 
 
 def layers(channels, size, sparsity=ONE):

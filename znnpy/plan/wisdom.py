@@ -33,7 +33,8 @@ def recall(key: str) -> Costs | None:
 
 def remember(key: str, costs: Costs) -> Costs:
     """Store a measurement, unless another process was first; returns what is stored."""
-    target = cache.made() / path().name
+    cache.made()
+    target = path()
     with (target.parent / "wisdom.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = _read()
