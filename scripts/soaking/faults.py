@@ -33,9 +33,12 @@ class Hit:
     again: Callable[[], Process]  # the same command once more
     disk: Disk | None
     cache: Path
-    late: str = (
-        ""  # what the process may complain about after this: it has met a fault that is over
-    )
+    met: str = ""  # words about earlier faults that the process may still complain about
+    late: str = ""  # and about this one, once it is over
+
+    def or_met(self, words: str) -> str:
+        """Words about this fault, or an earlier one."""
+        return "|".join(filter(None, (words, self.met)))
 
     def killed(self) -> bool:
         """End the process by force, before files are damaged; False if it was done just now."""
@@ -99,7 +102,7 @@ def no_larger_files(hit: Hit) -> bool:
         resource.prlimit(hit.process.pid, resource.RLIMIT_FSIZE, before)
         hit.late = TOO_LARGE
         return True
-    hit.process.ending().require({0, 1}, TOO_LARGE)
+    hit.process.ending().require({0, 1}, hit.or_met(TOO_LARGE))
     return True
 
 
@@ -214,7 +217,7 @@ def _failing(hit: Hit, failure: int, words: str) -> bool:
     hit.disk.disarm()
     hit.late = words
     if not hit.process.running:
-        hit.process.ending().require({0, 1}, words)
+        hit.process.ending().require({0, 1}, hit.or_met(words))
     return True
 
 
