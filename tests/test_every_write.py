@@ -33,4 +33,5 @@ def test_every_call_fails_once(library: str, folder: str, what: str, mode: str) 
     )
     assert calls > 90
     # Half a write is gone on with; what is left to do, and what is only noted, may fail.
-    assert failed == 0 if mode == "short" else failed >= 0.3 * calls / step
+    least = 0.3 * calls if EVERY_CALL else 1
+    assert failed == 0 if mode == "short" else failed >= least
