@@ -9,13 +9,12 @@ not count, so a layer of 10 images reaches at most 10/16 with AVX-512.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from kernel_calls import call_of, zeros
+from stopwatch import seconds
 from threadpoolctl import threadpool_limits
 from znnpy_kernels.abi import Kernel
 from znnpy_kernels.direct_epilogue import PLAIN
@@ -76,17 +75,10 @@ class Images:
         self.z = size * self.y
         self.block = size * self.z
         self.blocks = -(-images // lanes)
-        self.data = aligned(self.blocks * self.block)
+        self.data = zeros(self.blocks * self.block)
         rows = self.data.reshape(self.blocks, size, size, size + 2 * halo, lanes)
         rows[:, :, :, halo : halo + size] = np.random.default_rng(0).random((size, lanes))
         self.address = int(self.data.ctypes.data) + 4 * halo * lanes
-
-
-def aligned(count: int) -> NDArray[np.float32]:
-    """Zeros at a multiple of 64 bytes."""
-    buffer = np.zeros(count + 16, np.float32)
-    start = (-buffer.ctypes.data % 64) // 4
-    return buffer[start : start + count]
 
 
 class Tasks:
@@ -94,15 +86,14 @@ class Tasks:
 
     def __init__(self, *buffers: object) -> None:
         self.buffers = buffers
-        self.calls: list[tuple[Callable[..., None], object]] = []
+        self.calls: list[Callable[[], None]] = []
 
     def add(self, kernel: Kernel, **words: int) -> None:
-        block = (ctypes.c_int64 * len(kernel.fields))(*kernel.arguments(**words))
-        self.calls.append((kernel.compile().ctypes, block))
+        self.calls.append(call_of(kernel, **words))
 
     def run(self) -> None:
-        for function, block in self.calls:
-            function(block, 0)
+        for call in self.calls:
+            call()
 
 
 def correlation(layer: Layer, backward: bool) -> Tasks:
@@ -117,7 +108,7 @@ def correlation(layer: Layer, backward: bool) -> Tasks:
         halo = gradient_halo(layer.taps, layer.sparsity)
     source = Images(inputs, source_size, layer.source_lanes, halo)
     target = Images(outputs, size)
-    filters = aligned(packed_size(outputs, inputs, layer.taps**3))
+    filters = zeros(packed_size(outputs, inputs, layer.taps**3))
     tasks = Tasks(source, target, filters)
     for z in range(size):
         for group, vectors in enumerate(output_groups(outputs)):
@@ -155,7 +146,7 @@ def weight_gradient(layer: Layer) -> Tasks:
     )
     gradient = Images(layer.outputs, layer.size)
     taps = layer.taps**3
-    packed = aligned(packed_size(layer.outputs, layer.inputs, taps))
+    packed = zeros(packed_size(layer.outputs, layer.inputs, taps))
     tasks = Tasks(source, gradient, packed)
     planes = max(1, SLAB // layer.size**2)
     rows = min(layer.size, max(1, SLAB // layer.size))
@@ -195,13 +186,6 @@ def weight_gradient(layer: Layer) -> Tasks:
     return tasks
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long one run takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7, help="best of so many runs")
@@ -217,7 +201,7 @@ def main() -> None:
             passes["data gradient"] = correlation(layer, True)
         for name, tasks in passes.items():
             times = [
-                (seconds(tasks.run), seconds(lambda: matrix @ matrix))
+                (seconds(tasks.run), seconds(np.matmul, matrix, matrix))
                 for _ in range(options.repeats)
             ]
             rate, peak = (

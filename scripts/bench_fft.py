@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import pyfftw
-from numpy.typing import NDArray
+from kernel_calls import call_of, noise
+from stopwatch import best
 from znnpy_kernels.fft_filters import filter_spectra, spectra_filters
 from znnpy_kernels.fft_fused import filter_gradients, filtered_sum
 from znnpy_kernels.fft_images import image_spectra, spectra_images
@@ -27,36 +24,6 @@ from znnpy.plan.fftw import FftPlan, good_size, plan_forward, plan_inverse
 from znnpy.plan.filters import FilterPlan, plan_filter
 
 LAYERS = ("10,10,3,30", "10,10,5,30", "40,40,3,24", "40,40,5,24", "40,40,7,24")
-Buffer = NDArray[np.float32]
-
-
-def buffer(count: int) -> Buffer:
-    """Random float32, aligned to 64 bytes."""
-    made: Buffer = pyfftw.empty_aligned(count, np.float32, n=64)
-    made[:] = np.random.default_rng(0).standard_normal(count, np.float32)
-    return made
-
-
-def best(function: Callable[[], None], seconds: float = 0.4) -> float:
-    """Shortest of repeated runs, in seconds."""
-    function()
-    times: list[float] = []
-    stop = time.perf_counter() + seconds
-    while time.perf_counter() < stop or len(times) < 3:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def runner(kernel: Any, **values: int) -> Callable[[], None]:
-    """A call of the compiled kernel with its block already packed."""
-    import ctypes
-
-    words = kernel.arguments(**values)
-    block = (ctypes.c_int64 * len(words))(*words)
-    call = kernel.compile().ctypes
-    return lambda: call(block, 0)
 
 
 @dataclass
@@ -77,15 +44,15 @@ class Layer:
         self.inverse: FftPlan = plan_inverse(self.grid, (self.out, self.out, self.out))
         self.filters: FilterPlan = plan_filter(self.grid, (self.size, self.size, self.size))
         self.step = self.forward.floats
-        self.x = buffer(self.inputs * self.step)
-        self.y = buffer(self.outputs * self.step)
-        self.w = buffer(self.inputs * self.outputs * self.step)
-        self.blocked = buffer(self.side**3 * LANES)
-        self.taps = buffer(self.size**3 * LANES)
+        self.x = noise(self.inputs * self.step)
+        self.y = noise(self.outputs * self.step)
+        self.w = noise(self.inputs * self.outputs * self.step)
+        self.blocked = noise(self.side**3 * LANES)
+        self.taps = noise(self.size**3 * LANES)
 
     def images_in(self) -> Callable[[], None]:
         n, x = self.side, self.x.ctypes.data
-        return runner(
+        return call_of(
             image_spectra, source=self.blocked.ctypes.data, source_z=n * n * LANES,
             source_y=n * LANES, source_x=LANES, source_channel=1, target=x,
             target_channel=self.step, channels=min(4, self.inputs), plan=self.forward.address,
@@ -93,7 +60,7 @@ class Layer:
 
     def images_out(self) -> Callable[[], None]:
         n, y = self.out, self.y.ctypes.data
-        return runner(
+        return call_of(
             spectra_images, source=y, source_channel=self.step, target=self.blocked.ctypes.data,
             target_z=n * n * LANES, target_y=n * LANES, target_x=LANES, target_channel=1,
             channels=min(4, self.outputs), pad=0, add=0, plan=self.inverse.address,
@@ -101,7 +68,7 @@ class Layer:
 
     def filters_in(self) -> Callable[[], None]:
         k = self.size
-        return runner(
+        return call_of(
             filter_spectra, source=self.taps.ctypes.data, source_z=k * k * LANES,
             source_y=k * LANES, source_x=LANES, source_filter=1, target=self.w.ctypes.data,
             target_filter=self.step, filters=4, plan=self.filters.address,
@@ -109,7 +76,7 @@ class Layer:
 
     def filters_out(self) -> Callable[[], None]:
         k = self.size
-        return runner(
+        return call_of(
             spectra_filters, source=self.w.ctypes.data, source_filter=self.step,
             target=self.taps.ctypes.data, target_z=k * k * LANES, target_y=k * LANES,
             target_x=LANES, target_filter=1, filters=4, plan=self.filters.address,
@@ -118,7 +85,7 @@ class Layer:
     def product(self, outputs: int, part: int) -> Callable[[], None]:
         """`outputs` sums over all inputs, `part` floats of each spectrum."""
         step = self.step
-        return runner(
+        return call_of(
             spectral_product, a=self.x.ctypes.data, a_term=step, a_row=0, b=self.w.ctypes.data,
             b_term=step, b_column=self.inputs * step, out=self.y.ctypes.data, out_row=0,
             out_column=step, terms=self.inputs, rows=1, columns=outputs, floats=part,
@@ -128,7 +95,7 @@ class Layer:
     def fused_sum(self, group: int) -> Callable[[], None]:
         """One output image from all inputs, its filters transformed on the way."""
         step, k = self.step, self.size
-        return runner(
+        return call_of(
             filtered_sum, images=self.x.ctypes.data, images_term=step, images_row=0,
             source=self.taps.ctypes.data, source_z=k * k * LANES, source_y=k * LANES,
             source_x=LANES, source_term=0, out=self.y.ctypes.data, out_row=0, terms=self.inputs,
@@ -139,7 +106,7 @@ class Layer:
     def fused_gradient(self) -> Callable[[], None]:
         """Filter gradients of one input image with up to LANES outputs."""
         step, k = self.step, self.size
-        return runner(
+        return call_of(
             filter_gradients, a=self.x.ctypes.data, a_term=0, a_filter=0, b=self.y.ctypes.data,
             b_term=0, b_filter=step, terms=1, target=self.taps.ctypes.data,
             target_z=k * k * LANES, target_y=k * LANES, target_x=LANES, target_filter=1,
@@ -150,7 +117,7 @@ class Layer:
     def pairs(self) -> Callable[[], None]:
         """The weight gradient's products: one per pair."""
         step = self.step
-        return runner(
+        return call_of(
             spectral_product, a=self.x.ctypes.data, a_term=0, a_row=step, b=self.y.ctypes.data,
             b_term=0, b_column=step, out=self.w.ctypes.data, out_row=step,
             out_column=self.inputs * step, terms=1, rows=self.inputs, columns=self.outputs,
@@ -175,7 +142,7 @@ def report(text: str) -> None:
     back = show("spectrum to image", layer.images_out(), min(4, outputs), fft)
     taps = show("filter to spectrum", layer.filters_in(), 4, fft)
     gradient = show("spectrum to filter", layer.filters_out(), 4, fft)
-    small = 2**15 // inputs // 32 * 32
+    small = min(2**15 // inputs, layer.step) // 32 * 32
     show("product, warm, each 16 floats", layer.product(4, small), inputs * small / 4, 64.0)
     term = show("product, whole, each pair", layer.product(outputs, layer.step), pairs, multiply)
     outer = show("product of pairs, each", layer.pairs(), pairs, multiply)

@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from itertools import product
 from math import prod
@@ -30,6 +29,7 @@ from typing import Any
 import h5py
 import numpy as np
 from pydantic import ByteSize, TypeAdapter
+from stopwatch import seconds
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent / "volumes" / "fibsem" / "test-image.h5"
@@ -40,7 +40,7 @@ AGAIN = 2  # how often
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 FORMATS = ("contiguous", "channels_last_3d")
 TOLERANCE = 1e-4  # of probabilities
-ZNNPY = [sys.executable, "-c", "import sys; from znnpy.cli import main; sys.exit(main())"]
+ZNNPY = [sys.executable, "-m", "znnpy"]
 
 
 def main() -> int:
@@ -72,21 +72,21 @@ def measure(options: argparse.Namespace, threads: int, stack: Path, folder: Path
     for name in ("torch", "compiled") if options.compiled else ("torch",):
         settings[name] = best_setting(options, threads, stack, name == "compiled")
         commands[name] = _torch(options, threads, stack, folder / f"{name}.h5", settings[name])
-    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(options.rounds):
         for name, command in commands.items():
             (folder / f"{name}.h5").unlink(missing_ok=True)
-            seconds[name].append(_timed(command, {} if name == "znnpy" else KEEPING))
+            times[name].append(_timed(command, {} if name == "znnpy" else KEEPING))
     voxels = prod(options.roi)
     return {
         "threads": threads,
         "roi": options.roi,
         "max_memory": options.max_memory,
-        "voxels_per_s": {n: voxels / statistics.median(t) for n, t in seconds.items()},
-        "ratio": {n: _ratio(seconds[n], seconds["znnpy"]) for n in settings},
+        "voxels_per_s": {n: voxels / statistics.median(t) for n, t in times.items()},
+        "ratio": {n: _ratio(times[n], times["znnpy"]) for n in settings},
         "settings": settings,
         "largest_difference": max(_apart(folder, name) for name in settings),
-        "seconds": seconds,
+        "seconds": times,
     }
 
 
@@ -161,9 +161,12 @@ def _env(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def _timed(command: list[str], more: Mapping[str, str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_env(more))
-    return time.perf_counter() - start
+    environment = _env(more)
+
+    def run() -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+    return seconds(run)
 
 
 def _ratio(theirs: list[float], ours: list[float]) -> float:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from peers.cases import Case, layer, network_case, ten_layers
 from peers.ours import Znnpy
 from peers.timing import alternate
+from stopwatch import seconds
 
 from znnpy.engine.autotune import planned
 from znnpy.geometry import fit
@@ -64,9 +64,8 @@ def sweep() -> Iterator[Case]:
 
 def measure(case: Case, options: argparse.Namespace) -> list[str]:
     """Cells of one line of the table."""
-    start = time.perf_counter()
-    planned(case.network, fit(case.network, case.output_shape), case.batch, "auto", None)
-    planning = time.perf_counter() - start
+    geometry = fit(case.network, case.output_shape)
+    planning = seconds(planned, case.network, geometry, case.batch, "auto", None)
     auto = Znnpy(case, options.threads, "auto")
     plans = {method: _plan(case, method) for method in METHODS}
     chosen = Plan.from_record(auto.model.plan_record, case.network)
@@ -79,10 +78,10 @@ def measure(case: Case, options: argparse.Namespace) -> list[str]:
     rounds = alternate({"auto": auto, **others}, options.rounds)
     for contestant in (auto, *others.values()):
         contestant.close()
-    least = {name: min(seconds) for name, seconds in rounds.seconds.items()}
-    best = min(seconds for name, seconds in least.items() if name != "auto" or same)
+    least = {name: min(times) for name, times in rounds.seconds.items()}
+    best = min(time for name, time in least.items() if name != "auto" or same)
     shown = {**dict.fromkeys(METHODS, "-"), **dict.fromkeys(same, "=")}
-    shown |= {name: f"{seconds * 1e3:.2f}" for name, seconds in least.items()}
+    shown |= {name: f"{time * 1e3:.2f}" for name, time in least.items()}
     times = [shown[name] for name in ("auto", *METHODS)]
     plan = "; ".join(" ".join(methods) for methods in _methods(chosen))
     return [case.name, f"{planning:.1f}", *times, f"{least['auto'] / best:.2f}", plan]
@@ -106,8 +105,8 @@ def _methods(plan: Plan) -> list[list[str]]:
 
 
 def _hopeful(case: Case, plans: dict[str, Plan], method: str, hopeless: float) -> bool:
-    seconds = {name: _estimate(case, plan) for name, plan in plans.items()}
-    return seconds[method] <= hopeless * min(seconds.values())
+    estimates = {name: _estimate(case, plan) for name, plan in plans.items()}
+    return estimates[method] <= hopeless * min(estimates.values())
 
 
 def _estimate(case: Case, plan: Plan) -> float:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 from bench_scheduler import layered, one_run
+from stopwatch import seconds
 
 import znnpy
 from znnpy.profile.updates import events_needed, random_batch
@@ -82,11 +82,13 @@ def updates(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def run(model: znnpy.Model, batch: Any, count: int = 5) -> float:
     """Seconds of one of a few updates, two in flight."""
-    start = time.perf_counter()
-    for _ in range(count):
-        model.submit(*batch, learning_rate=0.0)
-    model.drain()
-    return (time.perf_counter() - start) / count
+
+    def updates() -> None:
+        for _ in range(count):
+            model.submit(*batch, learning_rate=0.0)
+        model.drain()
+
+    return seconds(updates) / count
 
 
 def show(results: dict[str, Any]) -> None:

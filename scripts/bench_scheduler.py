@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from stopwatch import seconds
 from znnpy_kernels import shared_state as at
 from znnpy_kernels.abi import kernel, words
 from znnpy_kernels.deque import push, steal, take
@@ -123,11 +124,14 @@ def best_run(graph: TaskGraph, workers: int, repeat: int, record: int = 0) -> fl
 
 
 def one_run(executor: Executor, graph: TaskGraph) -> float:
+    """Nanoseconds per task of one run."""
     count = executor.completed(0) + 1
-    start = time.perf_counter_ns()
-    executor.release(0)
-    executor.wait(0, count)
-    return (time.perf_counter_ns() - start) / graph.size
+
+    def run() -> None:
+        executor.release(0)
+        executor.wait(0, count)
+
+    return seconds(run) * 1e9 / graph.size
 
 
 def deque_operations(repeat: int, count: int = 1024) -> dict[str, float]:
@@ -146,10 +150,7 @@ def deque_operations(repeat: int, count: int = 1024) -> dict[str, float]:
 
 def timed(function: Any, queue: int, count: int) -> float:
     """Nanoseconds of one of `count` operations."""
-    compiled = function.compile()
-    start = time.perf_counter_ns()
-    compiled(queue, count)
-    return (time.perf_counter_ns() - start) / count
+    return seconds(function.compile(), queue, count) * 1e9 / count
 
 
 def round_trip(repeat: int) -> float:
@@ -194,12 +195,14 @@ def bare_threads(threads: int, rounds: int) -> float:
         threading.Thread(target=turn.run, kwargs={"rounds": rounds, "state": 1 + number})
         for number in range(threads)
     ]
-    start = time.perf_counter_ns()
-    for thread in group:
-        thread.start()
-    for thread in group:
-        thread.join()
-    return float(time.perf_counter_ns() - start)
+
+    def run() -> None:
+        for thread in group:
+            thread.start()
+        for thread in group:
+            thread.join()
+
+    return seconds(run) * 1e9
 
 
 def show(results: dict[str, Any]) -> None:

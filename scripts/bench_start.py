@@ -19,7 +19,6 @@ from pathlib import Path
 from statistics import median
 
 FIBSEM = Path(__file__).parent.parent / "volumes" / "fibsem.yaml"
-COMMAND = "import sys; from znnpy.cli import main; sys.exit(main())"
 
 
 def main() -> None:
@@ -43,7 +42,7 @@ def start(net: str, directory: Path, cache: Path) -> float:
         settings |= {"network.layers": layers(net), "training.output_shape": 12}
     options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     environment = os.environ | {"ZNNPY_CACHE": str(cache)}
-    command = [sys.executable, "-c", COMMAND, "train", str(FIBSEM), *options]
+    command = [sys.executable, "-m", "znnpy", "train", str(FIBSEM), *options]
     begin = time.time()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

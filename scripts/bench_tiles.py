@@ -8,15 +8,12 @@ as well, though few of their points are taps. All tiles of a run lie in images a
 from __future__ import annotations
 
 import argparse
-import ctypes
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from kernel_calls import call_of, noise
+from stopwatch import best, sgemm
 from threadpoolctl import threadpool_limits
 from znnpy_kernels.fft_codelets import SIZES as TILE_SIZES
 from znnpy_kernels.filter_tiles import filter_gradient_tiles, filter_tiles
@@ -25,40 +22,6 @@ from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
 
 SIZES = (*map(str, TILE_SIZES[1:]), "1,16,16", "1,32,32", "8,16,16")
 Triple = tuple[int, int, int]
-
-
-def aligned(count: int) -> NDArray[np.float32]:
-    """Random float32 from a 64-byte boundary on."""
-    data = np.random.default_rng(0).standard_normal(count + 16, np.float32)
-    start = -data.ctypes.data % 64 // 4
-    return data[start : start + count]
-
-
-def best(function: Callable[[], Any], seconds: float = 0.3) -> float:
-    """Shortest of repeated runs, in seconds."""
-    function()
-    times: list[float] = []
-    stop = time.perf_counter() + seconds
-    while time.perf_counter() < stop or len(times) < 3:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def runner(kernel: Any, **values: float) -> Callable[[], None]:
-    """A call of the compiled kernel with its block already packed."""
-    packed = kernel.arguments(**values)
-    block = (ctypes.c_int64 * len(packed))(*packed)
-    call = kernel.compile().ctypes
-    return lambda: call(block, 0)
-
-
-def sgemm(side: int = 1024) -> float:
-    """GFLOP/s of NumPy's matrix product."""
-    a = np.ones((side, side), np.float32)
-    out = np.empty_like(a)
-    return 2 * side**3 / best(lambda: np.matmul(a, a, out=out)) / 1e9
 
 
 def words(name: str, values: Triple) -> dict[str, int]:
@@ -87,7 +50,7 @@ class Case:
         self.frequency = self.tiles * self.tile
         if self.frequency // (2 * LANES) % 2 == 0:
             self.frequency += 2 * LANES
-        self.spectra = aligned(self.frequencies * self.frequency)
+        self.spectra = noise(self.frequencies * self.frequency)
         self.kernel: Triple = (1 if z == 1 else self.taps, self.taps, self.taps)
         self.useful: Triple = (z - self.kernel[0] + 1, y - self.taps + 1, x - self.taps + 1)
         depth, height, width = (
@@ -96,9 +59,9 @@ class Case:
         )
         self.image: Triple = (depth, height, width)
         self.voxels = depth * height * width * LANES
-        self.images = aligned(self.blocks * self.voxels)
-        self.filters = aligned(self.tiles * math.prod(self.kernel) * LANES)
-        self.scratch = aligned(scratch_floats(self.size))
+        self.images = noise(self.blocks * self.voxels)
+        self.filters = noise(self.tiles * math.prod(self.kernel) * LANES)
+        self.scratch = noise(scratch_floats(self.size))
 
     def _row(self) -> dict[str, int]:
         return {
@@ -126,14 +89,14 @@ class Case:
         }  # fmt: skip
 
     def forward(self) -> Callable[[], None]:
-        return runner(
+        return call_of(
             tile_spectra, **self._row(), **self._images("source"), source_lane=1, channels=0,
             **words("count", self.size), **self._spectra("target", "tile"),
             target_block=2 * LANES,
         )  # fmt: skip
 
     def inverse(self) -> Callable[[], None]:
-        return runner(
+        return call_of(
             tile_images, **self._row(), **self._spectra("source", "tile"),
             source_block=2 * LANES, **self._images("target"), **words("first", (0, 0, 0)),
             **words("count", self.useful), **words("old", (0, 0, 0)), scale=1e-3, bias=0, channels=0, relu=0,
@@ -148,13 +111,13 @@ class Case:
         }  # fmt: skip
 
     def filters_in(self) -> Callable[[], None]:
-        return runner(
+        return call_of(
             filter_tiles, **self._taps("source"), source_lane=1, lanes=LANES,
             **self._spectra("target", "input"), conjugate=0, **self._tile(),
         )  # fmt: skip
 
     def filters_out(self) -> Callable[[], None]:
-        return runner(
+        return call_of(
             filter_gradient_tiles, **self._spectra("source", "input"), **self._taps("target"),
             accumulate=0, scale=1e-3, **self._tile(),
         )  # fmt: skip

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from typing import Any
 
 import numba
 from bench_recording import run
+from stopwatch import seconds
 
 from znnpy.config import load_config
 from znnpy.infer.build import training_model
@@ -94,7 +94,7 @@ def copies_gain(
     if len(models) == 1:
         return 0.0
     times = pool.map(lambda model: run(model, batch, updates), models)
-    return sum(alone / seconds for seconds in times)
+    return sum(alone / each for each in times)
 
 
 def together(pool: ThreadPoolExecutor, threads: int) -> list[float]:
@@ -103,9 +103,7 @@ def together(pool: ThreadPoolExecutor, threads: int) -> list[float]:
 
     def job(_: int) -> float:
         start.wait()
-        begin = time.perf_counter()
-        spin(STEPS)
-        return time.perf_counter() - begin
+        return seconds(spin, STEPS)
 
     return list(pool.map(job, range(threads)))
 

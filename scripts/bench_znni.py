@@ -9,11 +9,11 @@ memory and caches ready, the fastest of the others counts. Prints a table's rows
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
 from peers.cases import INFERENCE, Case, inference_case
 from pydantic import ByteSize, TypeAdapter
+from stopwatch import seconds
 
 import znnpy
 from znnpy.infer.blocks import Grid, Region
@@ -35,13 +35,13 @@ def main() -> None:
     for name in options.nets:
         case = inference_case(name)
         chosen = best(case, options.side, limit)
-        seconds = timed(case, chosen, options)
-        whole = Grid(chosen.patch).count(Region((0, 0, 0), (options.side,) * 3)) * seconds
+        each = timed(case, chosen, options)
+        whole = Grid(chosen.patch).count(Region((0, 0, 0), (options.side,) * 3)) * each
         rate, paper = options.side**3 / whole, PAPER[name] / PAPER_CORES
         a_core = rate / options.threads
         words = [
             *(name, str(options.threads), " x ".join(map(str, chosen.patch))),
-            *(f"{chosen.bytes(counted_workers()) / (1 << 30):.1f}", f"{seconds:.2f}"),
+            *(f"{chosen.bytes(counted_workers()) / (1 << 30):.1f}", f"{each:.2f}"),
             *(f"{rate:,.0f}", f"{a_core:,.0f}", f"{paper:,.0f}", f"{a_core / paper:.1f}"),
         ]
         print(f"| {' | '.join(words)} |", flush=True)
@@ -61,17 +61,13 @@ def timed(case: Case, chosen: Candidate, options: argparse.Namespace) -> float:
     plan = chosen.plan.to_record()
     shape = inference_case(case.name.split(",")[0], chosen.patch)
     x, _ = shape.sample()
-    seconds = []
     with znnpy.Model(
         case.network, output_shape=chosen.patch, threads=options.threads, plan=plan, training=False
     ) as model:
-        for _ in range(1 + options.rounds):
-            start = time.perf_counter()
-            found = model.forward(x)
-            seconds.append(time.perf_counter() - start)
-    assert isinstance(found, np.ndarray)
-    assert np.isfinite(found).all()
-    return min(seconds[1:])
+        found = model.forward(x)
+        assert isinstance(found, np.ndarray)
+        assert np.isfinite(found).all()
+        return min(seconds(model.forward, x) for _ in range(options.rounds))
 
 
 def _options() -> argparse.Namespace:

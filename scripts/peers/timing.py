@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import psutil
+from stopwatch import seconds as timed
 
 from peers.ours import Arrays, Contestant
 
@@ -112,9 +113,7 @@ def fastest(candidates: Mapping[str, Contestant], rounds: int = 3) -> str:
 
 def per_run(who: Contestant, count: int) -> float:
     """Seconds of one run, over some in a row."""
-    start = time.perf_counter()
-    who.run(count)
-    return (time.perf_counter() - start) / count
+    return timed(who.run, count) / count
 
 
 def _repeats(who: Contestant, first: float) -> int:
@@ -148,9 +147,5 @@ def sgemm_rate(size: int = 2048, rounds: int = 5) -> float:
 
     a, b = torch.rand(size, size), torch.rand(size, size)
     out = torch.mm(a, b)
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        torch.mm(a, b, out=out)
-        seconds.append(time.perf_counter() - start)
-    return 2 * size**3 / min(seconds) / 1e9
+    best = min(timed(lambda: torch.mm(a, b, out=out)) for _ in range(rounds))
+    return 2 * size**3 / best / 1e9

@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import time
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import torch
+from stopwatch import seconds
 
 from peers.cases import Case
 from peers.contestants import FORMATS, Torch
@@ -80,14 +80,12 @@ def main() -> None:
 
 
 def _speed(prediction: VolumePrediction, patch: Triple) -> dict[str, float]:
-    seconds = []
+    times = []
     for number in range(4):
         region = Region((0, 0, number * patch[2]), (patch[0], patch[1], (number + 1) * patch[2]))
-        start = time.perf_counter()
-        prediction.region(region)
-        seconds.append(time.perf_counter() - start)
+        times.append(seconds(prediction.region, region))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"voxels_per_s": float(np.prod(patch)) / sorted(seconds[1:])[1], "peak_bytes": peak}
+    return {"voxels_per_s": float(np.prod(patch)) / sorted(times[1:])[1], "peak_bytes": peak}
 
 
 def _write(prediction: VolumePrediction, field: Field, options: argparse.Namespace) -> None:
