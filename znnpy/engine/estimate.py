@@ -11,7 +11,7 @@ from znnpy.geometry import fit
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Network, Triple
 from znnpy.plan import Choice, ConvShape, Costs, candidates, choose
-from znnpy.plan.choose import estimated
+from znnpy.plan.choose import estimated_costs
 
 
 def estimated_graph(
@@ -32,7 +32,4 @@ def estimated_graph(
 
 
 def _costs(shape: ConvShape) -> Costs:
-    costs: Costs = {}
-    for method in candidates(shape):
-        costs |= estimated(shape, method)
-    return costs
+    return estimated_costs(shape, candidates(shape))
