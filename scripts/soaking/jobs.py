@@ -87,7 +87,7 @@ class Training(Job):
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in self.run.rglob("*.partial") if path.is_file()]
+        return [path for path in self.run.rglob(".*.tmp") if path.is_file()]
 
     def watch(self) -> None:
         """A checkpoint that was once seen, or a newer one, is there."""

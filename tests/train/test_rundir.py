@@ -47,6 +47,15 @@ def test_directory_of_something_else_is_refused(tmp_path):
             RunDirectory.open(tmp_path, overwrite=overwrite)
 
 
+def test_files_that_were_being_written_are_ours(tmp_path):
+    names = [".config.yaml.tmp", ".prediction.png.tmp", "log.jsonl.damaged-12345678"]
+    for name in names:
+        (tmp_path / name).write_text("half")
+    with RunDirectory.open(tmp_path, overwrite=True) as run:
+        run.begin("config", {})
+    assert not any((tmp_path / name).exists() for name in names)
+
+
 def test_checkpoints_without_config_are_refused(tmp_path):
     with RunDirectory.open(tmp_path) as run:
         run.begin("config", {})

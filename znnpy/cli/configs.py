@@ -52,6 +52,7 @@ def init(
     """Write a commented config to start from."""
     from znnpy.config import template
     from znnpy.errors import ConfigError
+    from znnpy.files import write_text
 
     text = template()
     if path is None:
@@ -59,7 +60,7 @@ def init(
         return
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
     typer.echo(f"wrote {path}; look at it with: znnpy check {path}", err=True)
 
 

@@ -8,11 +8,11 @@ from znnpy.config.models import Config
 from znnpy.engine.autotune import planned
 from znnpy.engine.graphs import Settings, planned_memory
 from znnpy.engine.images import Layout
+from znnpy.files import write_text
 from znnpy.geometry import fit
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.network import trained_network
 from znnpy.plan.saved import saved_plan, to_text
-from znnpy.train.atomic import write_text
 
 
 def save_plan(config: Config, path: Path) -> None:

@@ -18,6 +18,7 @@ from znnpy.data.journaled import JournaledOutput
 from znnpy.data.outputs import OutputSpec
 from znnpy.data.volume import Array
 from znnpy.errors import VolumeError
+from znnpy.files import replacing
 
 FEW = 64  # rows of a block that Python writes one by one
 
@@ -47,12 +48,8 @@ class BlockWriter(JournaledOutput):
     def _create(self) -> Mapping[str, Any]:
         self._scrap()
         layout = Layout(self.spec.shape, self.spec.dtype, self.spec.attributes)
-        beside = self.path.with_name(f".{self.path.name}.tmp")
-        try:
-            place = allocate(beside, {self._dataset: layout})[self._dataset]
-            beside.replace(self._partial)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replacing(self._partial) as new:
+            place = allocate(new, self._dataset, layout)
         return {"place": place, "header": self._header(place)}
 
     def _reopen(self, head: Mapping[str, Any]) -> None:

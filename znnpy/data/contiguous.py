@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 from znnpy.data.memory import readable
 from znnpy.data.volume import Array
 from znnpy.errors import VolumeError, reason
+from znnpy.files import explained, replacing
 
 Attributes = Mapping[str, Any]
 HEADER = 16 << 10  # bytes that a file may need beside its data
@@ -48,67 +49,34 @@ def write_volume(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write one array as a new HDF5 file; see `write_volumes`.
+    """Write one array as a new HDF5 file, whole or not at all.
 
     CREMI's names are volumes/raw and volumes/labels/neuron_ids, its attributes `resolution` and
-    `offset` in nanometres, z, y, x.
-    """
-    write_volumes(path, {dataset: (array, attributes or {})}, overwrite=overwrite)
-
-
-def write_volumes(
-    path: str | Path, datasets: Mapping[str, tuple[Array, Attributes]], *, overwrite: bool = False
-) -> None:
-    """Write arrays as a new HDF5 file: beside, then synced, then renamed; whole or not at all.
-
-    An existing file is refused unless `overwrite`. Raises VolumeError, also when the disk is full.
+    `offset` in nanometres, z, y, x. An existing file is refused unless `overwrite`. Raises VolumeError,
+    also when the disk is full.
     """
     path = Path(path)
-    with replacing(path, overwrite) as beside:
-        layouts = {
-            name: Layout(array.shape, array.dtype, attributes)
-            for name, (array, attributes) in datasets.items()
-        }
-        places = allocate(beside, layouts)
-        with descriptor(beside) as file:
-            for name, (array, _) in datasets.items():
-                write_at(file, places[name], np.ascontiguousarray(array))
-
-
-@contextmanager
-def replacing(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A name to write to, beside `path`; synced, it takes its place at the end; removed on errors."""
     if path.exists() and not overwrite:
         raise VolumeError(f"{path} exists already; name another file, or ask to overwrite it")
     if not path.parent.is_dir():
         raise VolumeError(f"{path} cannot be written: there is no folder {path.parent}")
-    # One name for all processes: the next try takes over what a killed one left on the disk.
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        yield beside
-        with descriptor(beside) as file:
-            os.fsync(file)
-        beside.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
-    finally:
-        with suppress(OSError):  # of a disk that fails, which has been said
-            beside.unlink(missing_ok=True)
+    with explained(path, VolumeError), replacing(path) as new:
+        place = allocate(new, dataset, Layout(array.shape, array.dtype, attributes or {}))
+        with descriptor(new) as file:
+            write_at(file, place, np.ascontiguousarray(array))
 
 
-def allocate(path: Path, layouts: Mapping[str, Layout]) -> dict[str, int]:
-    """Make a new HDF5 file with room for all datasets, synced; where the data of each begins."""
+def allocate(path: Path, dataset: str, layout: Layout) -> int:
+    """Make a new HDF5 file with room for its dataset, synced; where its data begin."""
     # HDF5 crashes at exit when it cannot write its header, so that there must be room before it begins.
-    _reserve(path, HEADER + sum(layout.nbytes for layout in layouts.values()))
+    _reserve(path, HEADER + layout.nbytes)
     try:
         with h5py.File(path, "w") as file:
-            places = {name: _create(file, name, layout) for name, layout in layouts.items()}
+            place = _create(file, dataset, layout)
     except RuntimeError as error:  # of a disk that fails when the file is closed
         raise OSError(errno.EIO, reason(error)) from error
-    ends = (places[name] + layout.nbytes for name, layout in layouts.items())
-    _reserve(path, max(path.stat().st_size, *ends))
-    return places
+    _reserve(path, max(path.stat().st_size, place + layout.nbytes))
+    return place
 
 
 def _reserve(path: Path, size: int) -> None:
@@ -139,15 +107,6 @@ def descriptor(path: Path) -> Iterator[int]:
     opened = os.open(path, os.O_RDWR)
     try:
         yield opened
-    finally:
-        os.close(opened)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make files and folders that were made, moved or removed in a folder last so."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
     finally:
         os.close(opened)
 

@@ -17,13 +17,13 @@ from typing import Any, Self
 import h5py
 import numpy as np
 
-from znnpy.data.contiguous import sync_folder
 from znnpy.data.hdf5_safety import dataset_names, open_file
 from znnpy.data.journal import Journal, Region, read_done, read_head, refuse_other
 from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.zarr_folder import is_zarr
 from znnpy.errors import ShapeError, VolumeError, reason
+from znnpy.files import sync
 
 READ_ONLY = (
     ".tif",
@@ -169,9 +169,9 @@ class JournaledOutput(ABC):
     def _move(self) -> None:
         try:
             self._replace()
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
             self._journal.remove()
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
         except OSError as error:
             if self._partial.exists():
                 raise
@@ -212,7 +212,7 @@ class JournaledOutput(ABC):
         """A new output, then the journal's head: with a head the output is there, whole."""
         self._journal.forget()
         more = self._create()
-        sync_folder(self.path.parent)
+        sync(self.path.parent)
         self._journal.begin({**self.spec.head(self._dataset), **more})
         self._reopen(more)
 

@@ -7,7 +7,6 @@ beside, synced and renamed, and belongs to no other block.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,13 +18,13 @@ import zarr
 from zarr.codecs import BloscCodec
 
 from znnpy.data import ome
-from znnpy.data.contiguous import sync_folder
 from znnpy.data.journal import Region
 from znnpy.data.journaled import JournaledOutput
 from znnpy.data.outputs import OutputSpec
 from znnpy.data.volume import Array, Triple
 from znnpy.data.zarr_folder import is_zarr
 from znnpy.errors import ShapeError, VolumeError
+from znnpy.files import beside, sync, write_whole
 
 LEVEL = "0"
 CHUNK = 64
@@ -63,16 +62,17 @@ class ZarrOutput(JournaledOutput):
     def _create(self) -> Mapping[str, Any]:
         if self._partial.is_dir() and not is_zarr(self._partial):
             raise VolumeError(f"{self._partial} is in the way: a folder of something else")
-        beside = self.path.with_name(f".{self.path.name}.tmp")
-        for old in (beside, self._partial):
+        new = beside(self._partial)
+        for old in (new, self._partial):
             _remove(old)
         documents = self._documents()
         for name, text in documents.items():
-            (beside / name).parent.mkdir(parents=True, exist_ok=True)
-            _write(beside / name, text)
-        for folder in {(beside / name).parent for name in documents}:
-            sync_folder(folder)
-        beside.rename(self._partial)
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).write_bytes(text)
+            sync(new / name)
+        for folder in {(new / name).parent for name in documents}:
+            sync(folder)
+        new.rename(self._partial)
         return {"metadata": _checksum_of(documents)}
 
     def _reopen(self, head: Mapping[str, Any]) -> None:
@@ -90,13 +90,10 @@ class ZarrOutput(JournaledOutput):
         place = self._place(region[0])
         if shard:
             self._make(place.parent)
-            beside = place.with_name(f".{place.name}.tmp")
-            _write(beside, shard)
-            beside.replace(place)
-            sync_folder(place.parent)
+            write_whole(place, lambda file: file.write(shard))
         elif place.exists():
             place.unlink()
-            sync_folder(place.parent)
+            sync(place.parent)
         return crc32(shard)
 
     def _make(self, folder: Path) -> None:
@@ -105,7 +102,7 @@ class ZarrOutput(JournaledOutput):
             return
         self._make(folder.parent)
         folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
+        sync(folder.parent)
         self._lasting.add(folder)
 
     def _checksum(self, region: Region) -> int:
@@ -117,7 +114,7 @@ class ZarrOutput(JournaledOutput):
             _remove(aside)
             self.path.rename(aside)
         self._partial.rename(self.path)
-        sync_folder(self.path.parent)
+        sync(self.path.parent)
         _remove(aside)
 
     def _encoded(self, region: Region, data: Array) -> bytes:
@@ -231,13 +228,6 @@ def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
         key: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         for key, value in attributes.items()
     }
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read(path: Path) -> bytes:

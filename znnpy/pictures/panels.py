@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.contiguous import replacing
+from znnpy.errors import VolumeError
+from znnpy.files import explained, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +49,10 @@ class Voxels:
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
-    """Write panels of one shape as a PNG: beside first, then renamed; VolumeError if the disk fails."""
+    """Write panels of one shape as a PNG, whole or not at all; VolumeError if the disk fails."""
     figure = _figure(panels, caption, voxels or Voxels())
-    with replacing(path, overwrite=True) as beside:
-        figure.savefig(beside, format="png")
+    with explained(path, VolumeError), replacing(path) as new:
+        figure.savefig(new, format="png")
 
 
 def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:

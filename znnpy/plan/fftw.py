@@ -31,6 +31,7 @@ from znnpy_kernels import fft_images as words
 from znnpy_kernels.private import own_file
 
 from znnpy.errors import PlanError
+from znnpy.files import explained, replacing
 from znnpy.network.types import Triple
 
 FORWARD, BACKWARD = -1, 1
@@ -301,19 +302,9 @@ def _exported() -> bytes:
 
 
 def _export_wisdom(path: Path) -> None:
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    if not _fftw().fftwf_export_wisdom_to_filename(os.fsencode(beside)):
-        raise PlanError(f"cannot write FFTW wisdom to {beside}; is the disk full?")
-    beside.chmod(0o600)  # files that others can write are not read
-    _sync(beside)
-    beside.replace(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
+    with explained(path, PlanError), replacing(path) as new:
+        new.write_bytes(_exported())
+        new.chmod(0o600)  # files that others can write are not read
 
 
 @cache

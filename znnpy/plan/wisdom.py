@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import platform
 import warnings
 from pathlib import Path
@@ -16,6 +15,9 @@ from pathlib import Path
 import llvmlite.binding
 from znnpy_kernels import cache, private
 from znnpy_kernels.lanes import LANES
+
+from znnpy.errors import PlanError
+from znnpy.files import explained, replacing
 
 Costs = dict[str, float]
 
@@ -39,13 +41,10 @@ def remember(key: str, costs: Costs) -> Costs:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = _read()
         stored = known.setdefault(key, costs)
-        beside = target.with_suffix(f".{os.getpid()}.tmp")
-        with beside.open("w") as file:
-            os.fchmod(file.fileno(), 0o600)  # files that others can write are not read
-            json.dump(known, file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
+        text = json.dumps(known, indent=1, sort_keys=True)
+        with explained(target, PlanError), replacing(target) as new:
+            new.write_text(text)
+            new.chmod(0o600)  # files that others can write are not read
     return stored
 
 

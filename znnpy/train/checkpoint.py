@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from znnpy.errors import RunError, reason
+from znnpy.files import explained, sync, write_whole
 from znnpy.train.archive import DAMAGE, Archive, Kind, differences
-from znnpy.train.atomic import sync_directory, write_atomically
 
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
@@ -69,7 +69,8 @@ def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     for group in GROUPS:
         for name, array in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = np.ascontiguousarray(array)
-    write_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    with explained(path, RunError):
+        write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
     _prune(directory, keep)
     return path
 
@@ -159,6 +160,6 @@ def _remove(paths: Sequence[Path], directory: Path) -> None:
     try:
         for path in paths:
             path.unlink()
-        sync_directory(directory)
+        sync(directory)
     except OSError as error:
         raise RunError(f"cannot remove old checkpoints in {directory}: {reason(error)}") from error

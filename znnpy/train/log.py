@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
 from znnpy.data.journal import write_all
 from znnpy.errors import RunError
-from znnpy.train.atomic import explain, sync_directory
+from znnpy.files import explained, sync
 from znnpy.train.records import Record
 
 
@@ -31,7 +30,7 @@ class RunLog:
         self.path, self._file = path, -1
         with self._explained():
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            sync_directory(path.parent)
+            sync(path.parent)
             if _unfinished(self._file):
                 write_all(self._file, b"\n")
 
@@ -62,12 +61,8 @@ class RunLog:
             with self._explained():
                 os.close(file)
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RunError(explain(self.path, error)) from error
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self.path, RunError)
 
 
 def _unfinished(file: int) -> bool:

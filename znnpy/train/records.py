@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn
 from zlib import crc32
 
 from znnpy.errors import RunError, reason
-from znnpy.train.atomic import explain, write_atomically
+from znnpy.files import explained, write_whole
 
 Record = dict[str, Any]
 LINE = 1 << 16  # bytes that a record is well below
@@ -66,21 +66,19 @@ def drop_after(path: Path, iteration: int) -> str:
 
     The file is only cut, unless damage lies between records. RunError when the disk fails.
     """
-    try:
-        with path.open("rb+") as file:
-            found = _survey(file, iteration)
-            aside = path.with_name(f"{path.name}{DAMAGED}{found.checksum:08x}")
-            if found.damaged:
-                write_atomically(aside, lambda into: _copy(file, iteration, into, sound=False))
-            if found.kept < found.end:
-                write_atomically(path, lambda into: _copy(file, iteration, into, sound=True))
-            elif os.fstat(file.fileno()).st_size != found.end:
-                file.truncate(found.end)
-                os.fsync(file.fileno())
-    except FileNotFoundError:
+    if not path.exists():
         return ""
-    except OSError as error:
-        raise RunError(explain(path, error)) from error
+    with explained(path, RunError), path.open("rb+") as file:
+        found = _survey(file, iteration)
+        aside = path.with_name(f"{path.name}{DAMAGED}{found.checksum:08x}")
+        if found.damaged:
+            with explained(aside, RunError):
+                write_whole(aside, lambda into: _copy(file, iteration, into, sound=False))
+        if found.kept < found.end:
+            write_whole(path, lambda into: _copy(file, iteration, into, sound=True))
+        elif os.fstat(file.fileno()).st_size != found.end:
+            file.truncate(found.end)
+            os.fsync(file.fileno())
     if not found.damaged:
         return ""
     lines = "1 line" if found.damaged == 1 else f"{found.damaged} lines"

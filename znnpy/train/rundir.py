@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 
 from znnpy.data.memory import readable
 from znnpy.errors import RunError, reason
-from znnpy.train.atomic import PARTIAL, explain, sync_directory, write_text
+from znnpy.files import explained, final_name, sync, write_text
 from znnpy.train.checkpoint import DIRECTORY
 from znnpy.train.records import DAMAGED
 
@@ -22,8 +22,7 @@ FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
 JSON_LIMIT = 16 << 20  # bytes
-# In the order they are removed: without a config, what is left is no run.
-_FILES = (CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES)
+_FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES})
 
 
 class RunDirectory:
@@ -89,19 +88,17 @@ class RunDirectory:
         if self._anew:
             self._clear()
             self._anew = False
-        try:
+        with explained(self.path, RunError):
             for folder in (self.path, *self._made):
-                sync_directory(folder.absolute().parent)
-        except OSError as error:
-            raise RunError(explain(self.path, error)) from error
+                sync(folder.absolute().parent)
         write_json(self / VERSIONS, versions)
-        write_text(self / CONFIG, config_text)
+        write_text(self / CONFIG, config_text, RunError)
         self._make_checkpoints()
 
     def refresh(self, config_text: str) -> None:
         """Replace the config of a run that goes on, where it changed in ways that do not matter."""
         if (self / CONFIG).read_text(encoding="utf-8") != config_text:
-            write_text(self / CONFIG, config_text)
+            write_text(self / CONFIG, config_text, RunError)
         self._make_checkpoints()
 
     def close(self) -> None:
@@ -114,24 +111,21 @@ class RunDirectory:
         self._lock.close()
 
     def _make_checkpoints(self) -> None:
-        try:
+        with explained(self.checkpoints, RunError):
             self.checkpoints.mkdir(exist_ok=True)
-            sync_directory(self.path)
-        except OSError as error:
-            raise RunError(explain(self.checkpoints, error)) from error
+            sync(self.path)
 
     def _clear(self) -> None:
         """Remove a run: first and for good its config, so that no part of it is taken for a run."""
-        names = [*_FILES, *(path.name for path in self.path.glob(LOG + DAMAGED + "*"))]
         try:
-            for name in names:
-                (self / name).unlink(missing_ok=True)
-                (self / (name + PARTIAL)).unlink(missing_ok=True)
-                if name == CONFIG:
-                    sync_directory(self.path)
+            (self / CONFIG).unlink(missing_ok=True)
+            sync(self.path)
+            for path in list(self.path.iterdir()):
+                if _is_file(path.name):
+                    path.unlink()
             if self.checkpoints.exists():
                 shutil.rmtree(self.checkpoints)
-            sync_directory(self.path)
+            sync(self.path)
         except OSError as error:
             raise RunError(
                 f"cannot remove the run in {self.path}: {reason(error)}; repeat the command"
@@ -139,8 +133,8 @@ class RunDirectory:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as indented JSON, atomically."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    """Write a value as indented JSON, whole or not at all; RunError when the disk fails."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n", RunError)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
@@ -168,13 +162,18 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    known = {*_FILES, *(name + PARTIAL for name in _FILES), f".{PICTURE}.tmp", DIRECTORY, LOCK}
-    names = (entry.name for entry in path.iterdir() if not entry.name.startswith(LOG + DAMAGED))
-    foreign = sorted(name for name in names if name not in known)
+    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, LOCK}
+    foreign = sorted(name for name in names if not _is_file(name))
     if foreign and not (path / CONFIG).exists():
         raise RunError(
             f"{path} holds other files ({', '.join(foreign[:3])}); choose a new directory"
         )
+
+
+def _is_file(name: str) -> bool:
+    """Whether a name is of a run's files, or of one that is being written."""
+    name = final_name(name)
+    return name in _FILES or name.startswith(LOG + DAMAGED)
 
 
 def _locked(path: Path) -> IO[str]:
@@ -195,12 +194,13 @@ def _locked(path: Path) -> IO[str]:
             f"run directory {path.parent} is in use by another process (pid {holder}); "
             "wait for it or choose another directory"
         ) from error
-    try:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            file.close()
-        raise RunError(explain(path, error)) from error
+    with explained(path, RunError):
+        try:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.close()
+            raise
     return file

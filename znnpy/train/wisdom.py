@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from znnpy.errors import PlanError, reason
+from znnpy.errors import PlanError, RunError, reason
+from znnpy.files import write_text
 from znnpy.plan import Plan, fftw
 from znnpy.plan.saved import saved_plan
-from znnpy.train.atomic import write_text
 from znnpy.train.rundir import FFTW
 
 
@@ -20,7 +20,7 @@ def keep_wisdom(run: Path, plan: Plan) -> bool:
     text = saved_plan(plan).fftw
     if text is None or (run / FFTW).exists():
         return False
-    write_text(run / FFTW, text)
+    write_text(run / FFTW, text, RunError)
     return True
 
 
