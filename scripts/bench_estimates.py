@@ -60,10 +60,7 @@ def line(words: str, tiles: int, hopeless: float) -> str:
     methods = candidates(shape, tiles, hopeless)
     costs = timed(shape, methods)
     estimates = {method: estimated_seconds(shape, method) * 1e3 for method in methods}
-    seconds = {
-        method: sum(cost * 1e3 for part, cost in costs.items() if part.startswith(f"{method} "))
-        for method in methods
-    }
+    seconds = {method: sum(costs[method].values()) * 1e3 for method in methods}
     ratios = [estimates[method] / seconds[method] for method in methods]
     cells = [case.name.removesuffix(" out")]
     for method in (min(methods, key=estimates.__getitem__), min(methods, key=seconds.__getitem__)):

@@ -12,7 +12,7 @@ import pytest
 
 from znnpy.cli import main
 from znnpy.engine import autotune
-from znnpy.plan.choose import candidates, estimated_costs
+from znnpy.plan.choose import SHARED, candidates, estimated_costs
 
 CONFIG = """\
 network:
@@ -152,9 +152,10 @@ def test_a_row_per_layer_and_pass(check: Check) -> None:
 
 
 def test_estimates_of_all_candidates_are_complete() -> None:
-    from znnpy.plan import ConvShape
+    from znnpy.plan import PASSES, ConvShape
 
     shape = ConvShape(16, 16, (3, 3, 3), (1,) * 3, (1,) * 3, (14,) * 3, (12,) * 3, 1)
     costs = estimated_costs(shape, candidates(shape))
-    assert not {"direct images", "fft filters"} & set(costs)
-    assert "direct weight" in costs
+    for method, parts in costs.items():
+        assert set(PASSES) <= set(parts)
+        assert bool(set(SHARED) & set(parts)) == bool(method.tile)

@@ -14,7 +14,7 @@ from znnpy.engine import autotune
 from znnpy.errors import PlanError
 from znnpy.infer.build import training_model
 from znnpy.network import build_network
-from znnpy.plan import fftw, wisdom
+from znnpy.plan import Method, fftw, wisdom
 from znnpy.plan.choose import estimated
 from znnpy.plan.saved import saved_plan, to_text
 
@@ -38,8 +38,10 @@ def fresh_cache(monkeypatch, folder: Path, fastest: str, effort: int | None = No
     monkeypatch.setattr(autotune, "measure_all", lambda shapes, report: None)  # compiles what loses
 
     def timed(shape, methods):
-        costs = {part: s for m in methods for part, s in estimated(shape, m).items()}
-        return {part: s * (1e-6 if part.startswith(fastest) else 1) for part, s in costs.items()}
+        costs = {method: estimated(shape, method) for method in methods}
+        for part in costs[Method(fastest)]:
+            costs[Method(fastest)][part] *= 1e-6
+        return costs
 
     monkeypatch.setattr(autotune, "timed", timed)
 

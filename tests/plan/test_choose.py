@@ -13,7 +13,7 @@ from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
-from znnpy.plan.choose import FFT, candidates, cheapest
+from znnpy.plan.choose import DIRECT, FFT, SHARED, candidates, cheapest
 from znnpy.plan.tiles import best_tiles, lattices, tile_count
 
 ONE = (1, 1, 1)
@@ -34,9 +34,10 @@ def chosen(net, conv, costs=None, shape=(16, 16, 16)):
 
 
 def costs(direct, fft, shared):
-    parts = {f"direct {step}": cost for step, cost in zip(PASSES, direct, strict=True)}
-    parts |= {f"fft {step}": cost for step, cost in zip(PASSES, fft, strict=True)}
-    return parts | dict(zip(("fft images", "fft filters", "fft gradients"), shared, strict=True))
+    return {
+        DIRECT: dict(zip(PASSES, direct, strict=True)),
+        FFT: dict(zip((*PASSES, *SHARED), (*fft, *shared), strict=True)),
+    }
 
 
 def test_what_is_told_is_done():
@@ -79,19 +80,18 @@ def test_the_cheapest_is_the_least_of_all(seed):
 
     def total(forward, gradient, weight):
         steps = zip((forward, gradient, weight), PASSES, strict=True)
-        sum_ = sum(given[f"{how} {step}"] for how, step in steps)
-        sum_ += given["fft images"] * ("fft" in (forward, weight))
-        sum_ += given["fft filters"] * ("fft" in (forward, gradient))
-        return sum_ + given["fft gradients"] * ("fft" in (gradient, weight))
+        sum_ = sum(given[how][step] for how, step in steps)
+        sum_ += given[FFT]["images"] * (FFT in (forward, weight))
+        sum_ += given[FFT]["filters"] * (FFT in (forward, gradient))
+        return sum_ + given[FFT]["gradients"] * (FFT in (gradient, weight))
 
-    least = min(total(*how) for how in product(("direct", "fft"), repeat=3))
-    assert total(layer.forward, layer.gradient, layer.weight) == pytest.approx(least)
+    least = min(total(*how) for how in product((DIRECT, FFT), repeat=3))
+    assert total(*map(layer.method, PASSES)) == pytest.approx(least)
 
 
 def tiled(tile, images, forward, gradient, weight):
-    method = str(Method("spectral", tile))
     parts = {"forward": forward, "gradient": gradient, "weight": weight, "images": images}
-    return {f"{method} {part}": cost for part, cost in parts.items()}
+    return {Method("spectral", tile): parts}
 
 
 def test_spectra_of_tiles_are_shared_by_passes_with_the_same_tile_alone():

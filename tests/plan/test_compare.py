@@ -8,7 +8,7 @@ import pytest
 from znnpy.plan.choose import cheapest, shared_total
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.types import PASSES, Method
+from znnpy.plan.types import COST_PARTS, PASSES, Costs, Method
 
 METHODS = [Method("direct"), Method("spectral", (8, 8, 8)), Method("spectral", (16, 16, 16))]
 
@@ -16,9 +16,10 @@ METHODS = [Method("direct"), Method("spectral", (8, 8, 8)), Method("spectral", (
 @pytest.mark.parametrize("seed", range(20))
 def test_passes_add_up_and_the_runner_up_is_the_best_other(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    parts = [f"{m} {step}" for m in METHODS for step in PASSES]
-    parts += [f"{m} {part}" for m in METHODS[1:] for part in ("images", "filters", "gradients")]
-    costs = {part: float(rng.random()) for part in parts}
+    costs = {
+        method: {part: float(rng.random()) for part in (COST_PARTS if method.tile else PASSES)}
+        for method in METHODS
+    }
     shape = ConvShape(16, 16, (3,) * 3, (1,) * 3, (1,) * 3, (14,) * 3, (12,) * 3, 1)
     layer = cheapest(costs)
     rows = compared(shape, layer, costs)
@@ -38,7 +39,7 @@ def test_passes_add_up_and_the_runner_up_is_the_best_other(seed: int) -> None:
 
 
 def test_a_pass_that_nobody_needs_has_no_row_and_one_method_no_runner_up() -> None:
-    costs = {f"direct {step}": 1.0 for step in PASSES}
+    costs: Costs = {METHODS[0]: dict.fromkeys(PASSES, 1.0)}
     shape = ConvShape(
         1, 16, (3,) * 3, (1,) * 3, (1,) * 3, (14,) * 3, (12,) * 3, 1, ("forward", "weight")
     )

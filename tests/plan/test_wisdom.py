@@ -1,11 +1,16 @@
 """Measured costs survive processes and damage."""
 
+import json
 import warnings
 
 import pytest
 from znnpy_kernels import cache
 
-from znnpy.plan import wisdom
+from znnpy.plan import Method, wisdom
+
+DIRECT = Method("direct")
+TILED = Method("spectral", (8, 12, 16))
+COSTS = {DIRECT: {"forward": 1.0, "weight": 2.0}, TILED: {"images": 0.5, "forward": 0.25}}
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +23,39 @@ def own_cache(tmp_path, monkeypatch):
 
 def test_the_first_measurement_stands():
     assert wisdom.recall("layer") is None
-    assert wisdom.remember("layer", {"direct forward": 1.0}) == {"direct forward": 1.0}
-    assert wisdom.remember("layer", {"direct forward": 2.0}) == {"direct forward": 1.0}
-    assert wisdom.recall("layer") == {"direct forward": 1.0}
+    assert wisdom.remember("layer", COSTS) == COSTS
+    assert wisdom.remember("layer", {DIRECT: {"forward": 2.0}}) == COSTS
+    assert wisdom.recall("layer") == COSTS
+
+
+def test_files_name_method_and_part():
+    """The form that files on users' disks have."""
+    wisdom.remember("layer", COSTS)
+    named = {
+        "direct forward": 1.0,
+        "direct weight": 2.0,
+        "spectral 8x12x16 forward": 0.25,
+        "spectral 8x12x16 images": 0.5,
+    }
+    assert json.loads(wisdom.path().read_text()) == {"layer": named}
+
+
+@pytest.mark.parametrize(
+    "name", ["gauss forward", "direct onward", "spectral 8x8 weight", "direct", ""]
+)
+def test_what_this_version_does_not_know_is_measured_anew_and_the_rest_kept(name):
+    wisdom.remember("other", COSTS)
+    known = json.loads(wisdom.path().read_text())
+    wisdom.path().write_text(json.dumps(known | {"layer": {"direct forward": 1.0, name: 1.0}}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert wisdom.recall("layer") is None
+        assert wisdom.remember("layer", COSTS) == COSTS
+    assert wisdom.recall("layer") == wisdom.recall("other") == COSTS
 
 
 def test_what_others_could_have_written_is_not_read():
-    wisdom.remember("layer", {"a": 1.0})
+    wisdom.remember("layer", COSTS)
     assert wisdom.path().stat().st_mode & 0o077 == 0
     wisdom.path().chmod(0o666)
     assert wisdom.recall("layer") is None
@@ -32,10 +63,10 @@ def test_what_others_could_have_written_is_not_read():
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"layer": 3}', '{"layer": {"a": "b"}}'])
 def test_damaged_wisdom_is_put_aside(text):
-    wisdom.remember("layer", {"a": 1.0})
+    wisdom.remember("layer", COSTS)
     wisdom.path().write_text(text)
     with pytest.warns(UserWarning, match="damaged"):
         assert wisdom.recall("layer") is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert wisdom.remember("layer", {"a": 2.0}) == {"a": 2.0}
+        assert wisdom.remember("layer", COSTS) == COSTS

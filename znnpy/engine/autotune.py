@@ -25,7 +25,7 @@ from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
 from znnpy.plan.choose import close_calls, estimated, estimated_costs, estimated_seconds
 from znnpy.plan.settle import Look, settle
-from znnpy.plan.types import wanted
+from znnpy.plan.types import CostPart, PartSeconds, wanted
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 from znnpy.scheduler.cores import available_cores
@@ -44,7 +44,7 @@ DERIVED = {
     "conv transpose",
 }
 # Which part of a layer's cost the tasks of the measured edge `conv` belong to.
-PARTS = {
+PARTS: dict[str, CostPart] = {
     "source spectra": "images",
     "source tiles": "images",
     "conv filter spectra": "filters",
@@ -152,9 +152,9 @@ def timed(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     return settle(shape, methods, look)
 
 
-def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> Costs:
-    whole, part = estimated(shape, method), estimated(smaller, method)
-    return {name: seconds / part[name] for name, seconds in whole.items() if part[name]}
+def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> PartSeconds:
+    whole, less = estimated(shape, method), estimated(smaller, method)
+    return {part: seconds / less[part] for part, seconds in whole.items() if less[part]}
 
 
 def _smaller(shape: ConvShape, method: Method) -> ConvShape:
@@ -184,10 +184,7 @@ class _Trial:
         graph = connect([step.tasks]).build()
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
-        self._tasks: dict[str, NDArray[np.int64]] = {}
-        parts = np.array([_part(name, method, shape) for name in graph.names])
-        for part in filter(None, dict.fromkeys(parts.tolist())):
-            self._tasks[part] = np.flatnonzero(parts == part)
+        self._tasks = _by_part(graph.names, shape)
         self._others = np.zeros(FLUSHED_BYTES // 4, np.float32)
 
     def look(self) -> Look:
@@ -209,12 +206,20 @@ def _bytes(shape: ConvShape, method: Method) -> int:
     return arena.bytes
 
 
-def _part(name: str, method: Method, shape: ConvShape) -> str:
-    """The part of the cost that a task belongs to; empty if to none that is wanted."""
+def _by_part(names: Sequence[str], shape: ConvShape) -> dict[CostPart, NDArray[np.int64]]:
+    """Tasks by the part of the cost that they belong to, where it is wanted."""
+    found: dict[CostPart, list[int]] = {}
+    for task, name in enumerate(names):
+        part = _part(name, shape)
+        if part is not None and wanted(part, shape.passes):
+            found.setdefault(part, []).append(task)
+    return {part: np.array(tasks) for part, tasks in found.items()}
+
+
+def _part(name: str, shape: ConvShape) -> CostPart | None:
     if name in (GATE, OF_NODE) or (name in DERIVED and not shape.training):
-        return ""
-    part = f"{method} {PARTS[name]}"
-    return part if wanted(part, shape.passes) else ""
+        return None
+    return PARTS[name]
 
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:

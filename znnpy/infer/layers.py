@@ -87,7 +87,7 @@ def seconds_by(method: Method, shape: ConvShape) -> float:
     if method.algorithm == "fft" or method.tile is None:
         return fft_seconds(shape)
     costs = spectral_costs(shape, method.tile)
-    return costs[f"{method} images"] + costs[f"{method} forward"]
+    return costs["images"] + costs["forward"]
 
 
 def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:

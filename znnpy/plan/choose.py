@@ -14,7 +14,18 @@ from znnpy.geometry import Geometry
 from znnpy.network.types import Network, Triple
 from znnpy.plan.cost import ConvShape, direct_seconds, fft_bytes, fft_seconds
 from znnpy.plan.tiles import best_tiles, estimated_spectral, spectral_bytes, spectral_costs
-from znnpy.plan.types import PASSES, Costs, LayerPlan, Method, PassName, Plan, wanted
+from znnpy.plan.types import (
+    COST_PARTS,
+    PASSES,
+    SHARED,
+    Costs,
+    LayerPlan,
+    Method,
+    PartSeconds,
+    PassName,
+    Plan,
+    wanted,
+)
 from znnpy.plan.winograd import takes, winograd_costs
 
 Choice = Literal["auto", "direct", "fft", "spectral"]
@@ -26,12 +37,6 @@ CLEAR_RATIO = 6.0
 MOST_BYTES = 2.0 * 2**30
 MEASURED_TILES = 4  # sizes of tiles that `auto` measures
 TRIED_TILES = 8  # sizes among which `conv: spectral` takes the best for each pass
-# Spectra that two passes share when they use the same method.
-SHARED = {
-    "images": ("forward", "weight"),
-    "filters": ("forward", "gradient"),
-    "gradients": ("gradient", "weight"),
-}
 DIRECT = Method("direct")
 FFT = Method("fft")
 WINOGRAD = Method("winograd")
@@ -47,9 +52,8 @@ def choose(
 ) -> Plan:
     """A plan for every conv edge; without `training` only forward passes count.
 
-    With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` (`direct forward`,
-    `spectral 8x8x8 weight`, `winograd gradient`, and spectra that passes share: `fft images`, `filters`,
-    `gradients`) where the estimates are close.
+    With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` where the estimates
+    are close.
     """
     shapes = {
         edge.name: ConvShape.of(edge, network, geometry, batch, training)
@@ -107,31 +111,33 @@ def _told(shape: ConvShape) -> list[Triple]:
     return [tile for tile in tiles if tile and spectral_bytes(shape, tile) <= MOST_BYTES]
 
 
-def estimated(shape: ConvShape, method: Method) -> Costs:
+def estimated(shape: ConvShape, method: Method) -> PartSeconds:
     """Estimated seconds of every part that measuring a method gives."""
     if method.tile:
         return spectral_costs(shape, method.tile)
     if method == WINOGRAD:
         return winograd_costs(shape)
     seconds = direct_seconds(shape) if method == DIRECT else fft_seconds(shape)
-    return {f"{method} {part}": seconds for part in (*PASSES, *SHARED)}
+    return dict.fromkeys(COST_PARTS, seconds)
 
 
 def estimated_seconds(shape: ConvShape, method: Method) -> float:
     """Estimated seconds of all passes that a layer needs, by one method."""
-    shared = SHARED if method.tile else ()  # other estimates of passes include what they share
-    parts = (*shape.passes, *shared)
-    costs = estimated(shape, method)
-    return sum(costs.get(f"{method} {part}", 0.0) for part in parts)
+    costs = _estimated_cost(shape, method)
+    return sum(costs.get(part, 0.0) for part in (*shape.passes, *SHARED))
 
 
 def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     """Estimated seconds by part; parts that passes share are parts of a tiled method alone."""
+    return {method: _estimated_cost(shape, method) for method in methods}
+
+
+def _estimated_cost(shape: ConvShape, method: Method) -> PartSeconds:
+    """What parts add up: estimates of passes include what they share, but for tiled methods."""
     return {
         part: seconds
-        for method in methods
         for part, seconds in estimated(shape, method).items()
-        if method.tile or part.rpartition(" ")[2] in PASSES
+        if method.tile or part not in SHARED
     }
 
 
@@ -157,14 +163,16 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
 
 def needed(costs: Costs, shape: ConvShape) -> Costs:
     """The costs of a layer's methods, where a pass that nobody needs costs nothing."""
-    passes = {f"{method} {step}": 0.0 for method in methods_of(costs) for step in PASSES}
-    return passes | {part: cost for part, cost in costs.items() if wanted(part, shape.passes)}
+    return {
+        method: dict.fromkeys(PASSES, 0.0)
+        | {part: cost for part, cost in parts.items() if wanted(part, shape.passes)}
+        for method, parts in costs.items()
+    }
 
 
 def cheapest(costs: Costs, why: str = "measured") -> LayerPlan:
     """The combination of methods with the least sum, spectra that passes share counted once."""
-    methods = methods_of(costs)
-    chosen = min(product(methods, methods, methods), key=lambda it: total(it, costs))
+    chosen = min(product(costs, costs, costs), key=lambda it: total(it, costs))
     return LayerPlan.of(*chosen, why)
 
 
@@ -175,14 +183,8 @@ def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
 
 def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
     """Seconds of some passes by the methods given, parts that they share counted once."""
-    seconds = sum(costs[f"{method} {step}"] for step, method in by_pass.items())
+    seconds = sum(costs[method][step] for step, method in by_pass.items())
     for part, steps in SHARED.items():
         users = {method for step, method in by_pass.items() if step in steps}
-        seconds += sum(costs.get(f"{method} {part}", 0.0) for method in users)
+        seconds += sum(costs[method].get(part, 0.0) for method in users)
     return seconds
-
-
-def methods_of(costs: Costs) -> list[Method]:
-    """Methods whose cost is known, in the order of the costs."""
-    names = [key.removesuffix(" forward") for key in costs if key.endswith(" forward")]
-    return [Method.named(name) for name in names]

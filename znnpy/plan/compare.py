@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from znnpy.plan.choose import methods_of, shared_total
+from znnpy.plan.choose import shared_total
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 
@@ -35,7 +35,7 @@ def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]
         before += seconds
         others = {
             other: seconds + shared_total(chosen | {step: other}, costs) - least
-            for other in methods_of(costs)
+            for other in costs
             if other != method
         }
         best = min(others, key=others.__getitem__, default=None)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from znnpy.plan.choose import estimated_seconds, needed, total
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.types import Costs, Method
+from znnpy.plan.types import CostPart, Costs, Method
 
-Look = Mapping[str, NDArray[np.float64]]
-"""Seconds of each task, by part of the cost such as `fft weight`; tasks always in the same order."""
+Look = Mapping[CostPart, NDArray[np.float64]]
+"""Seconds of each task of a method, by part of its cost; tasks always in the same order."""
 
 FEWEST, SECOND_LOOKS, MOST = 2, 4, 12  # looks: at losers; where the estimate differs; at anything
 CLOSE = 1.2  # times the least cost: may be chosen
@@ -72,11 +72,12 @@ def _least(known: Look | None, new: Look) -> Look:
 
 
 def _costs(least: Mapping[Method, Look]) -> Costs:
-    return {part: float(tasks.sum()) for look in least.values() for part, tasks in look.items()}
+    return {
+        method: {part: float(tasks.sum()) for part, tasks in look.items()}
+        for method, look in least.items()
+    }
 
 
 def _saved(method: Method, before: Costs, after: Costs) -> float:
     """Seconds that the last look took off what a method was thought to cost."""
-    return sum(
-        seconds - after[part] for part, seconds in before.items() if part.startswith(f"{method} ")
-    )
+    return sum(seconds - after[method][part] for part, seconds in before[method].items())

@@ -15,7 +15,7 @@ from znnpy_kernels.fft_codelets import FEW
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
-from znnpy.plan.types import TILE_SIZES, Costs, Method, wanted
+from znnpy.plan.types import TILE_SIZES, Costs, Method, PartSeconds, wanted
 
 # Rates of one core of a recent server CPU, measured within layers, where most spectra come from
 # beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
@@ -156,7 +156,7 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = No
     return slower * 2.5 * voxels(tile) * max(1.0, lines) * LANES_COUNTED / rate
 
 
-def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
+def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
     """Estimated seconds on one core, by part: three passes, and what two of them share."""
     columns = -(-shape.outputs // LANES_COUNTED)
     tiles = tiles_of(shape, tile)
@@ -164,7 +164,6 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     outputs = tiles * _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     pairs = shape.inputs * columns
     filters = pairs * _filter_seconds(shape, tile) if shape.training else 0.0
-    method = str(Method("spectral", tile))
     if _is_few(shape):
         images = -(-tiles // (LANES_COUNTED // shape.inputs)) * tile_seconds(tile, LANES_RATE)
         products = _few_products(tile, tiles, shape.outputs)
@@ -177,12 +176,12 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> Costs:
     # Filters that are not kept for the data gradient are transformed for each of the two passes.
     twice = "gradient" in shape.passes and spectra_bytes(tile) * pairs > FILTERS_KEPT_BYTES
     return {
-        f"{method} images": images - again,
-        f"{method} forward": outputs + products + again,
-        f"{method} filters": filters * (2 if twice else 1),
-        f"{method} gradients": outputs,
-        f"{method} gradient": tiles * ahead + _products(tile, tiles, shape.outputs, shape.inputs),
-        f"{method} weight": filters + products + again,
+        "images": images - again,
+        "forward": outputs + products + again,
+        "filters": filters * (2 if twice else 1),
+        "gradients": outputs,
+        "gradient": tiles * ahead + _products(tile, tiles, shape.outputs, shape.inputs),
+        "weight": filters + products + again,
     }
 
 
@@ -288,7 +287,5 @@ def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
 
 def estimated_spectral(shape: ConvShape, count: int) -> Costs:
     """Estimates for the best tiles, as `cheapest` takes them."""
-    costs: Costs = {}
-    for tile in best_tiles(shape, count):
-        costs |= spectral_costs(shape, tile)
-    return costs
+    tiles = best_tiles(shape, count)
+    return {Method("spectral", tile): spectral_costs(shape, tile) for tile in tiles}

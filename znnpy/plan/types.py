@@ -16,20 +16,28 @@ PassName = Literal["forward", "gradient", "weight"]
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 TILE_SIZES: tuple[int, ...] = SIZES
-Costs = dict[str, float]
+CostPart = PassName | Literal["images", "filters", "gradients"]
+"""What costs are told of: a pass, or what two passes by the same method share (SHARED)."""
+SHARED: dict[CostPart, tuple[PassName, PassName]] = {
+    "images": ("forward", "weight"),
+    "filters": ("forward", "gradient"),
+    "gradients": ("gradient", "weight"),
+}
+"""Spectra that two passes share when they use the same method."""
+COST_PARTS: tuple[CostPart, ...] = (*PASSES, *SHARED)
+PartSeconds = dict[CostPart, float]
 
 
-def wanted(part: str, passes: Collection[PassName]) -> bool:
-    """Whether a part of a layer's cost, such as `fft weight`, is met with only these passes.
+def wanted(part: CostPart, passes: Collection[PassName]) -> bool:
+    """Whether a part of a layer's cost is met with only these passes.
 
-    What passes share (`fft images`) always is: whoever uses it pays for it.
+    What passes share always is: whoever uses it pays for it.
     """
-    name = part.rpartition(" ")[2]
-    return name not in PASSES or name in passes
+    return part in SHARED or part in passes
 
 
 class Method(NamedTuple):
-    """An algorithm, and the tile (z, y, x) of a spectral one; `str` is its name among costs."""
+    """An algorithm, and the tile (z, y, x) of a spectral one; `str` is its name for people and files."""
 
     algorithm: Algorithm
     tile: Triple | None = None
@@ -46,6 +54,10 @@ class Method(NamedTuple):
             return cls(algorithm)
         z, y, x = map(int, sizes.split("x"))
         return cls(algorithm, (z, y, x))
+
+
+Costs = dict[Method, PartSeconds]
+"""Seconds of a layer's methods, part by part."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from math import prod
 
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
-from znnpy.plan.types import Costs
+from znnpy.plan.types import PartSeconds
 
 TAPS = (3, 3, 3)
 NEW = 4  # outputs of a tile along an axis
@@ -58,13 +58,13 @@ def winograd_seconds(shape: ConvShape) -> float:
     return tiles * longer * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
 
 
-def winograd_costs(shape: ConvShape) -> Costs:
+def winograd_costs(shape: ConvShape) -> PartSeconds:
     """Estimated seconds on one core, by pass; when training with the filters that it transforms."""
     filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
     return {
-        "winograd forward": winograd_seconds(shape) + filters,
-        "winograd gradient": winograd_seconds(backward_shape(shape)) + filters,
-        "winograd weight": weight_seconds(shape),
+        "forward": winograd_seconds(shape) + filters,
+        "gradient": winograd_seconds(backward_shape(shape)) + filters,
+        "weight": weight_seconds(shape),
     }
 
 

@@ -10,6 +10,7 @@ import fcntl
 import json
 import platform
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import llvmlite.binding
@@ -18,8 +19,11 @@ from znnpy_kernels.lanes import LANES
 
 from znnpy.errors import PlanError
 from znnpy.files import explained, replacing
+from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
 
-Costs = dict[str, float]
+Words = dict[str, float]
+"""Costs as files have them: seconds by names such as `spectral 8x8x8 weight`."""
+_PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
 
 
 def path() -> Path:
@@ -30,7 +34,7 @@ def path() -> Path:
 
 def recall(key: str) -> Costs | None:
     """Seconds by part that were measured for a layer; None when it never was."""
-    return _read().get(key)
+    return _costs(_read().get(key, {}))
 
 
 def remember(key: str, costs: Costs) -> Costs:
@@ -40,15 +44,38 @@ def remember(key: str, costs: Costs) -> Costs:
     with (target.parent / "wisdom.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = _read()
-        stored = known.setdefault(key, costs)
+        stored = _costs(known.get(key, {}))
+        if stored is not None:
+            return stored
+        known[key] = _words(costs)
         text = json.dumps(known, indent=1, sort_keys=True)
         with explained(target, PlanError), replacing(target) as new:
             new.write_text(text)
             new.chmod(0o600)  # files that others can write are not read
-    return stored
+    return costs
 
 
-def _read() -> dict[str, Costs]:
+def _words(costs: Costs) -> Words:
+    return {
+        f"{method} {part}": seconds
+        for method, parts in costs.items()
+        for part, seconds in parts.items()
+    }
+
+
+def _costs(words: Mapping[str, float]) -> Costs | None:
+    """What a file says of a layer; None where that is nothing, or names what this version does not know."""
+    costs: Costs = {}
+    for name, seconds in words.items():
+        method, _, part = name.rpartition(" ")
+        try:
+            costs.setdefault(Method.named(method), {})[_PARTS[part]] = seconds
+        except (KeyError, ValueError):
+            return None
+    return costs or None
+
+
+def _read() -> dict[str, Words]:
     target = path()
     if not private.own_file(target):
         return {}
