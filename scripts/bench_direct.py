@@ -16,12 +16,12 @@ import numpy as np
 from kernel_calls import call_of, zeros
 from stopwatch import seconds
 from threadpoolctl import threadpool_limits
-from znnpy_kernels.abi import Kernel
-from znnpy_kernels.direct_epilogue import PLAIN
-from znnpy_kernels.direct_forward import NO_LIMIT, forward_kernel, gradient_halo
-from znnpy_kernels.direct_gradient import weight_gradient_kernel
-from znnpy_kernels.filters import block_offset, group_offset, output_groups, packed_size
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.filters import block_offset, group_offset, output_groups, packed_size
+from znnpy_kernels.direct.forward import NO_LIMIT, forward_kernel, gradient_halo
+from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
 
 SLAB = 2000  # output positions of one weight gradient task
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from kernel_calls import call_of, noise
 from stopwatch import best
-from znnpy_kernels.fft_filters import filter_spectra, spectra_filters
-from znnpy_kernels.fft_fused import filter_gradients, filtered_sum
-from znnpy_kernels.fft_images import image_spectra, spectra_images
-from znnpy_kernels.lanes import LANES
-from znnpy_kernels.spectral_product import spectral_product
+from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
+from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
+from znnpy_kernels.fft.images import image_spectra, spectra_images
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.fft.products import spectral_product
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import FftPlan, good_size, plan_forward, plan_inverse

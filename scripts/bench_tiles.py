@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from kernel_calls import call_of, noise
 from stopwatch import best, sgemm
 from threadpoolctl import threadpool_limits
-from znnpy_kernels.fft_codelets import SIZES as TILE_SIZES
-from znnpy_kernels.filter_tiles import filter_gradient_tiles, filter_tiles
-from znnpy_kernels.lanes import LANES
-from znnpy_kernels.tile_spectra import scratch_floats, tile_images, tile_spectra
+from znnpy_kernels.fft.codelets import SIZES as TILE_SIZES
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
+from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
 
 SIZES = (*map(str, TILE_SIZES[1:]), "1,16,16", "1,32,32", "8,16,16")
 Triple = tuple[int, int, int]

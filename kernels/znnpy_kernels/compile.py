@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from znnpy_kernels import serial, worker
-from znnpy_kernels.abi import Kernel
-from znnpy_kernels.cache import CacheError, files
-from znnpy_kernels.native import Native
-from znnpy_kernels.old_caches import hold, remove_unused
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.machine.cache import CacheError, files
+from znnpy_kernels.machine.native import Native
+from znnpy_kernels.machine.old_caches import hold, remove_unused
+from znnpy_kernels.scheduling import serial, worker
 
 Report = Callable[[int, int], None]
 RUNTIME: tuple[Native, ...] = (

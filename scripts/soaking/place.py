@@ -9,7 +9,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from znnpy_kernels import cache
+from znnpy_kernels.machine import cache
 
 from soaking.jobs import Job, Prediction, Training
 from soaking.process import Process, WrongError

@@ -16,7 +16,7 @@ from test_model import assert_close
 
 from znnpy import reference
 from znnpy.engine import Model
-from znnpy.engine.memory import least_bytes
+from znnpy.engine.memory.limits import least_bytes
 from znnpy.errors import ZnnpyError
 from znnpy.geometry import fit
 from znnpy.graph.policies import POLICIES
@@ -208,8 +208,8 @@ def updated(name, plan, updates=4, **options):
 def finest_tasks(monkeypatch):
     """Cut finely, so that small images make many tasks."""
     monkeypatch.setattr(sys.modules["znnpy.plan.parts"], "TARGET_SECONDS", 5e-7)
-    monkeypatch.setattr("znnpy.engine.fft.spectra.TARGET_SECONDS", 5e-7)
-    monkeypatch.setattr("znnpy.engine.direct.SLAB_BYTES", 1 << 12)
+    monkeypatch.setattr("znnpy.engine.convolution.fft.spectra.TARGET_SECONDS", 5e-7)
+    monkeypatch.setattr("znnpy.engine.convolution.direct.SLAB_BYTES", 1 << 12)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

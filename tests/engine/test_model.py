@@ -222,6 +222,6 @@ def test_state_and_parameters_carry_a_run_over(kind):
 
 
 def test_filters_that_exceed_the_cache_are_transformed_where_they_are_used(monkeypatch):
-    monkeypatch.setattr("znnpy.engine.fft.filters.CACHED_FLOATS", 0)
+    monkeypatch.setattr("znnpy.engine.convolution.fft.filters.CACHED_FLOATS", 0)
     for seed in range(4):
         check(seed, "fft", rn.loss_of(seed))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from znnpy.engine.probabilities import probabilities
+from znnpy.engine.layers.probabilities import probabilities
 from znnpy.infer.losses import Tally, step_weights
 from znnpy.reference.losses import loss_and_gradient
 

@@ -10,10 +10,8 @@ from itertools import pairwise, product
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from znnpy_kernels.direct_epilogue import PLAIN
-from znnpy_kernels.direct_forward import NO_LIMIT, forward_kernel, gradient_halo
-from znnpy_kernels.direct_gradient import weight_gradient_kernel
-from znnpy_kernels.filters import (
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.filters import (
     block_offset,
     group_offset,
     output_groups,
@@ -22,7 +20,9 @@ from znnpy_kernels.filters import (
     transpose_filters,
     unpack_filters,
 )
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.direct.forward import NO_LIMIT, forward_kernel, gradient_halo
+from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.simd.lanes import LANES
 
 GUARD = np.float32(12345.0)
 Triple = tuple[int, int, int]

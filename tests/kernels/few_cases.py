@@ -20,11 +20,10 @@ from direct_cases import (
     reference_weight_gradient,
     transposed,
 )
-from znnpy_kernels.direct_epilogue import PLAIN
-from znnpy_kernels.direct_few import few_kernel
-from znnpy_kernels.direct_few_gradient import FEW_INPUTS, FEW_OUTPUTS
-from znnpy_kernels.direct_forward import NO_LIMIT, gradient_halo
-from znnpy_kernels.filters import (
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.few import few_kernel
+from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS
+from znnpy_kernels.direct.filters import (
     block_offset,
     group_offset,
     output_groups,
@@ -32,8 +31,9 @@ from znnpy_kernels.filters import (
     packed_size,
     unpack_filters,
 )
-from znnpy_kernels.lanes import LANES
-from znnpy_kernels.reduction import sum_lanes
+from znnpy_kernels.direct.forward import NO_LIMIT, gradient_halo
+from znnpy_kernels.layers.reduction import sum_lanes
+from znnpy_kernels.simd.lanes import LANES
 
 
 def check_few_forward(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyfftw
 from numpy.typing import NDArray
-from znnpy_kernels.fft_filters import filter_spectra, spectra_filters
-from znnpy_kernels.fft_images import image_spectra, spectra_images
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
+from znnpy_kernels.fft.images import image_spectra, spectra_images
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import FftPlan

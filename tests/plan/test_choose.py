@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from znnpy_kernels.fft_lines import MOST_TAPS
+from znnpy_kernels.fft.lines import MOST_TAPS
 
 from znnpy.errors import PlanError
 from znnpy.geometry import fit

@@ -21,7 +21,7 @@ if sys.argv[1:]:
     import pyfftw
 warnings.simplefilter("always")
 from znnpy.plan import fftw
-from znnpy_kernels.fft_images import image_spectra
+from znnpy_kernels.fft.images import image_spectra
 size = (12, 18, 21)
 plan = fftw.plan_forward(size)
 fftw.plan_inverse(size)

@@ -4,7 +4,7 @@ import json
 import warnings
 
 import pytest
-from znnpy_kernels import cache
+from znnpy_kernels.machine import cache
 
 from znnpy.plan import Method, wisdom
 

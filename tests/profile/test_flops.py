@@ -42,7 +42,7 @@ def test_whole_images_are_transformed_once_for_all_passes():
 
 
 def test_filters_that_are_transformed_on_the_way_count_with_products(monkeypatch):
-    monkeypatch.setattr("znnpy.engine.fft.filters.CACHED_FLOATS", 0)
+    monkeypatch.setattr("znnpy.engine.convolution.fft.filters.CACHED_FLOATS", 0)
     with znnpy.Model(NET, (12, 12, 12), threads=1, conv="fft") as model:
         flops, graph = flops_by_name(model), model.task_graph
     assert "conv2 filter spectra" not in {*flops, *graph.names}

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.abi import kernel, words
-from znnpy_kernels.atomics import add_acq_rel, load_acquire, pause, store_release
-from znnpy_kernels.memory import floats, longs
-from znnpy_kernels.native import sched_yield
-from znnpy_kernels.parking import nanoseconds
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.atomics import add_acq_rel, load_acquire, pause, store_release
+from znnpy_kernels.machine.memory import floats, longs
+from znnpy_kernels.machine.native import sched_yield
+from znnpy_kernels.scheduling.parking import nanoseconds
 
 from znnpy.graph import POLICIES, GraphBuilder, TaskGraph
 

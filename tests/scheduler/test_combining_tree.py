@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scheduled_kernels import stamp
-from znnpy_kernels.abi import kernel, words
-from znnpy_kernels.memory import floats
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.memory import floats
 
 from znnpy.graph import GraphBuilder, TaskGraph
 from znnpy.scheduler import Executor

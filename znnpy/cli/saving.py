@@ -7,7 +7,7 @@ from pathlib import Path
 from znnpy.config.models import Config
 from znnpy.engine.autotune import planned
 from znnpy.engine.graphs import Settings, planned_memory
-from znnpy.engine.images import Layout
+from znnpy.engine.memory.images import Layout
 from znnpy.files import write_text
 from znnpy.geometry import fit
 from znnpy.infer.build import make_optimizer, pinned_plan

@@ -14,8 +14,8 @@ from znnpy.config.models import Config
 from znnpy.data.memory import readable
 from znnpy.engine.autotune import known, known_or_estimated, planned
 from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned_memory
-from znnpy.engine.images import Layout
-from znnpy.engine.memory import least_bytes, refuse_above, refuse_hopeless
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeless
 from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.material import make_targets

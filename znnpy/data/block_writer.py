@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.file_rows import write_rows
+from znnpy_kernels.data.file_rows import write_rows
 
 from znnpy.data.contiguous import Layout, allocate, write_at
 from znnpy.data.journal import Region

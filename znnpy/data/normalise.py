@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.moments import byte_sums, short_sums
-from znnpy_kernels.native import Native
+from znnpy_kernels.data.moments import byte_sums, short_sums
+from znnpy_kernels.machine.native import Native
 
 from znnpy.data.odd import judge, oddities, usable
 from znnpy.data.volume import Array, Triple, Volume

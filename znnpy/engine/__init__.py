@@ -1,7 +1,7 @@
 """The engine binds networks to kernels: it plans memory, emits tasks and runs them."""
 
+from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
-from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.result import StepResult
 
 __all__ = ["Model", "Optimizer", "StepResult"]

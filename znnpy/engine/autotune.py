@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
+from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.engine import convolution, fft
-from znnpy.engine.arena import Arena, aligned_bytes
-from znnpy.engine.build import Build
-from znnpy.engine.dependencies import connect, last_group
-from znnpy.engine.images import Layout
+from znnpy.engine.convolution import fft
+from znnpy.engine.convolution import passes as convolution
+from znnpy.engine.memory.arena import Arena, aligned_bytes
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, MEASURING, Report
-from znnpy.engine.sharing import GATE
-from znnpy.engine.step import Step
+from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.sharing import GATE
+from znnpy.engine.tasks.step import Step
 from znnpy.geometry import Geometry, fit
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose

@@ -11,13 +11,13 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.dropout import dropout
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.layers.dropout import dropout
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import reference
-from znnpy.engine.arrays import ByName
 from znnpy.engine.graphs import Settings
-from znnpy.engine.images import Layout
+from znnpy.engine.memory.arrays import ByName
+from znnpy.engine.memory.images import Layout
 from znnpy.engine.result import StepResult
 from znnpy.errors import PlanError
 from znnpy.network import parameter_shapes
@@ -177,7 +177,7 @@ class DoubleEngine:
         return min(1.0, self.settings.clip_norm / (norm + 1e-6))
 
     def _update(self, name: str, gradient: Doubles, learning_rate: float, update: int) -> None:
-        """One parameter's update; the definitions of `znnpy_kernels.optimizers`."""
+        """One parameter's update; the definitions of `znnpy_kernels.layers.optimizers`."""
         optimizer, value = self.settings.optimizer, self._parameters[name]
         decay = optimizer.weight_decay if value.ndim == 5 else 0.0
         if optimizer.decoupled:

@@ -5,15 +5,17 @@ Each operation of each pass is a stage of its own, which matters to the policy `
 
 from __future__ import annotations
 
-from znnpy.engine import convolution, fft, moves, pooling
-from znnpy.engine.build import Build
-from znnpy.engine.images import trained_nodes
-from znnpy.engine.loss import emit_loss
-from znnpy.engine.nodes import converge_backward, converge_forward, split_concat
-from znnpy.engine.optimizer import Optimizer
-from znnpy.engine.repeats import average_gradient
-from znnpy.engine.step import Step
-from znnpy.engine.updates import emit_updates
+from znnpy.engine.convolution import fft
+from znnpy.engine.convolution import passes as convolution
+from znnpy.engine.layers import moves, pooling
+from znnpy.engine.layers.loss import emit_loss
+from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.layers.repeats import average_gradient
+from znnpy.engine.layers.updates import emit_updates
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import trained_nodes
+from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Node
 
 FORWARD = {

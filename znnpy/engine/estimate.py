@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from znnpy.engine.graphs import Settings, declared_graph
-from znnpy.engine.images import Layout
-from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.images import Layout
 from znnpy.geometry import fit
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Network, Triple

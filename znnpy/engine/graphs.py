@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from znnpy_kernels.abi import Kernel
 from znnpy_kernels.compile import compile_all
+from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.engine.arena import Arena, buffer_bytes
-from znnpy.engine.build import SCRATCH, STEPS, Build
-from znnpy.engine.dependencies import Declared, connect, last_group
 from znnpy.engine.emit import emit_backward, emit_derived, emit_forward, emit_update
-from znnpy.engine.images import Layout
-from znnpy.engine.loss import loss_group
-from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.layers.loss import loss_group
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
+from znnpy.engine.memory.build import SCRATCH, STEPS, Build
+from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, Report
-from znnpy.engine.sharing import Sharing, gated, share
-from znnpy.engine.step import Step
+from znnpy.engine.tasks.dependencies import Declared, connect, last_group
+from znnpy.engine.tasks.sharing import gated, share
+from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
 from znnpy.scheduler import Executor, SerialExecutor
 

@@ -14,7 +14,11 @@ from numpy.typing import ArrayLike
 
 from znnpy.config import check_section
 from znnpy.config.training_section import RunSection, TrainingSection
-from znnpy.engine.arrays import (
+from znnpy.engine.autotune import planned
+from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.layers.probabilities import probabilities
+from znnpy.engine.memory.arrays import (
     Arrays,
     Floats,
     alone,
@@ -23,12 +27,8 @@ from znnpy.engine.arrays import (
     refuse_weights,
     unmasked,
 )
-from znnpy.engine.autotune import planned
-from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
-from znnpy.engine.images import Layout
-from znnpy.engine.memory import refuse_above, refuse_hopeless
-from znnpy.engine.optimizer import Optimizer
-from znnpy.engine.probabilities import probabilities
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.limits import refuse_above, refuse_hopeless
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine

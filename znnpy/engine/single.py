@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from znnpy.engine.arena import Arena
-from znnpy.engine.arrays import ByName, Floats
-from znnpy.engine.build import STEPS, Build
 from znnpy.engine.graphs import Graphs, Settings, planned_memory
-from znnpy.engine.images import Layout
-from znnpy.engine.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arrays import ByName, Floats
+from znnpy.engine.memory.build import STEPS, Build
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
-from znnpy.engine.tensors import Tensor
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.recording import WorkerRecording
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.barrier import wait_for_all
+from znnpy_kernels.scheduling.barrier import wait_for_all
 
 from znnpy.graph.barriers import barriers
 from znnpy.graph.errors import GraphError

@@ -9,8 +9,8 @@ from typing import Any
 
 from znnpy.config.models import Adam, Config, Sgd
 from znnpy.data.scene import Scene
+from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
-from znnpy.engine.optimizer import Optimizer
 from znnpy.engine.report import Report
 from znnpy.infer.blocks import Region, middle, triple, whole_field
 from znnpy.infer.material import normalisations

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.models import VolumeSection
 from znnpy.data.outputs import BlockOutput, Finished, open_output

@@ -13,7 +13,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.taken import check_labels, read_taken
 from znnpy.data.targets import Target
 from znnpy.data.volume import Array, Triple, mirror_read
-from znnpy.engine.probabilities import probabilities
+from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import Field, triple
 from znnpy.infer.build import Weights, prediction_of

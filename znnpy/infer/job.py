@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.models import AffinityTarget
 from znnpy.data.memory import readable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from znnpy_kernels.fft_lines import MOST_TAPS
+from znnpy_kernels.fft.lines import MOST_TAPS
 
 from znnpy.geometry import Geometry, voxels
 from znnpy.network.types import Network, Node

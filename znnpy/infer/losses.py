@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from znnpy.engine.probabilities import IMAGES, Array
+from znnpy.engine.layers.probabilities import IMAGES, Array
 
 LossName = Literal["square", "binomial_cross_entropy", "softmax"]
 

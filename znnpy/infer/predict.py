@@ -14,7 +14,7 @@ import numpy.typing as npt
 from znnpy.data.normalise import Normalisation
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, Triple, mirror_read
-from znnpy.engine.probabilities import probabilities
+from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry
 from znnpy.infer.blocks import Field, Grid, Region, input_region, sub, triple
 from znnpy.infer.losses import LossName

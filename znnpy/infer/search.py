@@ -16,8 +16,8 @@ from typing import Any
 from znnpy.data.memory import readable
 from znnpy.data.volume import Triple
 from znnpy.engine.graphs import Settings, planned_bytes
-from znnpy.engine.images import Layout
-from znnpy.engine.optimizer import Optimizer
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.images import Layout
 from znnpy.errors import PlanError
 from znnpy.geometry import Geometry, fit, voxels
 from znnpy.infer.blocks import Grid, Region, triple

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 from typing import Literal
 
-from znnpy_kernels.fft_lines import MOST_TAPS
+from znnpy_kernels.fft.lines import MOST_TAPS
 
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network, Triple

@@ -2,7 +2,7 @@
 
 FFTW comes with pyfftw; its planner is reached by ctypes through pyfftw's own extension module, so
 wheels, conda and distributions all work. Compiled kernels execute the plans by address
-(`znnpy_kernels.fft_images`). FFTW chooses by timing, and another plan rounds otherwise:
+(`znnpy_kernels.fft.images`). FFTW chooses by timing, and another plan rounds otherwise:
 what was measured is therefore stored as wisdom at once, and the next process makes the same plan. Wisdom
 that a run or a plan file keeps goes first (`pin`), so that a lost cache changes nothing.
 """
@@ -26,9 +26,9 @@ from typing import Any
 import llvmlite.binding
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels import cache as kernel_cache
-from znnpy_kernels import fft_images as words
-from znnpy_kernels.private import own_file
+from znnpy_kernels.fft import images as words
+from znnpy_kernels.machine import cache as kernel_cache
+from znnpy_kernels.machine.private import own_file
 
 from znnpy.errors import PlanError
 from znnpy.files import explained, replacing

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels import fft_filters as words
-from znnpy_kernels.fft_lines import MOST_TAPS
+from znnpy_kernels.fft import filters as words
+from znnpy_kernels.fft.lines import MOST_TAPS
 
 from znnpy.errors import PlanError
 from znnpy.network.types import Triple

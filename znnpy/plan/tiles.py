@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import product
 from math import inf, log2, prod
 
-from znnpy_kernels.fft_codelets import FEW
+from znnpy_kernels.fft.codelets import FEW
 
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple

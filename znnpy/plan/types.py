@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
-from znnpy_kernels.fft_codelets import SIZES
+from znnpy_kernels.fft.codelets import SIZES
 
 from znnpy.errors import PlanError
 from znnpy.network.types import Network, Triple

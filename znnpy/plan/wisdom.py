@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import llvmlite.binding
-from znnpy_kernels import cache, private
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.machine import cache, private
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.errors import PlanError
 from znnpy.files import explained, replacing

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from math import log2, prod
 
 from znnpy.engine import Model
-from znnpy.engine.fft.filters import spectra_stay_cached
+from znnpy.engine.convolution.fft.filters import spectra_stay_cached
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape

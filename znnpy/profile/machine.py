@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 from threadpoolctl import threadpool_limits
-from znnpy_kernels.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.scheduler.cores import available_cores
 

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
-from znnpy_kernels.rows import add_flat, copy_flat
-from znnpy_kernels.sum_exchange import exchange_deposit
-from znnpy_kernels.sum_lock import locked_add
+from znnpy_kernels.scheduling.sum_exchange import exchange_deposit
+from znnpy_kernels.scheduling.sum_lock import locked_add
+from znnpy_kernels.simd.rows import add_flat, copy_flat
 
 from znnpy.graph import GraphBuilder, TaskGraph
 from znnpy.scheduler import Executor, WorkerRecording

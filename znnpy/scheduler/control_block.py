@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels import shared_state as at
-from znnpy_kernels.native import SEMAPHORE_WORDS
+from znnpy_kernels.machine.native import SEMAPHORE_WORDS
+from znnpy_kernels.scheduling import shared_state as at
 
 from znnpy.graph import BANDS, TaskGraph
 

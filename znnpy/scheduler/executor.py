@@ -9,8 +9,8 @@ import time
 import weakref
 from types import TracebackType
 
-from znnpy_kernels import shared_state as at
-from znnpy_kernels import worker as native
+from znnpy_kernels.scheduling import shared_state as at
+from znnpy_kernels.scheduling import worker as native
 
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.control_block import ControlBlock

@@ -7,7 +7,7 @@ from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels import serial as native
+from znnpy_kernels.scheduling import serial as native
 
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.errors import SchedulerError

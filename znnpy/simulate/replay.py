@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels import simulation as native
-from znnpy_kernels.shared_state import BANDS
+from znnpy_kernels.scheduling import simulation as native
+from znnpy_kernels.scheduling.shared_state import BANDS
 
 from znnpy.graph import GraphError, TaskGraph
 from znnpy.graph.paths import bottom_levels

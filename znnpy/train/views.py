@@ -7,7 +7,7 @@ import numpy as np
 from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, ArrayVolume, Triple64
-from znnpy.engine.probabilities import probabilities
+from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import RunError
 from znnpy.infer.blocks import Field
 from znnpy.infer.build import Weights

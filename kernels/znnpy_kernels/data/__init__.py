@@ -1,0 +1,1 @@
+"""Volumes on their way in and out: statistics, rows of a file."""

@@ -1,0 +1,1 @@
+"""Direct convolution: forward, gradients, packed filters."""

@@ -1,0 +1,73 @@
+"""What direct convolution does with finished sums before it stores them: bias, transfer, its gradient.
+
+Forward, y = f(sum + bias); backward, target = sum * f'(y) with y the values of the node that the
+gradient is for, and the sum of target for the bias. f is linear, relu or leaky relu: where y <= 0
+its slope is `slope`, else 1.
+
+Argument words, beside those of the kernels that use them:
+
+    bias                        one float for each output image of the group; 0: none
+    slope                       float64: 1 linear, 0 relu, else leaky relu
+    output, output_block, output_z, output_y    values y, laid out like the target; address 0: forward
+    bias_gradient               LANES floats for each block of the target, which the task overwrites with
+                                sums of what it stores; 0: not wanted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from znnpy_kernels.machine.abi import words
+from znnpy_kernels.simd.codegen import (
+    DOUBLE,
+    FLOAT,
+    VECTOR,
+    ZERO_VECTOR,
+    Value,
+    add,
+    broadcast,
+    when,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES
+
+EPILOGUE = words("bias slope:float output output_block output_z output_y bias_gradient")
+PLAIN: dict[str, float] = dict.fromkeys(EPILOGUE._fields, 0) | {"slope": 1.0}
+Field = Callable[[str], Value]
+Emit = Callable[[], list[Value]]
+
+
+def finished(
+    builder: ir.IRBuilder, field: Field, sums: Sequence[Value], biases: Emit, outputs: Emit
+) -> list[Value]:
+    """Bias and transfer, or the transfer's gradient, of vectors of sums.
+
+    `biases` and `outputs` emit the loads of one vector for each sum.
+    """
+    b = builder
+    sums = when(
+        b,
+        b.icmp_signed("!=", field("bias"), word(0)),
+        sums,
+        lambda: [add(b, v, bias) for v, bias in zip(sums, biases(), strict=True)],
+    )
+    slope = b.bitcast(field("slope"), DOUBLE)
+    curved = b.fcmp_unordered("!=", slope, ir.Constant(DOUBLE, 1.0))
+    return when(b, curved, sums, lambda: _transferred(b, field, sums, slope, outputs))
+
+
+def _transferred(
+    b: ir.IRBuilder, field: Field, sums: list[Value], slope: Value, outputs: Emit
+) -> list[Value]:
+    backward = b.icmp_signed("!=", field("output"), word(0))
+    references = when(b, backward, sums, outputs)
+    flat = b.fcmp_ordered("==", slope, ir.Constant(DOUBLE, 0.0))
+    factor = broadcast(b, b.fptrunc(slope, FLOAT))
+    results = []
+    for value, reference in zip(sums, references, strict=True):
+        low = b.select(flat, ZERO_VECTOR, b.fmul(value, factor))  # 0 * inf would be NaN
+        below = b.fcmp_ordered("<=", reference, ir.Constant(VECTOR, [0.0] * LANES))
+        results.append(b.select(below, low, value))
+    return results

@@ -1,0 +1,281 @@
+"""Direct convolution: the weight gradient.
+
+    gradient[tap][input image][output lane] += sum over output positions of
+        output gradient[position][output lane] * source[position + tap][input image]
+
+A task takes one input block, one output group, some rows of taps and one slab of one image of the
+batch. The sums of some input images (rows of the packed layout) stay in registers over the whole slab;
+the slab should therefore fit the L2 cache. A planar source has one image a block; there the
+taps along x take the input images' place. Where these are few, sums are kept for several positions, so
+that the additions do not wait for each other.
+
+Argument words. Addresses in bytes; steps and strides in floats; all else counts.
+
+    source                      voxel of this input block read by tap 0 at output position (0, 0, 0)
+    source_z, source_y, source_x    step between output positions: stride of the convolution times
+                                stride of the tensor
+    source_lanes, channels      LANES, or 1 for a planar source; input images in this block
+    taps_y, taps_x              filter size
+    tap_z, tap_y, tap_x         step between taps: sparsity times stride of the tensor
+    tap_row0, tap_row1          rows of taps to do: row z * taps_y + y holds the taps of all x
+    gradient, gradient_block    output position (0, 0, 0) of the group's first block; step to the next
+    gradient_z, gradient_y      strides of the output gradient; along x it is LANES
+    z0, z1, y0, y1, width       the slab of output positions, not empty; whole rows
+    target                      packed weight gradient of this input block and output group, at tap 0
+    accumulate                  0: overwrite the target; 1: add to it
+
+Written are the packed rows of the given tap rows, nothing else. The result depends on the slab, not
+on how the taps are cut into tasks. Around 1000 to 3000 positions a slab are fastest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.simd.codegen import (
+    ZERO_VECTOR,
+    Value,
+    add,
+    counted_loop,
+    float_pointer,
+    load_broadcast,
+    load_vector,
+    moved,
+    multiply_add,
+    store_vector,
+    when,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES, REGISTERS
+
+# Most packed rows in registers, by vectors of the output group.
+ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
+# Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
+INDEPENDENT = 8
+
+AT = words(
+    "source source_z source_y source_x source_lanes channels taps_y taps_x tap_z tap_y tap_x "
+    "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width target "
+    "accumulate",
+)
+
+
+class Slab:
+    """Emits sums of products over one slab of output positions; a subclass says of which.
+
+    `at`: where the kernel's words stand. `words`: pointers to the argument block, and addresses of the
+    source and the gradient at position (0, 0, 0). Fields read: those that tell steps and positions.
+    """
+
+    gradient_x = LANES  # step of the gradient between x positions
+
+    def __init__(self, builder: ir.IRBuilder, at: Any, words: list[Value]) -> None:
+        self.builder = builder
+        self.at = at
+        self.arguments, source, gradient = words
+        self.source = float_pointer(builder, source)
+        self.gradient = float_pointer(builder, gradient)
+        self.gradient_block = self.field("gradient_block")
+        self.source_x = self.field("source_x")
+
+    def field(self, name: str) -> Value:
+        """One word of the kernel's argument block."""
+        place = self.builder.gep(self.arguments, [word(getattr(self.at, name))])
+        return self.builder.load(place)
+
+    def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
+        """Emit the loads of one position: two factors for each sum."""
+        raise NotImplementedError
+
+    def emit(self, targets: list[Value], before: list[Value]) -> None:
+        """Add the slab to the sums `before` and store them."""
+        b, count = self.builder, len(targets)
+        spread = -(-INDEPENDENT // count)
+        sums = self.slab(before + [ZERO_VECTOR] * count * (spread - 1), count, spread)
+        for index, target in enumerate(targets):
+            total = sums[index]
+            for part in sums[index + count :: count]:
+                total = add(b, total, part)
+            store_vector(b, total, target)
+
+    def slab(self, sums: list[Value], count: int, spread: int) -> list[Value]:
+        """Add all positions z0..z1, y0..y1 of the slab."""
+        b = self.builder
+        steps = {a: [self.field(f"{side}_{a}") for side in ("source", "gradient")] for a in "zy"}
+        z0, z1, y0, y1 = (self.field(name) for name in ("z0", "z1", "y0", "y1"))
+        corner = [
+            moved(b, moved(b, pointer, b.mul(z0, along_z)), b.mul(y0, along_y))
+            for pointer, along_z, along_y in zip(
+                (self.source, self.gradient), steps["z"], steps["y"], strict=True
+            )
+        ]
+
+        def plane(_: Value, carried: list[Value]) -> list[Value]:
+            following = [moved(b, *pair) for pair in zip(carried[:2], steps["z"], strict=True)]
+            return following + counted_loop(b, b.sub(y1, y0), carried, line)[2:]
+
+        def line(_: Value, carried: list[Value]) -> list[Value]:
+            following = [moved(b, *pair) for pair in zip(carried[:2], steps["y"], strict=True)]
+            return following + self.positions(carried, count, spread)
+
+        return counted_loop(b, b.sub(z1, z0), corner + sums, plane)[2:]
+
+    def positions(self, carried: list[Value], count: int, spread: int) -> list[Value]:
+        """Add the positions of one row: `spread` at a time, then the rest one by one."""
+        b = self.builder
+        width = self.field("width")
+
+        def body(together: int) -> Any:
+            return lambda _, values: self.step_along(values, count, together)
+
+        if spread > 1:
+            turns = b.udiv(width, word(spread))
+            carried = counted_loop(b, turns, carried, body(spread), maybe_empty=True)
+            width = b.urem(width, word(spread))
+        return counted_loop(b, width, carried, body(1), maybe_empty=True)[2:]
+
+    def step_along(self, carried: list[Value], count: int, together: int) -> list[Value]:
+        """Add `together` neighbouring positions, each to its own sums."""
+        b = self.builder
+        source, gradient, *sums = carried
+        for part in range(together):
+            for index, (one, other) in enumerate(self.products(source, gradient), part * count):
+                sums[index] = multiply_add(b, one, other, sums[index])
+            source = moved(b, source, self.source_x)
+            gradient = moved(b, gradient, self.gradient_x)
+        return [source, gradient, *sums]
+
+
+class _PackedRows(Slab):
+    """Sums of `rows` packed rows: input images, `step` floats apart, times vectors of outputs."""
+
+    def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
+        arguments, source, target, inner_step = words
+        self.outputs, self.rows = outputs, 0
+        self.step = word(step) if step else inner_step
+        self.target = float_pointer(builder, target)
+        gradient = builder.load(builder.gep(arguments, [word(AT.gradient)]))
+        super().__init__(builder, AT, [arguments, source, gradient])
+
+    def emit_rows(self, rows: int) -> None:
+        """Sum `rows` packed rows over the slab and store them."""
+        b, self.rows = self.builder, rows
+        targets = [moved(b, self.target, index * LANES) for index in range(rows * self.outputs)]
+        before = when(
+            b,
+            b.icmp_signed("!=", self.field("accumulate"), word(0)),
+            [ZERO_VECTOR] * len(targets),
+            lambda: [load_vector(b, target) for target in targets],
+        )
+        self.emit(targets, before)
+
+    def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
+        b = self.builder
+        vectors = [
+            load_vector(b, moved(b, gradient, b.mul(self.gradient_block, word(j))))
+            for j in range(self.outputs)
+        ]
+        found = []
+        for row in range(self.rows):
+            voxel = load_broadcast(b, moved(b, source, b.mul(self.step, word(row))))
+            found += [(vector, voxel) for vector in vectors]
+        return found
+
+
+@intrinsic(prefer_literal=True)
+def _packed_rows(
+    typingctx: Any,
+    outputs: Any,
+    step: Any,
+    arguments: Any,
+    source: Any,
+    target: Any,
+    inner_step: Any,
+    rows: Any,
+) -> tuple[Signature, Any]:
+    """The sums of `rows` <= ROWS[outputs - 1] packed rows over the task's slab; see `_Slab`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        slab = _PackedRows(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
+        done = builder.append_basic_block("stored")
+        choice = builder.switch(args[-1], done)
+        for count in range(1, ROWS[outputs.literal_value - 1] + 1):
+            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
+            builder.position_at_end(choice.cases[-1][1])
+            slab.emit_rows(count)
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(outputs, step, arguments, *[types.int64] * 4), codegen
+
+
+@njit(inline="always")
+def _tap_rows(outputs: int, step: int, args: Any) -> None:
+    """All rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
+    planar = args[AT.source_lanes] == 1
+    inner = args[AT.taps_x] if planar else args[AT.channels]
+    inner_step = args[AT.tap_x] if planar else 1
+    taps_x = 1 if planar else args[AT.taps_x]
+    parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
+    row_bytes = 4 * outputs * LANES
+    tap_z, tap_y = 0, args[AT.tap_row0]
+    while tap_y >= args[AT.taps_y]:
+        tap_y -= args[AT.taps_y]
+        tap_z += 1
+    target = args[AT.target] + args[AT.tap_row0] * taps_x * inner * row_bytes
+    for _ in range(args[AT.tap_row0], args[AT.tap_row1]):
+        for tap_x in range(taps_x):
+            offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y] + tap_x * args[AT.tap_x]
+            start = 0
+            for part in range(parts):
+                rows = 1
+                while rows * (parts - part) < inner - start:
+                    rows += 1
+                source = args[AT.source] + 4 * (offset + start * inner_step)
+                _packed_rows(outputs, step, args, source, target, inner_step, rows)
+                target += rows * row_bytes
+                start += rows
+        tap_y += 1
+        if tap_y == args[AT.taps_y]:
+            tap_y = 0
+            tap_z += 1
+
+
+@kernel(AT)
+def direct_weight_gradient_1(args: Any, worker: int) -> None:
+    """One output block, blocked source. Words: see the module."""
+    _tap_rows(1, 1, args)
+
+
+@kernel(AT)
+def direct_weight_gradient_2(args: Any, worker: int) -> None:
+    """Two output blocks, blocked source. Words: see the module."""
+    _tap_rows(2, 1, args)
+
+
+@kernel(AT)
+def direct_weight_gradient_planar_1(args: Any, worker: int) -> None:
+    """One output block, planar source. Words: see the module."""
+    _tap_rows(1, 0, args)
+
+
+@kernel(AT)
+def direct_weight_gradient_planar_2(args: Any, worker: int) -> None:
+    """Two output blocks, planar source. Words: see the module."""
+    _tap_rows(2, 0, args)
+
+
+def weight_gradient_kernel(outputs: int, source_lanes: int) -> Kernel:
+    """The kernel for a group of `outputs` (1 or 2) output blocks and a blocked or planar source."""
+    blocked, planar = (
+        (direct_weight_gradient_1, direct_weight_gradient_planar_1),
+        (direct_weight_gradient_2, direct_weight_gradient_planar_2),
+    )[outputs - 1]
+    return planar if source_lanes == 1 else blocked

@@ -1,0 +1,1 @@
+"""Fourier transforms of lines and images, and convolution of whole images by them."""

@@ -1,0 +1,416 @@
+"""Straight-line Fourier transforms of lines, LANES lines abreast: one compiled function a size and kind.
+
+The elements of a line are vectors of LANES floats (real) or two vectors, real and imaginary parts
+(complex). Each function transforms many lines of one length, with any steps between elements and
+between lines. Real lines may lie in part outside of an image: only a range of their elements is read
+(the others are zeros) or written. So it is with complex lines that are `cut`: forward they read a range,
+backward they write one. Which kinds there are: `Kind`.
+
+Lines come in groups, so that two steps lead from line to line. While a complex line is transformed,
+memory is asked for elements that will be wanted soon: `ahead` has steps of its own. A function
+is called, never inlined: its code is long, and few callers need its constants.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+from znnpy_kernels.fft.networks import (
+    INPUT,
+    PRODUCT,
+    Network,
+    Node,
+    complex_network,
+    hermitian_network,
+    real_network,
+)
+from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
+from znnpy_kernels.simd.lanes import LANES
+
+SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 30, 32)
+VECTOR_BYTES = 4 * LANES
+
+
+class Kind(enum.Enum):
+    """What a function transforms, and its last two parameters (`option`, `factor`)."""
+
+    FORWARD = "forward"
+    """Complex lines; option 1: the inverse, unnormalised."""
+    BACKWARD = "backward"
+    """Complex lines; the inverse, unnormalised."""
+    REAL = "real"
+    """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
+    HERMITIAN = "hermitian"
+    """Half spectra to `factor` times real lines, unnormalised, plus the vector at `spare` + BIAS, but
+    no less than that at `spare` + FLOOR. The first `option` elements are added to the target
+    instead of the bias."""
+
+
+# Filters of few taps have functions of their own, which leave out what is zero or not wanted.
+FEW = 4
+
+
+def _network(kind: Kind, size: int, few: bool) -> Network:
+    if kind is Kind.REAL:
+        return real_network(size)
+    if kind is Kind.HERMITIAN:
+        return hermitian_network(size)
+    some = min(FEW, size) if few else size
+    back = kind is Kind.BACKWARD
+    return complex_network(size, size if back else some, some if back else size)
+
+
+class End(NamedTuple):
+    """Where lines lie: address of element 0 of the first, bytes to the next element, line and group."""
+
+    place: Any
+    step: Any
+    line: Any
+    group: Any
+
+
+class Lines(NamedTuple):
+    """Lines to transform, addresses and steps in bytes.
+
+    Of a real or cut line `count` elements from `first` on are in range. `ahead`: what is asked for
+    meanwhile. `spare` holds two vectors of zeros, room for two that nobody reads, then at ONES, BIAS and
+    FLOOR one vector each. `parts`: from the real part of an element to its imaginary part, in what complex
+    lines forward write, and backward read; `ahead_parts`: the same in what is asked for. `option`: forward,
+    1 exchanges real and imaginary parts; Hermitian, how many elements are added to what stands there.
+    """
+
+    source: Any
+    target: Any
+    ahead: Any
+    lines: Any
+    groups: Any
+    first: Any
+    count: Any
+    spare: Any
+    option: Any
+    parts: Any
+    ahead_parts: Any
+
+
+ENDS = ("source", "target", "ahead")
+PARAMETERS = (
+    tuple(name if field == "place" else f"{name}_{field}" for name in ENDS for field in End._fields)
+    + Lines._fields[len(ENDS) :]
+)
+ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
+SPARE_BYTES = 8 * VECTOR_BYTES
+
+
+def _range(b: ir.IRBuilder, end: str, size: int, given: dict[str, Value]) -> list[Any]:
+    """Masks and offsets that lead from a line to its elements, or to spare room, in two steps."""
+    spare = given["spare"]
+    if end == "target":
+        spare = b.add(spare, word(2 * VECTOR_BYTES))
+    found = []
+    for element in range(size):
+        inside = b.icmp_unsigned("<", b.sub(word(element), given["first"]), given["count"])
+        offset = b.select(inside, b.mul(given[f"{end}_step"], word(element)), spare)
+        found.append((b.sext(inside, WORD), offset))
+    return found
+
+
+# Of each kind: vectors of an element of the source, of the target.
+_VECTORS = {
+    Kind.FORWARD: (2, 2),
+    Kind.BACKWARD: (2, 2),
+    Kind.REAL: (1, 2),
+    Kind.HERMITIAN: (2, 1),
+}
+
+
+def _starts(b: ir.IRBuilder, kind: Kind, given: dict[str, Value]) -> dict[str, Value]:
+    """Where vectors of the first element begin; real and imaginary exchanged, it is an inverse."""
+    found: dict[str, Value] = {}
+    for end, vectors in zip(("source", "target"), _VECTORS[kind], strict=True):
+        first, last = word(0), word(VECTOR_BYTES)
+        if _asks(kind) and end == ("target" if kind is Kind.FORWARD else "source"):
+            last = given["parts"]
+        if kind is Kind.FORWARD:
+            turned = b.icmp_signed("!=", given["option"], word(0))
+            first, last = b.select(turned, last, first), b.select(turned, first, last)
+        elif kind is Kind.BACKWARD:
+            first, last = last, first
+        parts = (first, last) if vectors == 2 else (word(0),)
+        found |= {f"{end}{part}": b.add(given[end], at) for part, at in enumerate(parts)}
+    return found | ({"ahead": given["ahead"]} if _asks(kind) else {})
+
+
+def _asks(kind: Kind) -> bool:
+    return kind in (Kind.FORWARD, Kind.BACKWARD)
+
+
+class _Line:
+    """Emits the transform of one line; `given` holds the parameters and where this line begins."""
+
+    def __init__(
+        self,
+        b: ir.IRBuilder,
+        kind: Kind,
+        net: Network,
+        given: dict[str, Value],
+        ranged: str,
+        ranges: list[Any],
+    ) -> None:
+        self.b, self.kind, self.net, self.given = b, kind, net, given
+        self.values: dict[int, Value] = {}
+        self.uses = self._uses()
+        self.added = self.multiplied = 0
+        self.ranged, self.ranges = ranged, ranges
+
+    def _uses(self) -> dict[int, list[Node]]:
+        """Which sums use each product, but nothing else: those are fused into multiply-adds."""
+        needed = self.net.needed()
+        users: dict[int, list[Node]] = {}
+        for node in self.net.nodes:
+            if needed[node.number] and node.kind != INPUT:
+                for operand in {node.left, node.right} - {-1}:
+                    users.setdefault(operand, []).append(node)
+        return users
+
+    def place(self, end: str, index: int) -> Value:
+        """Address of vector `index` of the source or target, or of spare room where out of range."""
+        b, vectors = self.b, _VECTORS[self.kind][end == "target"]
+        element, part = divmod(index, vectors)
+        start = self.given[f"{end}{part}"]
+        if end == self.ranged:
+            inside, offset = self.ranges[element]
+            return b.add(b.and_(start, inside), offset)
+        return b.add(start, b.mul(self.given[f"{end}_step"], word(element)))
+
+    def pointer(self, address: Value) -> Value:
+        return self.b.inttoptr(address, VECTOR.as_pointer())
+
+    def load(self, index: int) -> Value:
+        """Input `index` of the network."""
+        if self.kind is Kind.BACKWARD:
+            self.ask(index)
+        return self.b.load(self.pointer(self.place("source", index)), align=4)
+
+    def ask(self, index: int) -> None:
+        """For the cache line that stands to `ahead` as vector `index` to this line."""
+        b, element = self.b, index // 2
+        address = b.add(self.given["ahead"], b.mul(self.given["ahead_step"], word(element)))
+        if index % 2:
+            address = b.add(address, self.given["ahead_parts"])
+        if self.ranged:  # what is out of range is never wanted
+            spare = self.given["spare"]
+            address = b.add(b.and_(b.sub(address, spare), self.ranges[element][0]), spare)
+        prefetch(b, address)
+
+    def value(self, number: int) -> Value:
+        """The value of a node, emitted at its first use."""
+        if number not in self.values:
+            self.values[number] = self._emit(self.net.nodes[number])
+        return self.values[number]
+
+    def _emit(self, node: Node) -> Value:
+        if node.kind == INPUT:
+            return self.load(node.left)
+        if node.kind == PRODUCT:
+            self.multiplied += 1
+            return self.b.fmul(self.value(node.left), constant(node.constant))
+        return self._sum(node)
+
+    def _sum(self, node: Node) -> Value:
+        b = self.b
+        left, right = self.net.nodes[node.left], self.net.nodes[node.right]
+        if self._fusable(right):
+            self.multiplied += 1
+            factor = constant(node.constant * right.constant)
+            return fma(b, self.value(right.left), factor, self.value(left.number))
+        if self._fusable(left):
+            self.multiplied += 1
+            other = self.value(right.number)
+            other = other if node.constant > 0 else b.fneg(other)
+            return fma(b, self.value(left.left), constant(left.constant), other)
+        x, y = self.value(left.number), self.value(right.number)
+        if self.kind not in (Kind.REAL, Kind.HERMITIAN) and self.added > self.multiplied:
+            self.multiplied += 1
+            return fma(b, y if node.constant > 0 else b.fneg(y), self.given["one"], x)
+        self.added += 1
+        return b.fadd(x, y) if node.constant > 0 else b.fsub(x, y)
+
+    def _fusable(self, node: Node) -> bool:
+        """A product that nothing but sums take, and no output."""
+        if node.kind != PRODUCT or any(value and value[1] is node for value in self.net.outputs):
+            return False
+        return all(user.kind not in (INPUT, PRODUCT) for user in self.uses[node.number])
+
+    def signed(self, index: int) -> Value:
+        """Output `index` of the network."""
+        value = self.net.outputs[index]
+        if value is None:
+            return ZERO_VECTOR
+        made = self.value(value[1].number)
+        return made if value[0] > 0 else self.b.fneg(made)
+
+    def emit(self) -> None:
+        """The whole line, in the order in which the network was made; stores as soon as known."""
+        pending: dict[int, list[int]] = {}
+        for index, output in enumerate(self.net.outputs):
+            pending.setdefault(-1 if output is None else output[1].number, []).append(index)
+        for index in pending.pop(-1, ()):
+            self.store(index)
+        needed = self.net.needed()
+        for node in self.net.nodes:
+            here = needed[node.number] and node.kind != INPUT and not self._fusable(node)
+            if not here and node.number not in pending:
+                continue
+            self.value(node.number)
+            for index in pending.get(node.number, ()):
+                self.store(index)
+
+    def store(self, index: int) -> None:
+        """Output `index` to its place."""
+        b, value, address = self.b, self.signed(index), self.place("target", index)
+        if self.kind is Kind.HERMITIAN:
+            added = b.icmp_signed(">", self.given["option"], word(index))
+            bias = b.add(self.given["spare"], word(BIAS))
+            old = b.load(self.pointer(b.select(added, address, bias)), align=4)
+            value = maximum(b, self.given["floor"], fma(b, value, self.given["factor"], old))
+        elif self.kind is Kind.REAL and index % 2 and value is not ZERO_VECTOR:
+            value = b.fmul(value, self.given["factor"])
+        b.store(value, self.pointer(address), align=4)
+        if self.kind is Kind.FORWARD:
+            self.ask(index)
+
+
+def constant(value: float) -> Value:
+    """A float in all lanes."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+def fma(b: ir.IRBuilder, x: Value, y: Value, z: Value) -> Value:
+    """x * y + z in one rounding."""
+    name = f"llvm.fma.v{LANES}f32"
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
+    return b.call(function, [x, y, z])
+
+
+def maximum(b: ir.IRBuilder, x: Value, y: Value) -> Value:
+    """The larger of two; y where it is not a number."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
+def prefetch(b: ir.IRBuilder, address: Value) -> None:
+    """Ask for the cache line at an address: for reading, though it may be written.
+
+    Where lines come from beyond the L2 cache, asking for writing took transforms 1.4 times as long.
+    """
+    number = ir.IntType(32)
+    pointer = b.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    name = "llvm.prefetch.p0"
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [pointer, *(ir.Constant(number, n) for n in (0, 3, 1))])
+
+
+# The end of a line of which a range of elements is touched; of complex lines where they are cut.
+_RANGED = {
+    Kind.REAL: "source",
+    Kind.HERMITIAN: "target",
+    Kind.FORWARD: "source",
+    Kind.BACKWARD: "target",
+}
+
+
+def lines_function(module: ir.Module, kind: Kind, size: int, few: bool, cut: bool) -> Any:
+    """The function that transforms lines of `size`, made in this module at the first request."""
+    name = f"znnpy_{kind.value}_lines_{size}_{LANES}{'_few' if few else ''}{'_cut' if cut else ''}"
+    if name in module.globals:
+        return module.globals[name]
+    signature = ir.FunctionType(ir.VoidType(), [WORD] * len(PARAMETERS) + [FLOAT])
+    function = ir.Function(module, signature, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    function.attributes.alignstack = VECTOR_BYTES
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    given = dict(zip(PARAMETERS, function.args, strict=False))
+    scale = function.args[-1]
+    if kind is Kind.HERMITIAN and size > 1:
+        scale = b.fadd(scale, scale)
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    first = b.insert_element(undefined, scale, ir.Constant(ir.IntType(32), 0))
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    given["factor"] = b.shuffle_vector(first, undefined, lanes)
+
+    for name, place in (("one", ONES), ("floor", FLOOR)):
+        address = b.add(given["spare"], word(place))
+        given[name] = b.load(b.inttoptr(address, VECTOR.as_pointer()), align=4)
+    ranged = _RANGED[kind] if cut or not _asks(kind) else ""
+    ranges = _range(b, ranged, size, given) if ranged else []
+    starts = _starts(b, kind, given)
+
+    def following(places: list[Value], step: str) -> list[Value]:
+        steps = (given[f"{name.rstrip('01')}_{step}"] for name in starts)
+        return [b.add(place, by) for place, by in zip(places, steps, strict=True)]
+
+    def line(_: Value, places: list[Value]) -> list[Value]:
+        here = given | dict(zip(starts, places, strict=True))
+        _Line(b, kind, _network(kind, size, few), here, ranged, ranges).emit()
+        return following(places, "line")
+
+    def group(_: Value, places: list[Value]) -> list[Value]:
+        counted_loop(b, given["lines"], places, line, maybe_empty=True)
+        return following(places, "group")
+
+    counted_loop(b, given["groups"], list(starts.values()), group, maybe_empty=True)
+    b.ret_void()
+    return function
+
+
+def _lines(kind: Kind, few: bool = False, cut: bool = False) -> Any:
+    """An intrinsic lines(size, `Lines`, factor) that calls the function for a size."""
+
+    def lines(typingctx: Any, size: Any, given: Any, factor: Any) -> Any:
+        def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
+            whole = args[1]
+            values = [
+                b.extract_value(whole, (end, i))
+                for end in range(len(ENDS))
+                for i in range(len(End._fields))
+            ]
+            values += [b.extract_value(whole, i) for i in range(len(ENDS), len(Lines._fields))]
+            values.append(b.fptrunc(args[2], FLOAT))
+            done = b.append_basic_block("done")
+            choice = b.switch(args[0], done)
+            for each in SIZES:
+                block = b.append_basic_block(f"size{each}")
+                choice.add_case(word(each), block)
+                b.position_at_end(block)
+                b.call(lines_function(b.module, kind, each, few, cut), values)
+                b.branch(done)
+            b.position_at_end(done)
+            return context.get_dummy_value()
+
+        if getattr(given, "instance_class", None) is not Lines:
+            raise TypingError(f"lines are given as `Lines`, not {given}")
+        return types.void(types.int64, given, types.float64), codegen
+
+    name = f"{'few_' if few else ''}{'cut_' if cut else ''}{kind.value}_lines"
+    lines.__name__ = lines.__qualname__ = name
+    return intrinsic(lines)
+
+
+forward_lines = _lines(Kind.FORWARD)
+backward_lines = _lines(Kind.BACKWARD)
+few_forward_lines = _lines(Kind.FORWARD, few=True)
+few_backward_lines = _lines(Kind.BACKWARD, few=True)
+cut_forward_lines = _lines(Kind.FORWARD, cut=True)
+cut_backward_lines = _lines(Kind.BACKWARD, cut=True)
+real_lines = _lines(Kind.REAL)
+hermitian_lines = _lines(Kind.HERMITIAN)

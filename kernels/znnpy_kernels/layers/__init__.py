@@ -1,0 +1,1 @@
+"""All that is not convolution: pooling, transfer functions, losses, optimisers."""

@@ -1,0 +1,80 @@
+"""Dropout on one channel block; the same kernel runs forward and backward.
+
+The mask is a function of (seed, iteration, image, channel, z, y, x) alone: a splitmix64-style
+hash of a voxel, then a 32-bit mix with the channel. So it is bitwise the same for any cutting
+into tasks, any LANES and any row gaps, and backward needs no stored mask. 32-bit mixing
+constants: Chris Wellons' `lowbias32` (public domain); 64-bit: Steele, Lea, Flood, *Fast
+splittable pseudorandom number generators*, 2014.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument, longs
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import lane_numbers, load, select, splat, splat_int, store
+
+BYTES = 4 * LANES
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+CHANNEL_STEP = 0x9E3779B1
+
+
+@inlined
+def mix64(state: Any, word: Any) -> Any:
+    """Hash one more word into a 64-bit state."""
+    h = (state ^ np.uint64(word)) + GOLDEN
+    h = (h ^ (h >> np.uint64(30))) * MIX_1
+    h = (h ^ (h >> np.uint64(27))) * MIX_2
+    return h ^ (h >> np.uint64(31))
+
+
+@inlined
+def _random24(voxel: Any, channels: Any) -> Any:
+    """24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
+    h = channels * splat_int(CHANNEL_STEP) + splat_int(np.int64(voxel))
+    h = h ^ (h >> splat_int(16))
+    h = h * splat_int(0x7FEB352D) + splat_int(np.int64(voxel >> np.uint64(32)))
+    h = h ^ (h >> splat_int(15))
+    h = h * splat_int(0x846CA68B)
+    return (h ^ (h >> splat_int(16))) >> splat_int(8)
+
+
+AT = words(
+    "source source_z source_y target target_z target_y seed iteration image first_channel "
+    "first_plane first_row planes rows width keep:float",
+)
+
+
+@kernel(AT)
+def dropout(args: Any, worker: int) -> None:
+    """target = source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
+
+    Backward: the same call with the gradient as `source`. `seed` is a word (one for each edge),
+    `iteration` the address of an int64; `image` is the image of the batch, `first_channel` the
+    channel of lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep`
+    in (0, 1]. May run in place.
+    """
+    keep = float_argument(args[AT.keep])
+    limit = splat_int(np.int64(keep * 16777216.0))
+    channels = lane_numbers() + splat_int(args[AT.first_channel])
+    zero, scale = splat(0.0), splat(1.0 / keep)
+    block = mix64(
+        mix64(mix64(np.uint64(0), args[AT.seed]), longs(args[AT.iteration])[0]), args[AT.image]
+    )
+    for z in range(args[AT.planes]):
+        plane = mix64(block, args[AT.first_plane] + z)
+        for y in range(args[AT.rows]):
+            row = mix64(plane, args[AT.first_row] + y)
+            source = args[AT.source] + 4 * (z * args[AT.source_z] + y * args[AT.source_y])
+            target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
+            for x in range(args[AT.width]):
+                kept = _random24(mix64(row, x), channels) < limit
+                factor = select(kept, scale, zero)
+                store(target + BYTES * x, load(source + BYTES * x) * factor)

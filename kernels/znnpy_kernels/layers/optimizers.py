@@ -1,0 +1,121 @@
+"""Optimizers on flat float32 ranges; hyperparameters are read from memory, since they change.
+
+`hyper` is the address of float64 values in the order of `HYPERPARAMETERS`; flags are 0 or 1:
+learning_rate, weight_decay, momentum, nesterov, beta1, beta2, eps, decoupled (AdamW), correction1
+= 1 - beta1^t, correction2 = 1 - beta2^t with t = 1 for the first update. `scale` is the address
+of one float32 that multiplies the gradient (clipping), or 0. Definitions are PyTorch's
+(torch.optim.SGD with dampening 0, Adam, AdamW). State starts as zeros; `eps` must be > 0.
+Parameters are updated in place. Ranges may be cut anywhere: the result is bitwise the same. Pad
+filters (gradient 0, value 0) stay 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import doubles, floats
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import (
+    below,
+    fma,
+    load,
+    load_masked,
+    splat,
+    sqrt,
+    store,
+    store_masked,
+)
+
+HYPERPARAMETERS = ("learning_rate", "weight_decay", "momentum", "nesterov", "beta1", "beta2",
+                   "eps", "decoupled", "correction1", "correction2")  # fmt: skip
+
+
+@inlined
+def _sgd(parameter: Any, gradient: Any, momentum: Any, hyper: Any, scale: float) -> Any:
+    g = gradient * splat(scale) + splat(hyper[1]) * parameter
+    momentum = splat(hyper[2]) * momentum + g
+    step = g + splat(hyper[2]) * momentum if hyper[3] != 0.0 else momentum
+    return parameter - splat(hyper[0]) * step, momentum
+
+
+SGD = words("parameters gradient momentum hyper scale length")
+
+
+@kernel(SGD)
+def sgd(args: Any, worker: int) -> None:
+    """g = scale * gradient + weight_decay * p; m = momentum * m + g; p -= learning_rate * step.
+
+    step is m, or g + momentum * m with nesterov. `momentum` is the address of the state m, or 0
+    when the momentum is 0 (then step = g).
+    """
+    at = SGD
+    hyper = doubles(args[at.hyper])
+    scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
+    full = args[at.length] - args[at.length] % LANES
+    for i in range(0, 4 * full, 4 * LANES):
+        state = load(args[at.momentum] + i) if args[at.momentum] else splat(0.0)
+        p, m = _sgd(load(args[at.parameters] + i), load(args[at.gradient] + i), state, hyper, scale)
+        store(args[at.parameters] + i, p)
+        if args[at.momentum]:
+            store(args[at.momentum] + i, m)
+    if full < args[at.length]:
+        tail, i = below(args[at.length] - full), 4 * full
+        state = load_masked(args[at.momentum] + i, tail) if args[at.momentum] else splat(0.0)
+        p, m = _sgd(
+            load_masked(args[at.parameters] + i, tail),
+            load_masked(args[at.gradient] + i, tail),
+            state,
+            hyper,
+            scale,
+        )
+        store_masked(args[at.parameters] + i, tail, p)
+        if args[at.momentum]:
+            store_masked(args[at.momentum] + i, tail, m)
+
+
+@inlined
+def quotient(a: float, b: float) -> float:
+    """a / b without the check for zero, which would leave the kernel by an exception."""
+    return a / b
+
+
+@inlined
+def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) -> Any:
+    decoupled = hyper[7] != 0.0
+    g = g * splat(scale) + splat(0.0 if decoupled else hyper[1]) * p
+    p = p * splat(1.0 - hyper[0] * hyper[1] if decoupled else 1.0)
+    mean = mean + splat(1.0 - hyper[4]) * (g - mean)
+    variance = splat(hyper[5]) * variance + splat(1.0 - hyper[5]) * (g * g)
+    root = fma(sqrt(variance), splat(quotient(1.0, hyper[9] ** 0.5)), splat(hyper[6]))
+    return p - splat(quotient(hyper[0], hyper[8])) * mean / root, mean, variance
+
+
+ADAM = words("parameters gradient mean variance hyper scale length")
+
+
+@kernel(ADAM)
+def adam(args: Any, worker: int) -> None:
+    """Adam (Kingma and Ba 2015), with decoupled = 1 AdamW (Loshchilov and Hutter 2019).
+
+    `mean` and `variance` are the addresses of the two states, `length` floats each.
+    """
+    at = ADAM
+    hyper = doubles(args[at.hyper])
+    scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
+    full = args[at.length] - args[at.length] % LANES
+    for i in range(0, 4 * full, 4 * LANES):
+        p, m, v = _adam(load(args[at.parameters] + i), load(args[at.gradient] + i), load(args[at.mean] + i),
+                        load(args[at.variance] + i), hyper, scale)  # fmt: skip
+        store(args[at.parameters] + i, p)
+        store(args[at.mean] + i, m)
+        store(args[at.variance] + i, v)
+    if full < args[at.length]:
+        tail, i = below(args[at.length] - full), 4 * full
+        p, m, v = _adam(load_masked(args[at.parameters] + i, tail), load_masked(args[at.gradient] + i, tail),
+                        load_masked(args[at.mean] + i, tail), load_masked(args[at.variance] + i, tail),
+                        hyper, scale)  # fmt: skip
+        store_masked(args[at.parameters] + i, tail, p)
+        store_masked(args[at.mean] + i, tail, m)
+        store_masked(args[at.variance] + i, tail, v)

@@ -1,0 +1,280 @@
+"""One row of max pooling, forward and backward.
+
+With stride 1 on x the maximum of each column of the window (over z and y) is made once and kept on
+a scratch line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w
+loads instead of w^3. This only looks for NaNs; a row that has one is done again window
+by window, as are other strides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import (
+    FLOATS,
+    any_lane,
+    below,
+    load,
+    load_shorts,
+    select,
+    select_shorts,
+    splat_short,
+    store,
+    store_shorts,
+)
+
+BYTES = 4 * LANES
+INDEX_BYTES = 2 * LANES
+LINE = 128
+
+
+@intrinsic
+def scratch_line(typingctx: Any) -> Any:
+    """Address of LINE voxels of float32 and, behind them, LINE voxels of uint16, on the stack."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = cgutils.alloca_once(builder, ir.ArrayType(FLOATS.ir, LINE + LINE // 2))
+        place.align = 64
+        return builder.ptrtoint(place, ir.IntType(64))
+
+    return types.int64(), codegen
+
+
+@inlined
+def _best(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> Any:
+    """Maximum and winning tap over one window; steps are bytes from tap to tap."""
+    best, tap = load(source), splat_short(0)
+    number = 0
+    for dz in range(wz):
+        for dy in range(wy):
+            for dx in range(wx):
+                value = load(source + dz * steps[0] + dy * steps[1] + dx * step_x)
+                take = (value > best) | (value != value)
+                best = select(take, value, best)
+                tap = select_shorts(take, splat_short(number), tap)
+                number += 1
+    return best, tap
+
+
+@inlined
+def _larger(value: Any, best: Any) -> Any:
+    return select((value > best) | (value != value), value, best)
+
+
+@inlined
+def _largest(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> Any:
+    best = load(source)
+    for dz in range(wz):
+        for dy in range(wy):
+            for dx in range(wx):
+                best = _larger(load(source + dz * steps[0] + dy * steps[1] + dx * step_x), best)
+    return best
+
+
+@inlined
+def _column(source: int, wz: int, wy: int, steps: Any, factor: int, bad: Any) -> Any:
+    """As `_best` for a window of one column; collects NaNs in `bad` and does not care otherwise."""
+    best, tap = load(source), splat_short(0)
+    bad = bad | (best != best)
+    for dz in range(wz):
+        for dy in range(wy):
+            if dz + dy > 0:
+                value = load(source + dz * steps[0] + dy * steps[1])
+                bad = bad | (value != value)
+                take = value > best
+                best = select(take, value, best)
+                number = (dz * wy + dy) * factor
+                tap = select_shorts(take, splat_short(number), tap)
+    return best, tap, bad
+
+
+@inlined
+def _joined(line: int, x: int, wx: int, dilation: int, last: Any, last_tap: Any) -> Any:
+    """Maximum of `wx` columns on the line, the last of which comes in registers."""
+    taps = line + BYTES * LINE
+    best, tap = load(line + BYTES * x), load_shorts(taps + INDEX_BYTES * x)
+    for dx in range(1, wx):
+        value, number = last, last_tap
+        if dx < wx - 1:
+            at = x + dx * dilation
+            value, number = load(line + BYTES * at), load_shorts(taps + INDEX_BYTES * at)
+        number = number + splat_short(dx)
+        take = (value > best) | ((value == best) & (number < tap))
+        best = select(value > best, value, best)
+        tap = select_shorts(take, number, tap)
+    return best, tap
+
+
+@inlined
+def _pool_piece(
+    source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
+    dilation: int, line: int, bad: Any,
+) -> Any:  # fmt: skip
+    span, taps = (wx - 1) * dilation, line + BYTES * LINE
+    for x in range(span):
+        best, tap, bad = _column(source + BYTES * x, wz, wy, steps, wx, bad)
+        store(line + BYTES * x, best)
+        store_shorts(taps + INDEX_BYTES * x, tap)
+    for x in range(count):
+        at = x + span
+        best, tap, bad = _column(source + BYTES * at, wz, wy, steps, wx, bad)
+        store(line + BYTES * at, best)
+        store_shorts(taps + INDEX_BYTES * at, tap)
+        best, tap = _joined(line, x, wx, dilation, best, tap)
+        store(target + BYTES * x, best)
+        store_shorts(index + INDEX_BYTES * x, tap)
+    return bad
+
+
+@inlined
+def pool_columns(
+    source: int, target: int, index: int, width: int, wz: int, wy: int, wx: int, steps: Any,
+    dilation: int, line: int,
+) -> Any:  # fmt: skip
+    """One row with stride 1; returns whether it holds a NaN (then the result is void).
+
+    `steps`: bytes from tap to tap on z and y; `line`: a scratch line.
+    """
+    bad, piece = below(0), LINE - (wx - 1) * dilation
+    for x in range(0, width, piece):
+        bad = _pool_piece(
+            source + BYTES * x, target + BYTES * x, index + INDEX_BYTES * x, min(piece, width - x),
+            wz, wy, wx, steps, dilation, line, bad,
+        )  # fmt: skip
+    return any_lane(bad)
+
+
+@inlined
+def pool_windows(
+    source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
+    stride: int, dilation: int,
+) -> None:  # fmt: skip
+    """One row for any stride."""
+    for x in range(count):
+        at = source + BYTES * x * stride
+        best, tap = _best(at, wz, wy, wx, steps, BYTES * dilation)
+        store(target + BYTES * x, best)
+        store_shorts(index + INDEX_BYTES * x, tap)
+
+
+@inlined
+def _column_value(source: int, wz: int, wy: int, steps: Any, bad: Any) -> Any:
+    best = load(source)
+    bad = bad | (best != best)
+    for dz in range(wz):
+        for dy in range(wy):
+            if dz + dy > 0:
+                value = load(source + dz * steps[0] + dy * steps[1])
+                bad = bad | (value != value)
+                best = select(value > best, value, best)
+    return best, bad
+
+
+@inlined
+def _pool_piece_values(
+    source: int, target: int, count: int, wz: int, wy: int, wx: int, steps: Any,
+    dilation: int, line: int, bad: Any,
+) -> Any:  # fmt: skip
+    span = (wx - 1) * dilation
+    for x in range(span):
+        best, bad = _column_value(source + BYTES * x, wz, wy, steps, bad)
+        store(line + BYTES * x, best)
+    for x in range(count):
+        best, bad = _column_value(source + BYTES * (x + span), wz, wy, steps, bad)
+        store(line + BYTES * (x + span), best)
+        for dx in range(wx - 1):
+            value = load(line + BYTES * (x + dx * dilation))
+            best = select(value > best, value, best)
+        store(target + BYTES * x, best)
+    return bad
+
+
+@inlined
+def pool_columns_values(
+    source: int, target: int, width: int, wz: int, wy: int, wx: int, steps: Any, dilation: int,
+    line: int,
+) -> Any:  # fmt: skip
+    """As `pool_columns` without taps."""
+    bad, piece = below(0), LINE - (wx - 1) * dilation
+    for x in range(0, width, piece):
+        bad = _pool_piece_values(
+            source + BYTES * x, target + BYTES * x, min(piece, width - x),
+            wz, wy, wx, steps, dilation, line, bad,
+        )  # fmt: skip
+    return any_lane(bad)
+
+
+@inlined
+def pool_windows_values(
+    source: int, target: int, count: int, wz: int, wy: int, wx: int, steps: Any, stride: int,
+    dilation: int,
+) -> None:  # fmt: skip
+    """As `pool_windows` without taps."""
+    for x in range(count):
+        at = source + BYTES * x * stride
+        store(target + BYTES * x, _largest(at, wz, wy, wx, steps, BYTES * dilation))
+
+
+@inlined
+def _added(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
+    """total + the output's gradient in the lanes where this tap won."""
+    won = load_shorts(index + INDEX_BYTES * output) == splat_short(number)
+    return select(won, total + load(gradient + BYTES * output), total)
+
+
+@inlined
+def _gather_at_edge(
+    gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, x: int, wx: int,
+    dilation: int,
+) -> None:  # fmt: skip
+    total = load(target + BYTES * x)
+    for i in range(2):
+        for dx in range(wx):
+            o = x - dx * dilation
+            if 0 <= o < outputs:
+                total = _added(total, gradients[i], indices[i], o, numbers[i] + dx)
+    store(target + BYTES * x, total)
+
+
+@inlined
+def gather_dense_rows(
+    gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, width: int, wx: int,
+    dilation: int,
+) -> None:  # fmt: skip
+    """Add to each input voxel of a row what it won in two rows of outputs, for stride 1 on x.
+
+    `numbers`: the tap numbers of dx = 0 in the two rows.
+    """
+    span = (wx - 1) * dilation
+    for x in range(min(span, width)):
+        _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
+    for x in range(span, outputs):
+        total = load(target + BYTES * x)
+        for dx in range(wx):
+            o = x - dx * dilation
+            total = _added(total, gradients[0], indices[0], o, numbers[0] + dx)
+        for dx in range(wx):
+            o = x - dx * dilation
+            total = _added(total, gradients[1], indices[1], o, numbers[1] + dx)
+        store(target + BYTES * x, total)
+    for x in range(max(span, outputs), width):
+        _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
+
+
+@inlined
+def gather_strided_row(
+    gradient: int, index: int, number: int, target: int, outputs: int, wx: int, stride: int,
+    dilation: int,
+) -> None:  # fmt: skip
+    """Add to each input voxel of a row what it won in one row of outputs, for any stride."""
+    for dx in range(wx):
+        for o in range(outputs):
+            at = target + BYTES * (o * stride + dx * dilation)
+            store(at, _added(load(at), gradient, index, o, number + dx))

@@ -1,0 +1,320 @@
+"""Transfer functions on channel blocks, forward and backward, with bias and its gradient.
+
+Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of
+the part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address
+of LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`,
+`length` (row length in floats), `slope` for leaky_relu and elu, `amplitude` and `gain` for tanh.
+`planar` 1: one planar image, whose bias is one float; `channels` is LANES then.
+
+Backward kernels (`BACKWARD[name]`): target = gradient * f'(x) expressed by the output y, and the
+sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; the parts' sums
+are added by the caller's tree; of a planar image sums of every LANES-th voxel). `target` may be
+`gradient`. leaky_relu and elu need slope >= 0, tanh an amplitude other than 0.
+
+Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not
+touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument, floats
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vector_math import expm1, logistic, tanh
+from znnpy_kernels.simd.vectors import (
+    below,
+    load,
+    load_masked,
+    select,
+    splat,
+    store,
+    store_masked,
+)
+
+BYTES = 4 * LANES
+FORWARD_WORDS = words(
+    "source source_z source_y target target_z target_y bias channels planes rows length "
+    "slope:float planar amplitude:float gain:float",
+)
+BACKWARD_WORDS = words(
+    "output output_z output_y gradient gradient_z gradient_y target target_z target_y "
+    "bias_gradient channels planes rows length slope:float amplitude:float gain:float",
+)
+
+
+class Shape(NamedTuple):
+    """The numbers that shape a function: each takes those that it knows."""
+
+    slope: float
+    amplitude: float
+    gain: float
+
+
+@inlined
+def _linear(x: Any, shape: Any) -> Any:
+    return x
+
+
+@inlined
+def _relu(x: Any, shape: Any) -> Any:
+    return select(x <= splat(0.0), splat(0.0), x)
+
+
+@inlined
+def _leaky_relu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, x * splat(shape.slope))
+
+
+@inlined
+def _elu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, splat(shape.slope) * expm1(x))
+
+
+@inlined
+def _tanh(x: Any, shape: Any) -> Any:
+    return splat(shape.amplitude) * tanh(splat(shape.gain) * x)
+
+
+@inlined
+def _logistic(x: Any, shape: Any) -> Any:
+    return logistic(x)
+
+
+@inlined
+def _linear_back(y: Any, g: Any, shape: Any) -> Any:
+    return g
+
+
+@inlined
+def _relu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y <= splat(0.0), splat(0.0), g)
+
+
+@inlined
+def _leaky_relu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y > splat(0.0), g, g * splat(shape.slope))
+
+
+@inlined
+def _elu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y > splat(0.0), g, g * (y + splat(shape.slope)))
+
+
+@inlined
+def _tanh_back(y: Any, g: Any, shape: Any) -> Any:
+    amplitude = splat(shape.amplitude)
+    return g * (splat(shape.gain / shape.amplitude) * (amplitude - y) * (amplitude + y))
+
+
+@inlined
+def _logistic_back(y: Any, g: Any, shape: Any) -> Any:
+    return g * (y * (splat(1.0) - y))
+
+
+@inlined
+def _bias(args: Any, real: Any) -> Any:
+    at = FORWARD_WORDS
+    if args[at.bias] == 0:
+        return splat(0.0)
+    if args[at.planar]:
+        return splat(floats(args[at.bias])[0])
+    return load_masked(args[at.bias], real)
+
+
+@inlined
+def _forward(args: Any, function: Any) -> None:
+    at = FORWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
+    bias = _bias(args, below(args[at.channels]))
+    full = args[at.length] - args[at.length] % LANES
+    rest = below(args[at.length] - full)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, 4 * full, BYTES):
+                value = function(load(source + x) + bias, shape)
+                store(target + x, value)
+            if full < args[at.length]:
+                value = function(load_masked(source + 4 * full, rest) + bias, shape)
+                store_masked(target + 4 * full, rest, value)
+
+
+@inlined
+def _forward_masked(args: Any, function: Any) -> None:
+    """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
+    at = FORWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
+    real = below(args[at.channels])
+    bias = _bias(args, real)
+    full = args[at.length] - args[at.length] % LANES
+    rest = below(args[at.length] - full)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, 4 * full, BYTES):
+                value = function(load(source + x) + bias, shape)
+                store(target + x, select(real, value, splat(0.0)))
+            if full < args[at.length]:
+                value = function(load_masked(source + 4 * full, rest) + bias, shape)
+                store_masked(target + 4 * full, rest, value)
+
+
+@inlined
+def _backward_row(
+    output: int, gradient: int, target: int, length: int, shape: Any, derivative: Any
+) -> Any:
+    """One row; returns its sum, made of four interleaved sums in fixed order."""
+    a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    full = length // (4 * LANES) * 4 * BYTES
+    for x in range(0, full, 4 * BYTES):
+        g0 = derivative(load(output + x), load(gradient + x), shape)
+        store(target + x, g0)
+        x1 = x + BYTES
+        g1 = derivative(load(output + x1), load(gradient + x1), shape)
+        store(target + x1, g1)
+        x2 = x + 2 * BYTES
+        g2 = derivative(load(output + x2), load(gradient + x2), shape)
+        store(target + x2, g2)
+        x3 = x + 3 * BYTES
+        g3 = derivative(load(output + x3), load(gradient + x3), shape)
+        store(target + x3, g3)
+        a, b, c, d = a + g0, b + g1, c + g2, d + g3
+    even = 4 * (length - length % LANES)
+    for x in range(full, even, BYTES):
+        g0 = derivative(load(output + x), load(gradient + x), shape)
+        store(target + x, g0)
+        a = a + g0
+    if even < 4 * length:
+        rest = below(length % LANES)
+        y0, g0 = load_masked(output + even, rest), load_masked(gradient + even, rest)
+        g0 = derivative(y0, g0, shape)
+        store_masked(target + even, rest, g0)
+        a = a + select(rest, g0, splat(0.0))
+    return (a + b) + (c + d)
+
+
+@inlined
+def _backward(args: Any, derivative: Any) -> None:
+    at = BACKWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
+    sums = splat(0.0)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            output = args[at.output] + 4 * (z * args[at.output_z] + y * args[at.output_y])
+            gradient = args[at.gradient] + 4 * (z * args[at.gradient_z] + y * args[at.gradient_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            sums = sums + _backward_row(
+                output, gradient, target, args[at.length], shape, derivative
+            )
+    if args[at.bias_gradient]:
+        store(args[at.bias_gradient], select(below(args[at.channels]), sums, splat(0.0)))
+
+
+@kernel(FORWARD_WORDS)
+def transfer_linear(args: Any, worker: int) -> None:
+    """y = x + bias."""
+    _forward(args, _linear)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_relu(args: Any, worker: int) -> None:
+    """y = max(x + bias, 0)."""
+    _forward(args, _relu)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_leaky_relu(args: Any, worker: int) -> None:
+    """y = v if v > 0 else slope * v, v = x + bias."""
+    _forward(args, _leaky_relu)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_elu(args: Any, worker: int) -> None:
+    """y = v if v > 0 else slope * (e^v - 1), v = x + bias."""
+    _forward(args, _elu)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_tanh(args: Any, worker: int) -> None:
+    """y = amplitude * tanh(gain * (x + bias))."""
+    _forward(args, _tanh)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_logistic(args: Any, worker: int) -> None:
+    """y = 1 / (1 + e^-(x + bias)); pad lanes 0."""
+    _forward_masked(args, _logistic)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_linear(args: Any, worker: int) -> None:
+    """target = gradient; `output` is not read (give any address)."""
+    _backward(args, _linear_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_relu(args: Any, worker: int) -> None:
+    """target = gradient where y > 0 (or y is NaN), else 0."""
+    _backward(args, _relu_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_leaky_relu(args: Any, worker: int) -> None:
+    """target = gradient where y > 0, else slope * gradient."""
+    _backward(args, _leaky_relu_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_elu(args: Any, worker: int) -> None:
+    """target = gradient where y > 0, else gradient * (y + slope)."""
+    _backward(args, _elu_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_tanh(args: Any, worker: int) -> None:
+    """target = gradient * gain / amplitude * (amplitude^2 - y^2)."""
+    _backward(args, _tanh_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_logistic(args: Any, worker: int) -> None:
+    """target = gradient * y * (1 - y)."""
+    _backward(args, _logistic_back)
+
+
+# forward_logistic (ZNN): the logistic forward, the identity backward, for costs made on its input.
+FORWARD: dict[str, Kernel] = {
+    "linear": transfer_linear,
+    "relu": transfer_relu,
+    "leaky_relu": transfer_leaky_relu,
+    "elu": transfer_elu,
+    "tanh": transfer_tanh,
+    "logistic": transfer_logistic,
+    "forward_logistic": transfer_logistic,
+}
+BACKWARD: dict[str, Kernel] = {
+    "linear": backward_linear,
+    "relu": backward_relu,
+    "leaky_relu": backward_leaky_relu,
+    "elu": backward_elu,
+    "tanh": backward_tanh,
+    "logistic": backward_logistic,
+    "forward_logistic": backward_linear,
+}

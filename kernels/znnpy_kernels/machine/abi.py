@@ -1,0 +1,110 @@
+"""One signature for every kernel: `void kernel(int64* args, int64 worker)`.
+
+A kernel is declared with the names of its argument words and reads them by name; Python code packs a
+block by name. Nobody counts words, so their order may change:
+
+    AT = words("source target count scale:float")
+
+    @kernel(AT)
+    def scale(args, worker):
+        for i in range(args[AT.count]): ...
+
+    block = scale.arguments(source=a.address, target=b.address, count=n, scale=0.5)
+
+Addresses and sizes travel as int64, floats as the bit pattern of a float64 (`memory.float_argument`
+reads them back). Compilation happens at the first use of `.address`, and numba's disk cache serves
+the next process.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+from numba import types
+
+from znnpy_kernels.machine.cache import cached
+from znnpy_kernels.machine.loading import callback
+
+SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
+
+
+class Kernel:
+    """A lazily compiled task function and the names of the int64 words of its argument block."""
+
+    def __init__(self, function: Callable[..., None], words: Any) -> None:
+        self.name: str = function.__name__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.function = function
+        self.words = words
+        self.fields: tuple[str, ...] = words._fields
+        self._compiled: Any = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process holds the machine code already."""
+        return self._compiled is not None
+
+    @property
+    def address(self) -> int:
+        """Address of the machine code; compiles, or loads from the disk cache, at the first call."""
+        return int(self.compile().address)
+
+    def compile(self) -> Any:
+        """The numba CFunc; `CFunc.cache_hits` tells whether it came from disk."""
+        if self._compiled is None:
+            self._compiled = cached(self.function, lambda: callback(self.function, SIGNATURE))
+        return self._compiled
+
+    def arguments(self, **values: float) -> list[int]:
+        """Pack one argument block; every field must be given, none may be unknown."""
+        if values.keys() != set(self.fields):
+            missing = sorted(set(self.fields) - values.keys())
+            unknown = sorted(values.keys() - set(self.fields))
+            raise TypeError(f"kernel {self.name}: missing {missing}, unknown {unknown}")
+        return [
+            float_bits(values[name]) if name in self.words.floats else int(values[name])
+            for name in self.fields
+        ]
+
+    def run(self, worker: int = 0, **values: float) -> None:
+        """Run once on the calling thread, for tests and measurements."""
+        import ctypes
+
+        block = (ctypes.c_int64 * max(1, len(self.fields)))(*self.arguments(**values))
+        self.compile().ctypes(block, worker)
+
+
+def kernel(words: Any) -> Callable[[Callable[..., None]], Kernel]:
+    """Declare a module-level function as a kernel with these argument words."""
+    return lambda function: Kernel(function, words)
+
+
+def words(*parts: Any) -> Any:
+    """Argument words in their order: where each stands, so that `args[AT.source]` reads `source`.
+
+    `parts`: names with spaces between them, `name:float` for a float, or the words of another kernel.
+    Gives a named tuple of constants, which compiled code takes as they are; its `floats` are the
+    names of those that are floats.
+    """
+    given = [name for part in parts for name in declared(part)]
+    names = [name.removesuffix(":float") for name in given]
+    named: Any = namedtuple  # whose names mypy would have to know
+    made = named("Words", names)
+    made.floats = frozenset(set(names) - set(given))
+    return made(*range(len(names)))
+
+
+def declared(part: Any) -> list[str]:
+    """Names as `words` takes them, of a text or of the words of a kernel."""
+    if isinstance(part, str):
+        return part.split()
+    return [f"{name}:float" if name in part.floats else name for name in part._fields]
+
+
+def float_bits(value: float) -> int:
+    """The bit pattern of a float64 as a signed 64-bit integer."""
+    return int(struct.unpack("<q", struct.pack("<d", value))[0])

@@ -1,0 +1,85 @@
+"""Compiled functions that are not kernels (worker loop, release, wait), and C calls they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from znnpy_kernels.machine.cache import cached
+from znnpy_kernels.machine.loading import dispatcher
+
+clock_gettime = types.ExternalFunction("clock_gettime", types.intc(types.intc, types.int64))
+sched_yield = types.ExternalFunction("sched_yield", types.intc())
+sem_init = types.ExternalFunction("sem_init", types.intc(types.int64, types.intc, types.uintc))
+sem_post = types.ExternalFunction("sem_post", types.intc(types.int64))
+sem_wait = types.ExternalFunction("sem_wait", types.intc(types.int64))
+sem_timedwait = types.ExternalFunction("sem_timedwait", types.intc(types.int64, types.int64))
+
+SEMAPHORE_WORDS = 4
+"""int64 words that a POSIX semaphore takes: 32 bytes on 64-bit Linux, with glibc and with musl."""
+
+
+class Native:
+    """A function compiled at its first call, without the GIL, and kept in the private cache."""
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self.name: str = function.__name__
+        self.__module__ = function.__module__
+        self.function = function
+        self.signature = signature
+        self._compiled: Any = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process holds the machine code already."""
+        return self._compiled is not None
+
+    def compile(self) -> Any:
+        """The numba dispatcher; later calls are free."""
+        if self._compiled is None:
+            self._compiled = cached(
+                self.function, lambda: dispatcher(self.function, self.signature)
+            )
+        return self._compiled
+
+    def __call__(self, *values: Any) -> Any:
+        return self.compile()(*values)
+
+
+def native(signature: str) -> Callable[[Callable[..., Any]], Native]:
+    """Declare a module-level function as compiled, with this numba signature."""
+    return lambda function: Native(function, signature)
+
+
+part = njit(nogil=True, error_model="numpy")
+"""Decorator of a helper that is compiled into the native functions and kernels that call it."""
+
+
+@intrinsic
+def call_kernel(typingctx: Any, address: Any, arguments: Any, worker: Any) -> Any:
+    """Call the kernel at an address with an argument block's address and a worker number."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        kernel = ir.FunctionType(ir.VoidType(), [word.as_pointer(), word]).as_pointer()
+        block = builder.inttoptr(args[1], word.as_pointer())
+        builder.call(builder.inttoptr(args[0], kernel), [block, args[2]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def stack_words(typingctx: Any) -> Any:
+    """Address of two int64 words on the caller's stack, for C calls that take a timespec."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        with builder.goto_entry_block():
+            words = builder.alloca(ir.ArrayType(ir.IntType(64), 2))
+        return builder.ptrtoint(words, ir.IntType(64))
+
+    return types.int64(), codegen

@@ -1,0 +1,82 @@
+"""Remove compiled kernels of other versions that nobody has used for a month.
+
+Each process marks the cache directories that it uses: their time of change is set to now, and a
+shared lock is held until the process ends. Only unmarked directories are removed, under the exclusive
+lock, and only those that the installed sources would not use themselves. File systems that refuse the
+lock keep everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from znnpy_kernels.machine import cache
+
+UNUSED_SECONDS = 30 * 24 * 3600.0
+NAME = re.compile(r"[\w.]+-[0-9a-f]{16}")  # of a cache directory
+
+_held: dict[Path, int] = {}
+
+
+def hold(source: Path) -> None:
+    """Mark a source's cache directory as used, now and until this process ends.
+
+    It is made again if another process removed it meanwhile.
+    """
+    while (folder := cache.directory(source)) not in _held:
+        descriptor = os.open(folder, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # without locks its time must do
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if folder.exists() and folder.stat().st_ino == os.fstat(descriptor).st_ino:
+            os.utime(folder)
+            _held[folder] = descriptor
+        else:
+            os.close(descriptor)
+            cache.directory.cache_clear()
+
+
+def remove_unused() -> list[str]:
+    """Remove what other versions left and nobody used for `UNUSED_SECONDS`; returns their names."""
+    return [folder.name for folder in _unused() if _removed(folder)]
+
+
+def _unused() -> Iterator[Path]:
+    current = {cache.label(source) for source in cache.sources()}
+    for folder in cache.root().iterdir():
+        known = folder in _held or folder.name in current
+        if NAME.fullmatch(folder.name) and not known and _idle(folder):
+            yield folder
+
+
+def _idle(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False  # another process removed it
+    own = found.st_uid == os.getuid() and not folder.is_symlink() and folder.is_dir()
+    return own and time.time() - found.st_mtime > UNUSED_SECONDS
+
+
+def _removed(folder: Path) -> bool:
+    """Remove a directory unless a process holds it, or did until just now."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _idle(folder):
+            return False
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The worker loop and what it is made of: deques, parking, convergent sums; its serial twin, its simulation."""

@@ -1,0 +1,12 @@
+"""A task that does nothing: what comes after it waits for all that comes before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import kernel, words
+
+
+@kernel(words())
+def wait_for_all(args: Any, worker: int) -> None:
+    """Return at once."""

@@ -1,0 +1,97 @@
+"""The Chase-Lev deque in a fixed array: the owner pushes and takes at the bottom, thieves at the top.
+
+Source: Chase and Lev, *Dynamic circular work-stealing deque* (SPAA 2005); orderings after Le, Pop,
+Cohen and Zappa Nardelli, *Correct and efficient work-stealing for weak memory models* (PPoPP 2013),
+with ordered accesses in place of fences. The array holds every task of its band, so it never grows
+and a slot is never overwritten while its entry can still be taken. `top` and `bottom` only count
+up (64 bits), so a stale compare-and-swap always fails.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.atomics import (
+    load_acquire,
+    load_relaxed,
+    load_relaxed_32,
+    load_seq_cst,
+    store_relaxed,
+    store_relaxed_32,
+    store_release,
+    store_seq_cst,
+    swap_seq_cst,
+)
+from znnpy_kernels.machine.memory import longs
+from znnpy_kernels.machine.native import native, part
+from znnpy_kernels.scheduling.shared_state import BOTTOM, MASKS, SLOTS, TOP
+
+EMPTY = -1
+LOST = -2
+"""Another thief, or the owner, was faster; the deque may hold more."""
+
+
+@part
+def slot(queue: int, band: int, index: int) -> Any:
+    """Address of the entry with this index; indices count up for ever and wrap around the array."""
+    return longs(queue + SLOTS)[band] + 4 * (index & longs(queue + MASKS)[band])
+
+
+@part
+def push(queue: int, band: int, entry: int) -> None:
+    """Add an entry at the bottom. Owner only."""
+    bottom = load_relaxed(queue + BOTTOM + 8 * band)
+    store_relaxed_32(slot(queue, band, bottom), entry)
+    store_release(queue + BOTTOM + 8 * band, bottom + 1)
+
+
+@part
+def take(queue: int, band: int) -> Any:
+    """Remove the newest entry, or return EMPTY. Owner only."""
+    bottom = load_relaxed(queue + BOTTOM + 8 * band) - 1
+    store_seq_cst(queue + BOTTOM + 8 * band, bottom)
+    top = load_seq_cst(queue + TOP + 8 * band)
+    if top < bottom:
+        return load_relaxed_32(slot(queue, band, bottom))
+    entry = EMPTY
+    if top == bottom and swap_seq_cst(queue + TOP + 8 * band, top, top + 1):
+        entry = load_relaxed_32(slot(queue, band, bottom))
+    store_relaxed(queue + BOTTOM + 8 * band, bottom + 1)
+    return entry
+
+
+@part
+def steal(queue: int, band: int) -> Any:
+    """Remove the oldest entry, or return EMPTY or LOST. Any thread."""
+    top = load_acquire(queue + TOP + 8 * band)
+    bottom = load_seq_cst(queue + BOTTOM + 8 * band)
+    if top >= bottom:
+        return EMPTY
+    entry = load_relaxed_32(slot(queue, band, top))
+    if swap_seq_cst(queue + TOP + 8 * band, top, top + 1):
+        return entry
+    return LOST
+
+
+@part
+def seems_empty(queue: int, band: int) -> Any:
+    """A glance without ordering: exact for the owner's 'empty', a hint for everybody else."""
+    return load_relaxed(queue + TOP + 8 * band) >= load_relaxed(queue + BOTTOM + 8 * band)
+
+
+@native("void(int64,int64,int64)")
+def push_once(queue: int, band: int, entry: int) -> None:
+    """`push`, callable from Python for tests and measurements."""
+    push(queue, band, entry)
+
+
+@native("int64(int64,int64)")
+def take_once(queue: int, band: int) -> Any:
+    """`take`, callable from Python for tests and measurements."""
+    return take(queue, band)
+
+
+@native("int64(int64,int64)")
+def steal_once(queue: int, band: int) -> Any:
+    """`steal`, callable from Python for tests and measurements."""
+    return steal(queue, band)

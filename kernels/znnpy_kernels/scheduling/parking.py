@@ -1,0 +1,101 @@
+"""How idle workers sleep and are woken without a lost wake-up: announce, fence, look again, sleep.
+
+A worker that is about to sleep announces itself and then looks at every deque once more; whoever
+pushes looks for announcements after the push. The two fences make it impossible that both miss each
+other. The waker claims the sleeper by compare-and-swap, so every wake-up is posted once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.atomics import (
+    add_relaxed,
+    fence_seq_cst,
+    load_acquire,
+    load_relaxed,
+    store_relaxed,
+    swap_acq_rel,
+)
+from znnpy_kernels.machine.memory import longs
+from znnpy_kernels.machine.native import clock_gettime, part, sem_post, sem_wait, stack_words
+from znnpy_kernels.scheduling.deque import seems_empty
+from znnpy_kernels.scheduling.shared_state import (
+    AWAKE,
+    BANDS,
+    PARKED,
+    PARKED_NS,
+    PARKS,
+    QUEUE_BYTES,
+    QUEUES,
+    SEMAPHORE,
+    SLEEPERS,
+    STATE,
+    STOP,
+    WORKERS,
+)
+
+
+@part
+def nanoseconds() -> Any:
+    """CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
+    words = stack_words()
+    clock_gettime(1, words)
+    return longs(words)[0] * 1_000_000_000 + longs(words)[1]
+
+
+@part
+def anything_to_do(control: int) -> Any:
+    """Whether any deque, the injector's too, seems to hold an entry, or the stop flag is up."""
+    if load_relaxed(control + STOP) != 0:
+        return True
+    for index in range(longs(control + WORKERS)[0] + 1):
+        for band in range(BANDS):
+            if not seems_empty(longs(control + QUEUES)[0] + index * QUEUE_BYTES, band):
+                return True
+    return False
+
+
+@part
+def claim(control: int, queue: int) -> Any:
+    """End a worker's announcement; true for the one caller that ended it."""
+    if not swap_acq_rel(queue + STATE, PARKED, AWAKE):
+        return False
+    add_relaxed(control + SLEEPERS, -1)
+    return True
+
+
+@part
+def park(control: int, queue: int) -> None:
+    """Sleep until somebody claims this worker; returns at once when there is something to do."""
+    add_relaxed(control + SLEEPERS, 1)
+    store_relaxed(queue + STATE, PARKED)
+    fence_seq_cst()
+    if anything_to_do(control):
+        claim(control, queue)
+        return
+    start = nanoseconds()
+    while load_acquire(queue + STATE) == PARKED:
+        sem_wait(queue + SEMAPHORE)
+    longs(queue + PARKS)[0] += 1
+    longs(queue + PARKED_NS)[0] += nanoseconds() - start
+
+
+@part
+def wake(control: int, count: int) -> None:
+    """Wake up to `count` sleepers; the caller's push comes before, in its program order."""
+    fence_seq_cst()
+    if load_relaxed(control + SLEEPERS) > 0:
+        wake_some(control, count)
+
+
+@part
+def wake_some(control: int, count: int) -> None:
+    """Claim sleepers and post their semaphores."""
+    for worker in range(longs(control + WORKERS)[0]):
+        queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
+        if load_relaxed(queue + STATE) == PARKED and claim(control, queue):
+            sem_post(queue + SEMAPHORE)
+            count -= 1
+            if count == 0:
+                return

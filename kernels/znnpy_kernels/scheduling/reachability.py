@@ -1,0 +1,33 @@
+"""Which earlier tasks a task reaches, as rows of bits: transitive reduction while a graph is declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.native import native
+
+WORD = 64
+LIST = "int64[::1]"
+
+
+@native(f"int64(uint64[::1],{LIST},int64,{LIST},int64)")
+def keep_unreached(bits: Any, starts: Any, moment: int, candidates: Any, count: int) -> int:
+    """Reduce a task's predecessors to those that no other of them reaches, and write its row.
+
+    bits: rows one after the other, row m begins at word starts[m], has m // 64 + 1 words and one bit
+    for each earlier task. candidates: the first `count` are predecessors of task `moment`, the latest
+    first; the kept ones are moved to the front, in that order. Returns how many were kept.
+    """
+    row = starts[moment]
+    kept = 0
+    for index in range(count):
+        before = candidates[index]
+        if bits[row + before // WORD] >> (before % WORD) & 1:
+            continue
+        candidates[kept] = before
+        kept += 1
+        other = starts[before]
+        for word in range(before // WORD + 1):
+            bits[row + word] |= bits[other + word]
+        bits[row + before // WORD] |= 1 << (before % WORD)
+    return kept

@@ -1,0 +1,50 @@
+"""A convergent sum behind a lock: the plain way, to compare the other two with.
+
+Workers that find the lock taken spin, and give the core away after a while: a worker that waits does
+nothing else. The order of the additions, hence the last bits, depends on the schedule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.atomics import exchange_acq_rel, load_relaxed, pause, store_release
+from znnpy_kernels.machine.memory import longs
+from znnpy_kernels.machine.native import part, sched_yield
+from znnpy_kernels.scheduling.parking import nanoseconds
+from znnpy_kernels.simd.rows import add_row
+
+EAGER_ROUNDS = 1000
+
+
+@part
+def acquire(lock: int) -> Any:
+    """Take the lock; returns the nanoseconds that this took if it was not free, else 0."""
+    if exchange_acq_rel(lock, 1) == 0:
+        return 0
+    start, rounds = nanoseconds(), 0
+    while load_relaxed(lock) != 0 or exchange_acq_rel(lock, 1) != 0:
+        rounds += 1
+        if rounds < EAGER_ROUNDS:
+            pause()
+        else:
+            sched_yield()
+    return nanoseconds() - start
+
+
+AT = words("lock buffer count target waited")
+
+
+@kernel(AT)
+def locked_add(args: Any, worker: int) -> None:
+    """Add one contribution to a sum under its lock.
+
+    lock: address of one int64 word on a line of its own, 0 when free. buffer: `count` float32, read.
+    target: `count` float32, changed under the lock. waited: address of one int64 word on the lock's
+    line, nanoseconds that tasks have waited; grows. Any number of these tasks may run at once.
+    """
+    waited = acquire(args[AT.lock])
+    longs(args[AT.waited])[0] += waited
+    add_row(args[AT.target], args[AT.buffer], args[AT.target], args[AT.count])
+    store_release(args[AT.lock], 0)

@@ -1,0 +1,376 @@
+"""The worker loop and what the outside does to it: release a phase, wait for a group, stop.
+
+The loop knows no kernel and no network: it runs (function pointer, argument block) pairs, brings
+tokens to join counters, and finds the next task. The protocol and the reason for every memory
+ordering stand in `znnpy/scheduler/README.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.atomics import (
+    add_acq_rel,
+    fence_seq_cst,
+    load_acquire,
+    load_relaxed,
+    pause,
+    store_relaxed,
+    store_release,
+    store_seq_cst,
+)
+from znnpy_kernels.machine.denormals import FLUSH, float_mode, set_float_mode
+from znnpy_kernels.machine.memory import ints, longs
+from znnpy_kernels.machine.native import (
+    call_kernel,
+    clock_gettime,
+    native,
+    part,
+    sched_yield,
+    sem_init,
+    sem_post,
+    sem_timedwait,
+    stack_words,
+)
+from znnpy_kernels.scheduling.deque import push, seems_empty, steal, take
+from znnpy_kernels.scheduling.parking import nanoseconds, park, wake, wake_some
+from znnpy_kernels.scheduling.shared_state import (
+    ARGUMENTS,
+    BAND_BITS,
+    BANDS,
+    COMPLETED,
+    COUNTER,
+    DONE_SEMAPHORE,
+    EVENT_BYTES,
+    EXECUTED,
+    FAILED_STEALS,
+    FIRST,
+    GROUP,
+    GROUP_BYTES,
+    GROUP_COUNT,
+    GROUPS,
+    JOINS,
+    KERNEL,
+    LAST,
+    MEMBERS,
+    MISSING,
+    PARKS,
+    PHASE_COUNT,
+    PHASES,
+    QUEUE_BYTES,
+    QUEUES,
+    RANDOM,
+    RING,
+    RING_ROWS,
+    SEARCH_RING,
+    SEARCHES,
+    SEMAPHORE,
+    SLEEPERS,
+    SLOTS,
+    SPIN_NS,
+    STEALS,
+    STOP,
+    TASK_BYTES,
+    TASK_COUNT,
+    TASK_SHIFT,
+    TASKS,
+    TOO_EARLY,
+    WORKERS,
+)
+
+NONE = -1
+BAND_MASK = (1 << BAND_BITS) - 1
+ENTRY_MASK = (1 << 32) - 1
+SOURCE_SHIFT = 32
+"""A found item is an entry with where it came from above it: 1 another worker, 2 the injector."""
+EAGER_ROUNDS = 32
+"""Rounds of an idle worker that only pause; later ones give the core to others who may need it."""
+REACHED, NOT_YET, FAILED = range(3)
+"""What `wait` returns."""
+
+
+@part
+def record_of(control: int, entry: int) -> Any:
+    """Address of the task record that an entry stands for."""
+    return longs(control + TASKS)[0] + ((entry >> BAND_BITS) << TASK_SHIFT)
+
+
+@part
+def arrive(control: int, entry: int) -> Any:
+    """Bring one token to a task; true for the one that brings the last.
+
+    When the counter says that only one token is missing, that token is ours and nobody else will
+    touch the counter: no read-modify-write is needed.
+    """
+    record = record_of(control, entry)
+    missing = load_acquire(record + COUNTER)
+    if missing > 1 and add_acq_rel(record + COUNTER, -1) != 1:
+        return False
+    if missing < 1:
+        store_relaxed(control + TOO_EARLY, (entry >> BAND_BITS) + 1)
+        return False
+    store_relaxed(record + COUNTER, 0)
+    return True
+
+
+@part
+def complete(control: int, group: int) -> None:
+    """Count a task in its group; the last one re-arms the group and wakes whoever waits."""
+    place = longs(control + GROUPS)[0] + group * GROUP_BYTES
+    if add_acq_rel(place + MISSING, -1) == 1:
+        store_relaxed(place + MISSING, longs(place + MEMBERS)[0])
+        store_release(place + COMPLETED, load_relaxed(place + COMPLETED) + 1)
+        sem_post(place + DONE_SEMAPHORE)
+
+
+@part
+def more_urgent(control: int, queue: int, band: int) -> Any:
+    """Whether the own deques or the injector seem to hold something of an earlier band."""
+    injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
+    earlier = 0
+    while earlier < band and seems_empty(queue, earlier) and seems_empty(injector, earlier):
+        earlier += 1
+    return earlier < band
+
+
+@part
+def tell_successors(control: int, queue: int, record: int) -> Any:
+    """Bring a token to every successor; returns one that became ready and is to run next, or NONE.
+
+    The newest of the most urgent band is kept back: nobody could steal it before it runs, and it
+    saves the way through the deque. The others are pushed, and sleepers are woken for them.
+    """
+    kept, pushed = NONE, 0
+    place, last = longs(record + FIRST)[0], longs(record + LAST)[0]
+    while place < last:
+        entry = ints(place)[0]
+        place += 4
+        if arrive(control, entry):
+            if kept == NONE:
+                kept = entry
+                continue
+            if entry & BAND_MASK <= kept & BAND_MASK:
+                entry, kept = kept, entry
+            push(queue, entry & BAND_MASK, entry)
+            pushed += 1
+    if kept != NONE and more_urgent(control, queue, kept & BAND_MASK):
+        push(queue, kept & BAND_MASK, kept)
+        kept = NONE
+        pushed += 1
+    if pushed > 0:
+        wake(control, min(pushed, 2))
+    return kept
+
+
+@part
+def note(control: int, queue: int, item: int, start: int) -> None:
+    """Write an event into the worker's ring."""
+    row = longs(queue + EXECUTED)[0] % longs(control + RING_ROWS)[0]
+    event = longs(longs(queue + RING)[0] + row * EVENT_BYTES)
+    event[0] = (item & ENTRY_MASK) >> BAND_BITS
+    event[1] = start
+    event[2] = nanoseconds()
+    event[3] = item >> SOURCE_SHIFT
+
+
+@part
+def note_search(control: int, queue: int, start: int, slept: int, failed: int) -> None:
+    """Write down a time without a task; `slept`: when the worker lay down, or 0."""
+    row = longs(queue + SEARCHES)[0] % longs(control + RING_ROWS)[0]
+    search = longs(longs(queue + SEARCH_RING)[0] + row * EVENT_BYTES)
+    search[0] = start
+    search[1] = slept
+    search[2] = nanoseconds()
+    search[3] = failed
+    longs(queue + SEARCHES)[0] += 1
+
+
+@part
+def execute(control: int, worker: int, queue: int, item: int) -> Any:
+    """Run one task and tell its successors; returns the task to run next, or NONE.
+
+    The counter is set back before the kernel runs, hence before any token of the next step.
+    """
+    record = record_of(control, item & ENTRY_MASK)
+    store_relaxed(record + COUNTER, longs(record + JOINS)[0])
+    recorded = longs(control + RING_ROWS)[0] > 0
+    start = nanoseconds() if recorded else 0
+    call_kernel(longs(record + KERNEL)[0], longs(record + ARGUMENTS)[0], worker)
+    if recorded:
+        note(control, queue, item, start)
+    longs(queue + EXECUTED)[0] += 1
+    kept = tell_successors(control, queue, record)
+    if longs(record + GROUP)[0] >= 0:
+        complete(control, longs(record + GROUP)[0])
+    return kept
+
+
+@part
+def nearby(control: int, queue: int) -> Any:
+    """The most urgent of the own deques' newest and the injector's oldest entries, or NONE."""
+    injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
+    for band in range(BANDS):
+        if not seems_empty(queue, band):
+            entry = take(queue, band)
+            if entry >= 0:
+                return entry
+        while not seems_empty(injector, band):
+            entry = steal(injector, band)
+            if entry >= 0:
+                return entry | (2 << SOURCE_SHIFT)
+    return NONE
+
+
+@part
+def random_number(queue: int) -> Any:
+    """The next of the worker's own xorshift numbers, not negative."""
+    number = longs(queue + RANDOM)[0]
+    number ^= number << 13
+    number ^= (number >> 7) & ((1 << 57) - 1)
+    number ^= number << 17
+    longs(queue + RANDOM)[0] = number
+    return number & ((1 << 62) - 1)
+
+
+@part
+def far(control: int, queue: int) -> Any:
+    """Steal the oldest entry of the most urgent band, victims in turn from a random one; or NONE.
+
+    A thief that leaves something behind wakes one sleeper more, so that wake-ups spread as a tree.
+    """
+    queues, victims = longs(control + QUEUES)[0], longs(control + WORKERS)[0] + 1
+    first = random_number(queue) % victims
+    for band in range(BANDS):
+        for turn in range(first, first + victims):
+            index = turn - victims if turn >= victims else turn
+            victim = queues + index * QUEUE_BYTES
+            if victim == queue or seems_empty(victim, band):
+                continue
+            entry = steal(victim, band)
+            if entry >= 0:
+                longs(queue + STEALS)[0] += index != victims - 1
+                if load_relaxed(control + SLEEPERS) > 0 and not seems_empty(victim, band):
+                    wake_some(control, 1)
+                return entry | ((2 if index == victims - 1 else 1) << SOURCE_SHIFT)
+    longs(queue + FAILED_STEALS)[0] += 1
+    return NONE
+
+
+@part
+def steal_for_a_while(control: int, queue: int, end: int) -> Any:
+    """Steal until a task is found, the time is up or the stop flag is; at least one round."""
+    rounds = 0
+    while rounds == 0 or nanoseconds() < end:
+        item = far(control, queue)
+        if item != NONE or load_relaxed(control + STOP) != 0:
+            return item
+        rounds += 1
+        if rounds < EAGER_ROUNDS:
+            pause()
+        else:
+            sched_yield()
+    return NONE
+
+
+@part
+def search(control: int, queue: int) -> Any:
+    """Find a task: nearby, then by stealing for a while; then sleep. NONE: look again."""
+    item = nearby(control, queue)
+    if item != NONE:
+        return item
+    start, slept = nanoseconds(), 0
+    failed, parks = longs(queue + FAILED_STEALS)[0], longs(queue + PARKS)[0]
+    item = steal_for_a_while(control, queue, start + longs(control + SPIN_NS)[0])
+    if item == NONE and load_relaxed(control + STOP) == 0:
+        slept = nanoseconds()
+        park(control, queue)
+    if longs(control + RING_ROWS)[0] > 0:
+        slept = slept if longs(queue + PARKS)[0] > parks else 0
+        note_search(control, queue, start, slept, longs(queue + FAILED_STEALS)[0] - failed)
+    return item
+
+
+@native("void(int64,int64)")
+def work(control: int, worker: int) -> None:
+    """The life of a worker: runs tasks until the stop flag is up, with denormals flushed to zero."""
+    mode = float_mode()
+    set_float_mode(mode | FLUSH)
+    queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
+    item = NONE
+    while load_relaxed(control + STOP) == 0:
+        if item == NONE:
+            item = search(control, queue)
+        if item != NONE:
+            item = execute(control, worker, queue, item)
+    set_float_mode(mode)
+
+
+@native("void(int64,int64)")
+def release(control: int, phase: int) -> None:
+    """Bring a token to each source of the phase. One caller at a time: it owns the injector."""
+    injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
+    sources = longs(longs(control + PHASES)[0])
+    place, last = sources[phase], sources[phase + 1]
+    pushed = 0
+    while place < last:
+        entry = ints(place)[0]
+        place += 4
+        if arrive(control, entry):
+            push(injector, entry & BAND_MASK, entry)
+            pushed += 1
+    if pushed > 0:
+        wake(control, min(pushed, 2))
+
+
+@native("int64(int64,int64,int64,int64)")
+def wait(control: int, group: int, count: int, budget: int) -> int:
+    """Sleep until the group has completed `count` times, at most `budget` nanoseconds or a signal."""
+    place = longs(control + GROUPS)[0] + group * GROUP_BYTES
+    until = stack_words()
+    clock_gettime(0, until)
+    nanos = longs(until)[1] + budget
+    longs(until)[0] += nanos // 1_000_000_000
+    longs(until)[1] = nanos % 1_000_000_000
+    while load_acquire(place + COMPLETED) < count:
+        if load_relaxed(control + TOO_EARLY) > 0:
+            return FAILED
+        if sem_timedwait(place + DONE_SEMAPHORE, until) != 0:
+            break
+    return REACHED if load_acquire(place + COMPLETED) >= count else NOT_YET
+
+
+@native("int64(int64,int64)")
+def completed(control: int, group: int) -> Any:
+    """How many times the group has completed."""
+    return load_acquire(longs(control + GROUPS)[0] + group * GROUP_BYTES + COMPLETED)
+
+
+@native("void(int64)")
+def stop(control: int) -> None:
+    """Raise the stop flag and wake everybody; workers leave after the task they are in."""
+    store_seq_cst(control + STOP, 1)
+    fence_seq_cst()
+    wake_some(control, longs(control + WORKERS)[0])
+
+
+@native("void(int64)")
+def prepare(control: int) -> None:
+    """Turn the offsets in a freshly filled control block into addresses; make the semaphores."""
+    for word in (TASKS, QUEUES, GROUPS, PHASES):
+        longs(control + word)[0] += control
+    for task in range(longs(control + TASK_COUNT)[0]):
+        record = longs(control + TASKS)[0] + task * TASK_BYTES
+        longs(record + FIRST)[0] += control
+        longs(record + LAST)[0] += control
+    for phase in range(longs(control + PHASE_COUNT)[0] + 1):
+        longs(longs(control + PHASES)[0])[phase] += control
+    for index in range(longs(control + WORKERS)[0] + 1):
+        queue = longs(control + QUEUES)[0] + index * QUEUE_BYTES
+        longs(queue + RING)[0] += control
+        longs(queue + SEARCH_RING)[0] += control
+        for band in range(BANDS):
+            longs(queue + SLOTS)[band] += control
+        sem_init(queue + SEMAPHORE, 0, 0)
+    for group in range(longs(control + GROUP_COUNT)[0]):
+        place = longs(control + GROUPS)[0] + group * GROUP_BYTES
+        sem_init(place + DONE_SEMAPHORE, 0, 0)

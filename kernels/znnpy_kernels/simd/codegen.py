@@ -1,0 +1,204 @@
+"""Building blocks for SIMD code generated inside numba intrinsics: llvmlite vectors of LANES floats.
+
+All functions here run while a kernel is compiled: they take and return LLVM values. Addresses are
+int64 values in bytes; steps and offsets are int64 values in floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from znnpy_kernels.simd.lanes import LANES
+
+WORD = ir.IntType(64)
+FLOAT = ir.FloatType()
+DOUBLE = ir.DoubleType()
+VECTOR = ir.VectorType(FLOAT, LANES)
+ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
+Value = Any
+Body = Callable[[Value, list[Value]], list[Value]]
+
+
+def word(value: int) -> Value:
+    """A constant int64."""
+    return ir.Constant(WORD, value)
+
+
+def float_pointer(builder: ir.IRBuilder, address: Value) -> Value:
+    """An address in bytes as a pointer to floats."""
+    return builder.inttoptr(address, FLOAT.as_pointer())
+
+
+def moved(builder: ir.IRBuilder, pointer: Value, step: Value | int) -> Value:
+    """The pointer `step` floats further on."""
+    return builder.gep(pointer, [word(step) if isinstance(step, int) else step])
+
+
+def load_vector(builder: ir.IRBuilder, pointer: Value) -> Value:
+    """LANES floats from a pointer to floats of any alignment."""
+    return builder.load(builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
+
+
+def store_vector(builder: ir.IRBuilder, value: Value, pointer: Value) -> None:
+    """LANES floats to a pointer to floats of any alignment."""
+    builder.store(value, builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
+
+
+def load_broadcast(builder: ir.IRBuilder, pointer: Value) -> Value:
+    """One float in all lanes; LLVM folds it into the instruction that uses it where it can."""
+    return broadcast(builder, builder.load(pointer))
+
+
+def broadcast(builder: ir.IRBuilder, value: Value) -> Value:
+    """One float in all lanes."""
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return shuffled(builder, first, undefined, [0] * LANES)
+
+
+def shuffled(builder: ir.IRBuilder, low: Value, high: Value, lanes: Sequence[int]) -> Value:
+    """A vector of the lanes named: those of `low` count from 0, those of `high` from LANES."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(lanes))
+    return builder.shuffle_vector(low, high, mask)
+
+
+def first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
+    """A mask of the first `count` lanes."""
+    words = ir.VectorType(count.type, LANES)
+    empty = ir.Constant(words, ir.Undefined)
+    first = builder.insert_element(empty, count, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    counts = builder.shuffle_vector(first, empty, zeros)
+    return builder.icmp_signed("<", ir.Constant(words, list(range(LANES))), counts)
+
+
+def load_first(builder: ir.IRBuilder, pointer: Value, count: int) -> Value:
+    """The first `count` floats at a pointer, zeros in the other lanes; nothing else is read."""
+    if count == LANES:
+        return load_vector(builder, pointer)
+    place = builder.bitcast(pointer, VECTOR.as_pointer())
+    return _masked(builder, "load", VECTOR, [place, _ALIGN, _first(count), ZERO_VECTOR])
+
+
+def store_first(builder: ir.IRBuilder, value: Value, pointer: Value, count: int) -> None:
+    """The first `count` lanes to a pointer; nothing else is written."""
+    if count == LANES:
+        store_vector(builder, value, pointer)
+        return
+    place = builder.bitcast(pointer, VECTOR.as_pointer())
+    _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, _first(count)])
+
+
+def store_masked(builder: ir.IRBuilder, value: Value, pointer: Value, mask: Value) -> None:
+    """The lanes of a mask to a pointer; nothing else is written."""
+    place = builder.bitcast(pointer, VECTOR.as_pointer())
+    _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, mask])
+
+
+_ALIGN = ir.Constant(ir.IntType(32), 4)
+
+
+def _first(count: int) -> Value:
+    bits = [int(lane < count) for lane in range(LANES)]
+    return ir.Constant(ir.VectorType(ir.IntType(1), LANES), bits)
+
+
+def _masked(builder: ir.IRBuilder, what: str, result: Any, values: list[Value]) -> Value:
+    name = f"llvm.masked.{what}.v{LANES}f32.p0"
+    function = builder.module.globals.get(name)
+    if function is None:
+        kinds = [value.type for value in values]
+        function = ir.Function(builder.module, ir.FunctionType(result, kinds), name)
+    return builder.call(function, values)
+
+
+def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) -> None:
+    """Ask for the cache line at an address in bytes, into the cache of this level, 1 to 3."""
+    number = ir.IntType(32)
+    pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    name = "llvm.prefetch.p0"
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    data = 1
+    hints = [ir.Constant(number, n) for n in (int(write), 4 - level, data)]
+    builder.call(function, [pointer, *hints])
+
+
+def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
+    """a * b + c, in one rounding where the CPU has a fused instruction."""
+    name = f"llvm.fmuladd.v{LANES}f32"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
+    return builder.call(function, [a, b, c])
+
+
+def add(builder: ir.IRBuilder, a: Value, b: Value) -> Value:
+    """a + b."""
+    return builder.fadd(a, b)
+
+
+def counted_loop(
+    builder: ir.IRBuilder,
+    count: Value,
+    carried: Sequence[Value],
+    body: Body,
+    *,
+    maybe_empty: bool = False,
+) -> list[Value]:
+    """A loop over 0 <= index < count that carries values, such as accumulators, in registers.
+
+    `body(index, values)` emits one turn and returns the new values. Unless `maybe_empty`, the count
+    must be at least 1.
+    """
+    entry = builder.block
+    block = builder.append_basic_block("turn")
+    done = builder.append_basic_block("done")
+    if maybe_empty:
+        builder.cbranch(builder.icmp_signed(">", count, word(0)), block, done)
+    else:
+        builder.branch(block)
+    builder.position_at_end(block)
+    index = _phi(builder, word(0), entry)
+    values = [_phi(builder, value, entry) for value in carried]
+    results = body(index, values)
+    following = builder.add(index, word(1))
+    for phi, result in zip([index, *values], [following, *results], strict=True):
+        phi.add_incoming(result, builder.block)
+    last = builder.block
+    builder.cbranch(builder.icmp_signed("<", following, count), block, done)
+    builder.position_at_end(done)
+    if not maybe_empty:
+        return results
+    merged = [_phi(builder, value, entry) for value in carried]
+    for phi, result in zip(merged, results, strict=True):
+        phi.add_incoming(result, last)
+    return merged
+
+
+def when(
+    builder: ir.IRBuilder, condition: Value, otherwise: Sequence[Value], body: Callable[[], Any]
+) -> list[Value]:
+    """The values that `body` returns where the condition holds, else `otherwise`."""
+    entry = builder.block
+    then = builder.append_basic_block("then")
+    done = builder.append_basic_block("after")
+    builder.cbranch(condition, then, done)
+    builder.position_at_end(then)
+    results = body()
+    last = builder.block
+    builder.branch(done)
+    builder.position_at_end(done)
+    merged = [_phi(builder, value, entry) for value in otherwise]
+    for phi, result in zip(merged, results, strict=True):
+        phi.add_incoming(result, last)
+    return merged
+
+
+def _phi(builder: ir.IRBuilder, value: Value, block: Value) -> Value:
+    phi = builder.phi(value.type)
+    phi.add_incoming(value, block)
+    return phi

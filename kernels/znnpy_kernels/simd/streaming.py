@@ -1,0 +1,30 @@
+"""Stores of whole vectors that pass by the caches: what is written is not read first.
+
+For targets that no cache holds until they are read. Nothing orders such stores before later ones but a
+fence: a kernel that uses them ends with `atomics.fence_seq_cst`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import FLOATS
+
+
+@intrinsic
+def stream(typingctx: Any, address: Any, value: Any) -> Any:
+    """Store LANES floats at an address that is a multiple of their bytes."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], FLOATS.ir.as_pointer())
+        made = builder.store(args[1], pointer, align=4 * LANES)
+        one = ir.Constant(ir.IntType(32), 1)
+        made.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, FLOATS), codegen

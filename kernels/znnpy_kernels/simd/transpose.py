@@ -1,0 +1,120 @@
+"""LANES x LANES tiles: turn rows of one image each into vectors of one voxel each, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import FLOATS, below, load_masked, store, store_masked
+
+_I32 = ir.IntType(32)
+# Reading planar images is many slow streams, which the hardware does not prefetch well.
+AHEAD = 16 * LANES
+
+
+@intrinsic
+def scratch_tile(typingctx: Any) -> Any:
+    """Address of a LANES x LANES float32 tile on the stack of the calling kernel."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.ArrayType(FLOATS.ir, LANES)
+        place = cgutils.alloca_once(builder, kind)
+        place.align = 64
+        return builder.ptrtoint(place, ir.IntType(64))
+
+    return types.int64(), codegen
+
+
+def _transposed(b: Any, rows: list[Any]) -> list[Any]:
+    """log2(LANES) stages; each exchanges the off-diagonal halves of 2k x 2k squares."""
+    half = LANES // 2
+    while half:
+        low = [i if not i & half else i - half + LANES for i in range(LANES)]
+        high = [i + half if not i & half else i + LANES for i in range(LANES)]
+        masks = [ir.Constant(ir.VectorType(_I32, LANES), m) for m in (low, high)]
+        out = list(rows)
+        for i in range(LANES):
+            if not i & half:
+                out[i] = b.shuffle_vector(rows[i], rows[i + half], masks[0])
+                out[i + half] = b.shuffle_vector(rows[i], rows[i + half], masks[1])
+        rows, half = out, half // 2
+    return rows
+
+
+def _transpose(changed: Any) -> tuple[Any, Any]:
+    """Signature and emitter of a transposition that puts each row through `changed` first."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, source_step, target, target_step = args
+
+        def place(base: Any, step: Any, i: int) -> Any:
+            address = builder.add(base, builder.mul(step, ir.Constant(step.type, i)))
+            return builder.inttoptr(address, FLOATS.ir.as_pointer())
+
+        rows = [builder.load(place(source, source_step, i), align=4) for i in range(LANES)]
+        for i, row in enumerate(_transposed(builder, [changed(builder, row) for row in rows])):
+            builder.store(row, place(target, target_step, i), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def transpose_tile(
+    typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
+) -> Any:
+    """target[j][i] = source[i][j] for a full tile; steps are bytes from row to row."""
+    return _transpose(lambda builder, row: row)
+
+
+@intrinsic
+def transpose_negated(
+    typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
+) -> Any:
+    """target[j][i] = -source[i][j] for a full tile; steps are bytes from row to row."""
+    return _transpose(lambda builder, row: builder.fneg(row))
+
+
+@inlined
+def load_tile(source: int, step: int, rows: int, columns: int, tile: int) -> None:
+    """Copy rows x columns floats into a dense tile and fill the rest with zeros."""
+    inside = below(columns)
+    nothing = below(0)
+    for i in range(LANES):
+        mask = inside if i < rows else nothing
+        address = source + i * step if i < rows else source
+        store(tile + 4 * LANES * i, load_masked(address, mask))
+
+
+@inlined
+def store_tile(tile: int, target: int, step: int, rows: int, columns: int) -> None:
+    """Copy the first rows x columns floats of a dense tile out."""
+    inside = below(columns)
+    for i in range(rows):
+        store_masked(target + i * step, inside, load_masked(tile + 4 * LANES * i, inside))
+
+
+@inlined
+def to_rows(source: int, width: int, tile: int) -> None:
+    """Tile row c = channel c of `width` <= LANES blocked voxels; the rest is 0."""
+    if width >= LANES:
+        transpose_tile(source, 4 * LANES, tile, 4 * LANES)
+    else:
+        load_tile(source, 4 * LANES, width, LANES, tile)
+        transpose_tile(tile, 4 * LANES, tile, 4 * LANES)
+
+
+@inlined
+def to_voxels(tile: int, target: int, width: int) -> None:
+    """Blocked voxels from tile rows (row c = channel c); writes `width` <= LANES voxels."""
+    if width >= LANES:
+        transpose_tile(tile, 4 * LANES, target, 4 * LANES)
+    else:
+        transpose_tile(tile, 4 * LANES, tile, 4 * LANES)
+        store_tile(tile, target, 4 * LANES, width, LANES)

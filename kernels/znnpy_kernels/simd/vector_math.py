@@ -1,0 +1,122 @@
+"""exp, expm1, tanh, logistic, log and log1p of float32 vectors, to a few units in the last
+place.
+
+Polynomials are minimax fits made for this file (weighted least squares after Lawson, float64,
+rounded to float32): exp on |r| <= ln(2)/2 as 1 + r + r^2 q(r); log through atanh, 2 s (1 + s^2
+q(s^2)). NaN gives NaN everywhere; arguments too large or small give the right limits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.vectors import (
+    absolute,
+    bits,
+    fma,
+    from_bits,
+    int_to_float,
+    select,
+    splat,
+    splat_int,
+)
+
+LOG2_E = 1.4426950408889634
+# ln 2 in two parts: the first has few bits, so n * LN2_HIGH is exact for every n in range.
+LN2_HIGH = 0.693359375
+LN2_LOW = -0.00021219444005471377
+# Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
+ROUND = 12582912.0
+ROUND_BITS = 0x4B400000
+
+
+@inlined
+def larger(a: Any, b: Any) -> Any:
+    """Lanewise maximum; NaN in `b` wins, NaN in `a` is lost."""
+    return select(a > b, a, b)
+
+
+@inlined
+def _two_to(n: Any) -> Any:
+    return from_bits((n + splat_int(127)) << splat_int(23))
+
+
+@inlined
+def _reduced(x: Any) -> Any:
+    """n and expm1(r) with x = n ln 2 + r."""
+    rounded = fma(x, splat(LOG2_E), splat(ROUND))
+    n = rounded - splat(ROUND)
+    r = fma(n, splat(-LN2_LOW), fma(n, splat(-LN2_HIGH), x))
+    q = fma(r, splat(0.0013814467238262296), splat(0.008368780836462975))
+    q = fma(q, r, splat(0.04166839271783829))
+    q = fma(q, r, splat(0.1666651964187622))
+    q = fma(q, r, splat(0.4999999403953552))
+    return bits(rounded) - splat_int(ROUND_BITS), fma(r * r, q, r)
+
+
+@inlined
+def exp(x: Any) -> Any:
+    """e^x; results below 1.2e-38 may flush to 0, above 3.4e38 become Inf."""
+    x = select(x < splat(-110.0), splat(-110.0), x)
+    x = select(x > splat(100.0), splat(100.0), x)
+    n, small = _reduced(x)
+    # 2^n in two factors: n itself runs beyond the exponents of float32.
+    half = from_bits(((n + splat_int(256)) >> splat_int(1)) << splat_int(23))
+    rest = n + splat_int(256) - ((n + splat_int(256)) >> splat_int(1))
+    rest = from_bits((rest - splat_int(2)) << splat_int(23))
+    return (small + splat(1.0)) * half * rest
+
+
+@inlined
+def expm1(x: Any) -> Any:
+    """e^x - 1 for x <= 0 (relative accuracy also near 0)."""
+    x = select(x < splat(-80.0), splat(-80.0), x)
+    n, small = _reduced(x)
+    scale = _two_to(n)
+    return fma(scale, small, scale - splat(1.0))
+
+
+@inlined
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+    t = expm1(splat(-2.0) * absolute(x))
+    y = t / (t + splat(2.0))
+    return select(x > splat(0.0), -y, y)
+
+
+@inlined
+def logistic(x: Any) -> Any:
+    """1 / (1 + e^-x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
+    e = exp(-absolute(x))
+    return select(x > splat(0.0), splat(1.0), e) / (splat(1.0) + e)
+
+
+@inlined
+def log1p(x: Any) -> Any:
+    """log(1 + x) for x in [0, 1]."""
+    s = x / (x + splat(2.0))
+    u = s * s
+    q = fma(u, splat(0.12187469750642776), splat(0.10704740881919861))
+    q = fma(q, u, splat(0.14309202134609222))
+    q = fma(q, u, splat(0.19999414682388306))
+    q = fma(q, u, splat(0.3333333730697632))
+    twice = s + s
+    return fma(twice * u, q, twice)
+
+
+@inlined
+def log(x: Any) -> Any:
+    """Natural logarithm for normal x > 0; Inf and NaN give NaN."""
+    # sqrt(1/2) as bits: mantissas m run over [sqrt(1/2), sqrt(2)).
+    shifted = bits(x) - splat_int(0x3F3504F3)
+    exponent = (shifted >> splat_int(23)) - ((shifted >> splat_int(31)) << splat_int(9))
+    m = from_bits(bits(x) - (exponent << splat_int(23)))
+    s = (m - splat(1.0)) / (m + splat(1.0))
+    u = s * s
+    q = fma(u, splat(0.1494280844926834), splat(0.1998853236436844))
+    q = fma(q, u, splat(0.33333390951156616))
+    n = int_to_float(exponent)
+    twice = s + s
+    low = fma(twice * u, q, n * splat(LN2_LOW))
+    return fma(n, splat(LN2_HIGH), twice + low) + (x - x)

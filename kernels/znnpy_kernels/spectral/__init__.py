@@ -1,0 +1,1 @@
+"""Tiled spectral convolution: transforms of tiles, and products of each frequency."""

@@ -1,0 +1,214 @@
+"""Register blocks of complex products: sums of some rows times one or two complex vectors.
+
+A complex vector is LANES real parts, then LANES imaginary parts. Each term loads the vectors,
+broadcasts real and imaginary part of one number a row, and multiplies and adds four times a pair.
+
+Spectra stream from memory, so a block asks for what the next ones need: every CHUNK terms for a few
+cache lines of three streams. Asking for all at once would fill the buffers that the loads of the
+sums themselves need; asking within the terms would take registers that the sums need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.cgutils import pack_array, unpack_tuple
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.simd.codegen import (
+    WORD,
+    ZERO_VECTOR,
+    Value,
+    counted_loop,
+    first_lanes,
+    float_pointer,
+    load_broadcast,
+    load_vector,
+    moved,
+    multiply_add,
+    prefetch,
+    store_masked,
+    store_vector,
+    when,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES, REGISTERS
+
+# Rows of a register block with one and with two vectors: 24 sums of 32 registers, 10 or 8 of 16.
+ROWS: tuple[int, int] = (12, 6) if REGISTERS == 32 else (5, 2)
+PAIR = 2 * LANES  # floats of a complex vector
+CHUNK = 4  # terms from request to request: a power of two that divides LANES
+LINE = 64  # bytes of a cache line
+STREAMS = 3  # that are asked for ahead: two are read, the last is written
+
+
+class _Block:
+    """Emits register blocks of some rows times `vectors` complex vectors; words as below."""
+
+    def __init__(
+        self, builder: ir.IRBuilder, vectors: int, conjugate: int, words: Sequence[list[Value]]
+    ) -> None:
+        self.builder, self.vectors, self.conjugate = builder, vectors, conjugate
+        scalars, vector, target, sums, self.paces, self.ahead = words
+        self.scalars, self.row, self.turn, self.jump, self.scalar_parts = scalars
+        self.vector, self.vector_turn, self.vector_step, self.vector_parts = vector
+        self.target, self.target_row, self.target_step, self.target_parts, self.lanes = target
+        self.terms, self.accumulate = sums
+
+    def emit(self, rows: int) -> list[Value]:
+        """Compute and store one register block; where the streams have arrived."""
+        b = self.builder
+        targets = [
+            moved(b, self._target(row, vector), part)
+            for row in range(rows)
+            for vector in range(self.vectors)
+            for part in (0, self.target_parts)
+        ]
+        sums = when(
+            b,
+            b.icmp_signed("!=", self.accumulate, word(0)),
+            [ZERO_VECTOR] * len(targets),
+            lambda: [load_vector(b, target) for target in targets],
+        )
+        ahead, sums = self._sums(sums)
+        inside = first_lanes(b, self.lanes)
+        for index, (value, target) in enumerate(zip(sums, targets, strict=True)):
+            if index // 2 % self.vectors + 1 < self.vectors:
+                store_vector(b, value, target)
+            elif self.conjugate:
+                store_vector(b, b.select(inside, value, ZERO_VECTOR), target)
+            else:
+                store_masked(b, value, target, inside)
+        return ahead
+
+    def _target(self, row: int, vector: int) -> Value:
+        b = self.builder
+        start = float_pointer(b, self.target)
+        along = moved(b, start, b.mul(self.target_row, word(row)))
+        return moved(b, along, b.mul(self.target_step, word(vector)))
+
+    def _sums(self, sums: list[Value]) -> tuple[list[Value], list[Value]]:
+        """Streams and sums after all terms, CHUNK by CHUNK."""
+        b = self.builder
+
+        def chunk(index: Value, carried: list[Value]) -> list[Value]:
+            ahead, rest = self._asked(carried[:STREAMS]), carried[STREAMS:]
+            first = b.mul(index, word(CHUNK))
+            left = b.sub(self.terms, first)
+            count = b.select(b.icmp_signed("<", left, word(CHUNK)), left, word(CHUNK))
+            scalars, *rest = counted_loop(b, count, rest, self._term)
+            last = b.icmp_signed("==", b.and_(first, word(LANES - 1)), word(LANES - CHUNK))
+            return [*ahead, moved(b, scalars, b.select(last, self.jump, word(0))), *rest]
+
+        chunks = b.ashr(b.add(self.terms, word(CHUNK - 1)), word(CHUNK.bit_length() - 1))
+        starts = [float_pointer(b, self.scalars), float_pointer(b, self.vector)]
+        after = counted_loop(b, chunks, [*self.ahead, *starts, *sums], chunk)
+        return after[:STREAMS], after[STREAMS + 2 :]
+
+    def _asked(self, ahead: list[Value]) -> list[Value]:
+        """The streams after a request for the next lines of each."""
+        return [
+            self._lines(start, *self.paces[2 * i : 2 * i + 2], write=i == STREAMS - 1)
+            for i, start in enumerate(ahead)
+        ]
+
+    def _lines(self, start: Value, pace: Value, step: Value, *, write: bool) -> Value:
+        """Ask for lines every `step` bytes of the next `pace` bytes; the address behind them."""
+        b = self.builder
+        end = b.add(start, pace)
+        entry, line, done = b.block, b.append_basic_block("line"), b.append_basic_block("asked")
+        b.branch(line)
+        b.position_at_end(line)
+        here = b.phi(WORD)
+        here.add_incoming(start, entry)
+        # To the L2 cache: in L1 they would displace what the terms use. Written ones come by L1.
+        prefetch(b, here, write=write, level=1 if write else 2)
+        following = b.add(here, step)
+        here.add_incoming(following, line)
+        # A number of turns that LLVM cannot compute: it would unroll them.
+        b.cbranch(b.icmp_unsigned("<", following, end), line, done)
+        b.position_at_end(done)
+        return end
+
+    def _term(self, _: Value, carried: list[Value]) -> list[Value]:
+        """One term for all rows and vectors: the innermost loop."""
+        b = self.builder
+        scalars, vector, *sums = carried
+        starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
+        pairs = []
+        for start in starts:
+            imaginary = load_vector(b, moved(b, start, self.vector_parts))
+            real, minus = load_vector(b, start), b.fneg(imaginary)
+            pairs.append((real, minus, imaginary) if self.conjugate else (real, imaginary, minus))
+        new: list[Value] = []
+        others = moved(b, scalars, self.scalar_parts)
+        for row in range(len(sums) // (2 * self.vectors)):
+            along = b.mul(self.row, word(row))
+            real = load_broadcast(b, moved(b, scalars, along))
+            imaginary = load_broadcast(b, moved(b, others, along))
+            for pair in pairs:
+                new += self._product(real, imaginary, pair, sums[len(new) : len(new) + 2])
+        return [moved(b, scalars, self.turn), moved(b, vector, self.vector_turn), *new]
+
+    def _product(
+        self, real: Value, imaginary: Value, pair: tuple[Value, Value, Value], sums: list[Value]
+    ) -> list[Value]:
+        b = self.builder
+        c, d, minus_d = pair
+        first = multiply_add(b, c, real, sums[0])
+        second = multiply_add(b, c, imaginary, sums[1])
+        return [
+            multiply_add(b, minus_d, imaginary, first),
+            multiply_add(b, d, real, second),
+        ]
+
+
+@intrinsic(prefer_literal=True)
+def register_block(
+    typingctx: Any,
+    vectors: Any,
+    conjugate: Any,
+    scalars: Any,
+    vector: Any,
+    target: Any,
+    sums: Any,
+    paces: Any,
+    ahead: Any,
+    rows: Any,
+) -> tuple[Signature, Any]:
+    """One register block of `rows` <= ROWS[vectors - 1] rows; where its streams have arrived.
+
+    `vectors` and `conjugate`, of the vectors and not of the scalars, are literals.
+    scalars: address, steps from row to row and from term to term, further step after LANES terms,
+    and to imaginary parts; vector: address, steps from term to term, from the first to the second, and
+    to imaginary parts; target: address, steps from row to row, from vector to vector and to imaginary
+    parts, and lanes of the last vector: those beyond are not written, or become 0 in conjugate blocks;
+    sums: terms, 1 to add to the target;
+    paces: bytes a chunk and from request to request, of each stream; ahead: their addresses.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        words = [unpack_tuple(builder, arg) for arg in args[2:-1]]
+        block = _Block(builder, vectors.literal_value, conjugate.literal_value, words)
+        entry, done = builder.block, builder.append_basic_block("stored")
+        choice = builder.switch(args[-1], done)
+        arrived = [(words[-1], entry)]
+        for count in range(1, ROWS[vectors.literal_value - 1] + 1):
+            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
+            builder.position_at_end(choice.cases[-1][1])
+            ends = block.emit(count)
+            arrived.append((ends, builder.block))
+            builder.branch(done)
+        builder.position_at_end(done)
+        merged = [builder.phi(WORD) for _ in range(STREAMS)]
+        for ends, origin in arrived:
+            for phi, end in zip(merged, ends, strict=True):
+                phi.add_incoming(end, origin)
+        return pack_array(builder, merged)
+
+    given = (vectors, conjugate, scalars, vector, target, sums, paces, ahead, types.int64)
+    return types.UniTuple(types.int64, STREAMS)(*given), codegen

@@ -1,0 +1,367 @@
+"""Complex products of tiled spectral convolution: one small matrix product for each frequency.
+
+    spectral_products    Y[f][tile][block] = sum over images i of X[f][tile][i] * W[f][i][block]
+    spectral_gradients   W[f][i][block] = sum over tiles of X[f][tile][i] * conj(Y[f][tile][block])
+    backward_products    Y[f][tile][block] = sum over images i of
+                         X[f][tile][i] * conj(W[f][image of block][i])
+
+The first does not conjugate: transforms give conjugate spectra of filters where correlations need them.
+The third is the data gradient's, from the forward pass's filters as they lie: it transposes and
+conjugates them as it goes, once for all tiles of a frequency.
+
+Argument words: addresses in bytes, strides in floats, all else counts.
+
+    x, x_frequency, x_tile, x_block     spectra of images; image i is lane i % LANES of block i // LANES
+    w, w_frequency, w_input, w_block    spectra of filters, by image and block; written by gradients
+    y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
+    frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output images
+    x_parts, y_parts                    from the real part of a number to its imaginary part
+    lanes                               output images of the last vector: products do not write the lanes
+                                        beyond, gradients write zeros
+    accumulate                          gradients alone: 1 adds to what stands there, 0 overwrites
+
+`backward_products` reads `w` with the strides of the forward pass, whose outputs are its `inputs`:
+w_input leads from image to image of y, w_block from vector to vector of the terms; and three words more:
+
+    images                              of y, from its first block on: real count; lanes beyond get 0
+    scratch, scratch_worker             64-byte aligned; worker w owns `backward_floats(inputs)` floats
+                                        from w * scratch_worker on
+
+Tiles of x and y may lie closer than whole vectors, with all real parts of a frequency before all
+imaginary ones: see `packed_tiles`.
+
+Output vectors are the outer loop, so that one frequency's filters of two vectors stay in the L1
+cache while tiles stream past. Meanwhile the next frequency is asked for; where its numbers do not lie
+dense, part of them comes late. Each sum is taken in the order of its index, whatever is cut. Tasks
+that write disjoint frequencies, tiles or blocks may run concurrently.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_negated, transpose_tile
+from znnpy_kernels.spectral.blocks import CHUNK, LINE, PAIR, ROWS, register_block
+
+AT = words(
+    "x x_frequency x_tile x_block w w_frequency w_input w_block y y_frequency y_tile y_block "
+    "frequencies tiles inputs blocks x_parts y_parts lanes",
+)
+GRADIENT = words(AT, "accumulate")
+BACKWARD = words(AT, "images scratch scratch_worker")
+
+
+class Product(NamedTuple):
+    """What the products of all frequencies share: the argument words of these names."""
+
+    x_tile: Any
+    x_block: Any
+    x_parts: Any
+    w_input: Any
+    w_block: Any
+    y_tile: Any
+    y_block: Any
+    y_parts: Any
+    tiles: Any
+    inputs: Any
+    blocks: Any
+    lanes: Any
+    images: Any
+    accumulate: Any
+
+
+def backward_floats(inputs: int) -> int:
+    """Floats of scratch that each worker needs for `backward_products` of so many terms."""
+    return -(-inputs // LANES) * LANES * 2 * PAIR
+
+
+@inlined
+def _cover(whole: int, part: int) -> int:
+    return (whole + part - 1) // part
+
+
+@inlined
+def _floats(tiles: int, tile: int, parts: int) -> Any:
+    """Of one frequency of tiles: they lie one by one, or all real parts before all imaginary ones."""
+    return max(tiles * tile, 2 * parts)
+
+
+@inlined
+def _cut(count: int, most: int) -> Any:
+    """Parts of at most `most`; rows of the smallest; how many, the first ones, have one more."""
+    parts = _cover(count, most)
+    return parts, count // max(1, parts), count % max(1, parts)
+
+
+@inlined
+def pace(floats: int, chunks: int) -> Any:
+    """Of what is asked for in so many chunks: bytes a chunk, bytes from request to request."""
+    pace = max(1, _cover(4 * floats, chunks))
+    return pace, _cover(pace, _cover(pace, LINE))
+
+
+@inlined
+def _lanes(product: Product, end: int) -> Any:
+    """Lanes that hold images in the last of the vectors before `end`."""
+    return product.lanes if end == product.blocks else LANES
+
+
+@inlined
+def _tiles(
+    vectors: int,
+    product: Product,
+    x: int,
+    w: Any,
+    y: int,
+    lanes: int,
+    cut: Any,
+    paces: Any,
+    ahead: Any,
+) -> Any:
+    """Products of one frequency with `vectors` output vectors, for all tiles.
+
+    `lanes` of the last vector are written; `w`: address, steps from term to term, from vector to
+    vector, and to imaginary parts.
+    """
+    tile = 0
+    for part in range(cut[0]):
+        rows = cut[1] + (1 if part < cut[2] else 0)
+        scalars = (
+            x + 4 * tile * product.x_tile,
+            product.x_tile,
+            1,
+            product.x_block - LANES,
+            product.x_parts,
+        )
+        target = (
+            y + 4 * tile * product.y_tile,
+            product.y_tile,
+            product.y_block,
+            product.y_parts,
+            lanes,
+        )
+        ahead = register_block(
+            vectors, 0, scalars, w, target, (product.inputs, 0), paces, ahead, rows
+        )
+        tile += rows
+    return ahead
+
+
+@inlined
+def _images(
+    vectors: int,
+    product: Product,
+    x: int,
+    w: int,
+    y: int,
+    lanes: int,
+    cuts: Any,
+    paces: Any,
+    ahead: Any,
+) -> Any:
+    """Sums over tiles, of one frequency with `vectors` vectors, for all images.
+
+    `lanes` of the last vector are kept; `cuts` of the images of a whole block and of the last one.
+    """
+    image, blocks = 0, _cover(product.inputs, LANES)
+    for block in range(blocks):
+        parts, fewest, more = cuts[0] if block + 1 < blocks else cuts[1]
+        scalars = x + 4 * block * product.x_block
+        for part in range(parts):
+            rows = fewest + (1 if part < more else 0)
+            target = (
+                w + 4 * image * product.w_input,
+                product.w_input,
+                product.w_block,
+                LANES,
+                lanes,
+            )
+            outputs = y, product.y_tile, product.y_block, product.y_parts
+            inputs = scalars, 1, product.x_tile, 0, product.x_parts
+            sums = product.tiles, product.accumulate
+            ahead = register_block(vectors, 1, inputs, outputs, target, sums, paces, ahead, rows)
+            scalars, image = scalars + 4 * rows, image + rows
+    return ahead
+
+
+@inlined
+def product_cuts(product: Product) -> Any:
+    """Cuts of the tiles for two vectors and for one; chunks of all register blocks of a frequency."""
+    two, one = _cut(product.tiles, ROWS[1]), _cut(product.tiles, ROWS[0])
+    blocks = product.blocks // 2 * two[0] + product.blocks % 2 * one[0]
+    return two, one, blocks * _cover(product.inputs, CHUNK)
+
+
+@inlined
+def multiply_frequency(
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+) -> None:
+    """Products of one frequency; `cuts` of the tiles for two vectors and for one."""
+    for pair in range(product.blocks // 2):
+        filters = w + 8 * pair * product.w_block, product.w_input, product.w_block, LANES
+        outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
+        ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % 2:
+        last = product.blocks - 1
+        filters = w + 4 * last * product.w_block, product.w_input, product.w_block, LANES
+        outputs = y + 4 * last * product.y_block
+        _tiles(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
+
+
+@inlined
+def _product(args: Any, images: Any, accumulate: Any) -> Product:
+    """Of the words that all kernels here have."""
+    return Product(
+        x_tile=args[AT.x_tile],
+        x_block=args[AT.x_block],
+        x_parts=args[AT.x_parts],
+        w_input=args[AT.w_input],
+        w_block=args[AT.w_block],
+        y_tile=args[AT.y_tile],
+        y_block=args[AT.y_block],
+        y_parts=args[AT.y_parts],
+        tiles=args[AT.tiles],
+        inputs=args[AT.inputs],
+        blocks=args[AT.blocks],
+        lanes=args[AT.lanes],
+        images=images,
+        accumulate=accumulate,
+    )
+
+
+@inlined
+def _places(args: Any, f: int) -> Any:
+    """Where x, w and y of one frequency lie."""
+    x = args[AT.x] + 4 * f * args[AT.x_frequency]
+    w = args[AT.w] + 4 * f * args[AT.w_frequency]
+    return x, w, args[AT.y] + 4 * f * args[AT.y_frequency]
+
+
+@inlined
+def _paces(product: Product, terms: Any, chunks: int) -> Any:
+    """Paces of x, of w with so many terms, and of y."""
+    x = pace(_floats(product.tiles, product.x_tile, product.x_parts), chunks)
+    y = pace(_floats(product.tiles, product.y_tile, product.y_parts), chunks)
+    return x, pace(terms * product.w_input, chunks), y
+
+
+@kernel(AT)
+def spectral_products(args: Any, worker: int) -> None:
+    """Spectra of images times those of filters, summed over images."""
+    product = _product(args, 0, 0)
+    two, one, chunks = product_cuts(product)
+    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
+    paces = (*x_pace, *w_pace, *y_pace)
+    for f in range(args[AT.frequencies]):
+        (x, w, y), ahead = _places(args, f), _places(args, f + 1)
+        multiply_frequency(product, x, w, y, (two, one), paces, ahead)
+
+
+@inlined
+def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int) -> Any:
+    """Scratch [term][vector][PAIR]: conjugate filters of all terms and the images from `first` on.
+
+    Gives address and steps as `_tiles` takes them.
+    """
+    row, step = 4 * product.w_input, 4 * PAIR * vectors
+    rest = scratch_tile()
+    for vector in range(vectors):
+        image = first + vector * LANES
+        held = min(LANES, product.images - image)
+        for block in range(_cover(product.inputs, LANES)):
+            source = w + image * row + 4 * block * product.w_block
+            target = scratch + block * LANES * step + 4 * PAIR * vector
+            if held == LANES:
+                transpose_tile(source, row, target, step)
+                transpose_negated(source + 4 * LANES, row, target + 4 * LANES, step)
+            else:
+                load_tile(source, row, held, LANES, rest)
+                transpose_tile(rest, 4 * LANES, target, step)
+                load_tile(source + 4 * LANES, row, held, LANES, rest)
+                transpose_negated(rest, 4 * LANES, target + 4 * LANES, step)
+    return scratch, vectors * PAIR, PAIR, LANES
+
+
+@inlined
+def multiply_exchanged(
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
+) -> None:
+    """The same with the forward pass's filters, of which `product.images` are wanted."""
+    for pair in range(product.blocks // 2):
+        filters = _exchanged(2, product, w, 2 * pair * LANES, scratch)
+        outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
+        ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % 2:
+        last = product.blocks - 1
+        filters = _exchanged(1, product, w, last * LANES, scratch)
+        outputs = y + 4 * last * product.y_block
+        _tiles(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
+
+
+@kernel(BACKWARD)
+def backward_products(args: Any, worker: int) -> None:
+    """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
+    scratch = args[BACKWARD.scratch] + 4 * worker * args[BACKWARD.scratch_worker]
+    product = _product(args, args[BACKWARD.images], 0)
+    two, one, chunks = product_cuts(product)
+    x_pace, w_pace, y_pace = _paces(product, product.images, chunks)
+    paces = (*x_pace, *w_pace, *y_pace)
+    for f in range(args[AT.frequencies]):
+        (x, w, y), ahead = _places(args, f), _places(args, f + 1)
+        multiply_exchanged(product, x, w, y, (two, one), paces, ahead, scratch)
+
+
+@inlined
+def image_cuts(product: Product) -> Any:
+    """Cuts of the images of a whole block and of the last one, for two vectors of outputs and for one;
+    chunks of all register blocks of a frequency."""
+    (two, two_parts), (one, one_parts) = (
+        _image_cuts(product, ROWS[1]),
+        _image_cuts(product, ROWS[0]),
+    )
+    blocks = product.blocks // 2 * two_parts + product.blocks % 2 * one_parts
+    return two, one, blocks * _cover(product.tiles, CHUNK)
+
+
+@inlined
+def _image_cuts(product: Product, most: int) -> Any:
+    """Cuts of the images of a whole block and of the last one; parts of all blocks."""
+    blocks = _cover(product.inputs, LANES)
+    whole, last = _cut(LANES, most), _cut(product.inputs - (blocks - 1) * LANES, most)
+    return (whole, last), (blocks - 1) * whole[0] + last[0]
+
+
+@inlined
+def sum_frequency(
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+) -> None:
+    """Gradients of the filters of one frequency; `cuts` of the images for two vectors and for one."""
+    for pair in range(product.blocks // 2):
+        filters, outputs = (
+            w + 8 * pair * product.w_block,
+            y + 8 * pair * product.y_block,
+        )
+        lanes = _lanes(product, 2 * pair + 2)
+        ahead = _images(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % 2:
+        last = product.blocks - 1
+        filters, outputs = (
+            w + 4 * last * product.w_block,
+            y + 4 * last * product.y_block,
+        )
+        _images(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
+
+
+@kernel(GRADIENT)
+def spectral_gradients(args: Any, worker: int) -> None:
+    """Spectra of images times conjugate ones of output gradients, summed over tiles."""
+    product = _product(args, 0, args[GRADIENT.accumulate])
+    two, one, chunks = image_cuts(product)
+    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
+    for f in range(args[AT.frequencies]):
+        (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, f + 1)
+        ahead = next_x, next_y, next_w
+        sum_frequency(product, x, w, y, (two, one), (*x_pace, *y_pace, *w_pace), ahead)

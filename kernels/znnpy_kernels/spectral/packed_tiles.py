@@ -1,0 +1,418 @@
+"""Tiles of images to spectra and back, lanes over images and tiles: no lane stands idle.
+
+Image i of tile t is lane c = t * images + i of a row of vectors: lane c % LANES of vector c // LANES. For
+each frequency, in the order of `tile_spectra`, all real parts of the row come first, then all
+imaginary ones. A vector holds pieces of several tiles, of any lattice and image of the batch:
+tiles are numbered [batch][lattice z y x][tile z y x].
+
+Argument words. Addresses in bytes; strides in floats; all else counts.
+
+    images                      of a tile; in blocks of LANES, where more
+    extent_z ..                 voxels that new points of tiles cover, of which a lattice has each
+                                `dilation`-th
+    dilation_z .., step_z ..    of the lattices; new points of a tile
+    count_z ..                  points that are read (the others are 0), or written
+    shape_z ..                  voxels of the images: beyond are zeros, or nothing is written
+    size_z ..                   points of a tile
+    first, tiles                number of the row's first tile; tiles in the row
+    vector0, vector1            of the row, of this task
+    image, image_batch, image_block, image_z, image_y, image_x      the first voxel; strides
+    spectra, spectra_frequency, spectra_parts   the row's first vector of the first frequency; stride;
+                                from real to imaginary parts
+    scratch, scratch_worker     64-byte aligned; worker w owns `packed_floats(size)` floats from
+                                w * scratch_worker on
+    scale, bias, relu           (images) as in `tile_spectra`; the biases of all images
+
+Where tiles overlap, points that an earlier tile has written are added to: tasks of one lattice must
+run in the order of their numbers. Lanes of the last block beyond its images are written as zeros; the
+lanes of the row's last vector beyond the last tile are undefined.
+Other tasks over disjoint vectors may run concurrently.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.fft.codelets import (
+    BIAS,
+    SPARE_BYTES,
+    VECTOR_BYTES,
+    backward_lines,
+    forward_lines,
+)
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument, longs
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import (
+    below,
+    load_masked,
+    load_merged,
+    prefetch,
+    splat,
+    store,
+    store_masked,
+)
+from znnpy_kernels.spectral.tile_spectra import scratch_floats
+from znnpy_kernels.spectral.tile_transforms import (
+    abreast,
+    fill_planes,
+    forward_plane,
+    from_spectra,
+    inverse_columns,
+    inverse_rows,
+    last_axis,
+    prepare,
+    tile_bytes,
+    to_spectra,
+    voxel_room,
+)
+
+PLACES = words(
+    "images extent_z extent_y extent_x dilation_z dilation_y dilation_x step_z step_y step_x "
+    "count_z count_y count_x shape_z shape_y shape_x size_z size_y size_x first tiles vector0 "
+    "vector1 image image_batch image_block image_z image_y image_x"
+)
+"""Words that every kernel begins with whose vectors are made of pieces of tiles."""
+SPECTRA = words(PLACES, "spectra spectra_frequency spectra_parts scratch scratch_worker")
+IMAGES = words(SPECTRA, "scale:float bias relu")
+PIECE = words(
+    "address inside_z inside_y inside_x lanes block_lane lane ends old_z old_y old_x image"
+)
+"""Of a piece: address of its tile's first point, in its block of images; points inside along z, y, x;
+lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points that
+other tiles have written along z, y, x; the first image."""
+PIECE_BYTES = 8 * len(PIECE)
+TABLE_BYTES = PIECE_BYTES * LANES
+ROWS_AHEAD = 2  # asked for: a plane ahead would push out of the L1 cache what a plane takes
+
+
+def packed_floats(size: tuple[int, int, int]) -> int:
+    """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
+    return scratch_floats(size) + TABLE_BYTES // 4
+
+
+@inlined
+def _cover(whole: int, part: int) -> Any:
+    return (whole + part - 1) // part
+
+
+@inlined
+def _axis_words(args: Any, axis: int) -> Any:
+    """Words of one axis: extent, dilation, step, count, shape and the image's stride."""
+    at = PLACES
+    if axis == 0:
+        return (args[at.extent_z], args[at.dilation_z], args[at.step_z], args[at.count_z],
+                args[at.shape_z], args[at.image_z])  # fmt: skip
+    if axis == 1:
+        return (args[at.extent_y], args[at.dilation_y], args[at.step_y], args[at.count_y],
+                args[at.shape_y], args[at.image_y])  # fmt: skip
+    return (args[at.extent_x], args[at.dilation_x], args[at.step_x], args[at.count_x],
+            args[at.shape_x], args[at.image_x])  # fmt: skip
+
+
+@inlined
+def _tiles(args: Any, axis: int, lattice: int) -> Any:
+    """Tiles of a lattice along an axis."""
+    extent, dilation, step, _, _, _ = _axis_words(args, axis)
+    return _cover(_cover(extent - lattice, dilation), step)
+
+
+@inlined
+def _all_tiles(args: Any, axis: int) -> Any:
+    """Tiles of all lattices along an axis."""
+    extent, dilation, _, _, _, _ = _axis_words(args, axis)
+    found = 0
+    for lattice in range(min(extent, dilation)):
+        found += _tiles(args, axis, lattice)
+    return found
+
+
+@inlined
+def _lattice(args: Any, axis: int, rest: int, inner: int) -> Any:
+    """The lattice along an axis, its tiles, and what is left of a number; `inner` a tile."""
+    lattice = 0
+    while rest >= _tiles(args, axis, lattice) * inner:
+        rest -= _tiles(args, axis, lattice) * inner
+        lattice += 1
+    return lattice, _tiles(args, axis, lattice), rest
+
+
+@inlined
+def _located(args: Any, tile: int) -> Any:
+    """Image of the batch, lattice and place in its grid of a tile."""
+    y, x = _all_tiles(args, 1), _all_tiles(args, 2)
+    whole = _all_tiles(args, 0) * y * x
+    z_lattice, z_tiles, rest = _lattice(args, 0, tile % whole, y * x)
+    y_lattice, y_tiles, rest = _lattice(args, 1, rest, z_tiles * x)
+    x_lattice, x_tiles, rest = _lattice(args, 2, rest, z_tiles * y_tiles)
+    place = rest // x_tiles // y_tiles, rest // x_tiles % y_tiles, rest % x_tiles
+    return tile // whole, (z_lattice, y_lattice, x_lattice), place
+
+
+@inlined
+def _axis(args: Any, axis: int, lattice: int, place: int) -> Any:
+    """Floats to a tile's first point along an axis, points inside, points written by others."""
+    _, dilation, step, count, shape, stride = _axis_words(args, axis)
+    origin = place * step
+    limit = _cover(shape - lattice, dilation)
+    old = count - step if place else 0
+    inside = max(0, min(count, limit - origin))
+    return (lattice + origin * dilation) * stride, inside, old
+
+
+@inlined
+def _note(args: Any, piece: Any, tile: int, image: int, lane: int, lanes: int) -> None:
+    """Describe a piece of a vector."""
+    at, of = PLACES, PIECE
+    batch, lattice, place = _located(args, tile)
+    z = _axis(args, 0, lattice[0], place[0])
+    y = _axis(args, 1, lattice[1], place[1])
+    x = _axis(args, 2, lattice[2], place[2])
+    offset = batch * args[at.image_batch] + image // LANES * args[at.image_block]
+    piece[of.address] = args[at.image] + 4 * (offset + z[0] + y[0] + x[0])
+    piece[of.inside_z], piece[of.inside_y], piece[of.inside_x] = z[1], y[1], x[1]
+    piece[of.lanes], piece[of.block_lane], piece[of.lane] = lanes, image % LANES, lane
+    piece[of.ends] = 1 if image + lanes == args[at.images] else 0
+    piece[of.old_z], piece[of.old_y], piece[of.old_x] = z[2], y[2], x[2]
+    piece[of.image] = image
+
+
+@inlined
+def _between(low: int, high: int) -> Any:
+    """A mask of the lanes low..high."""
+    return below(high) ^ below(low)
+
+
+@inlined
+def pieces_of(args: Any, vector: int, table: int) -> Any:
+    """Describe all pieces of a vector: how many, and planes that reach into the images."""
+    at = PLACES
+    images, lane, number, planes = args[at.images], 0, 0, 0
+    while lane < LANES and (vector * LANES + lane) // images < args[at.tiles]:
+        tile, image = (vector * LANES + lane) // images, (vector * LANES + lane) % images
+        lanes = min(images - image, LANES - image % LANES, LANES - lane)
+        piece = longs(table + PIECE_BYTES * number)
+        _note(args, piece, args[at.first] + tile, image, lane, lanes)
+        planes, lane, number = max(planes, piece[PIECE.inside_z]), lane + lanes, number + 1
+    return number, planes
+
+
+@inlined
+def _steps(args: Any) -> Any:
+    """Bytes from point to point of a lattice."""
+    at = PLACES
+    return (
+        4 * args[at.dilation_z] * args[at.image_z],
+        4 * args[at.dilation_y] * args[at.image_y],
+        4 * args[at.dilation_x] * args[at.image_x],
+    )
+
+
+@inlined
+def _inside(piece: Any, z: int, y: int) -> Any:
+    """Points of a row of a piece that lie in its image."""
+    of = PIECE
+    return piece[of.inside_x] if z < piece[of.inside_z] and y < piece[of.inside_y] else 0
+
+
+@inlined
+def _row_of(piece: Any, steps: Any, z: int, y: int) -> Any:
+    """Address of a row of a piece, as far before it as its lanes lie behind the vector's first."""
+    of = PIECE
+    return (
+        piece[of.address]
+        + z * steps[0]
+        + y * steps[1]
+        - 4 * (piece[of.lane] - piece[of.block_lane])
+    )
+
+
+@inlined
+def _gathered_row(
+    first: Any, second: Any, third: Any, steps: Any, z: int, y: int, count: int, row: int
+) -> None:
+    """One row of points of three pieces, and zeros in all other lanes."""
+    of = PIECE
+    a, b, c = _inside(first, z, y), _inside(second, z, y), _inside(third, z, y)
+    p, q, r = (
+        _row_of(first, steps, z, y),
+        _row_of(second, steps, z, y),
+        _row_of(third, steps, z, y),
+    )
+    lanes = (
+        _between(first[of.lane], first[of.lane] + first[of.lanes]),
+        _between(second[of.lane], second[of.lane] + second[of.lanes]),
+        _between(third[of.lane], third[of.lane] + third[of.lanes]),
+    )
+    both = min(a, min(b, c))
+    for x in range(both):
+        at = x * steps[2]
+        value = load_merged(q + at, lanes[1], load_masked(p + at, lanes[0]))
+        store(row + x * VECTOR_BYTES, load_merged(r + at, lanes[2], value))
+        prefetch(p + at + ROWS_AHEAD * steps[1])
+        prefetch(q + at + ROWS_AHEAD * steps[1])
+        prefetch(r + at + ROWS_AHEAD * steps[1])
+    for x in range(both, count):
+        at, value = x * steps[2], splat(0.0)
+        if x < a:
+            value = load_merged(p + at, lanes[0], value)
+            prefetch(p + at + ROWS_AHEAD * steps[1])
+        if x < b:
+            value = load_merged(q + at, lanes[1], value)
+            prefetch(q + at + ROWS_AHEAD * steps[1])
+        if x < c:
+            value = load_merged(r + at, lanes[2], value)
+            prefetch(r + at + ROWS_AHEAD * steps[1])
+        store(row + x * VECTOR_BYTES, value)
+
+
+@inlined
+def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
+    """One plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
+    at, of = PLACES, PIECE
+    steps = _steps(args)
+    first, second, third = (
+        longs(table),
+        longs(table + PIECE_BYTES * min(1, pieces - 1)),
+        longs(table + PIECE_BYTES * min(2, pieces - 1)),
+    )
+    for y in range(args[at.count_y]):
+        _gathered_row(
+            first,
+            second,
+            third,
+            steps,
+            z,
+            y,
+            args[at.count_x],
+            room + y * args[at.count_x] * VECTOR_BYTES,
+        )
+    for number in range(3, pieces):
+        piece = longs(table + PIECE_BYTES * number)
+        mine = _between(piece[of.lane], piece[of.lane] + piece[of.lanes])
+        for y in range(args[at.count_y]):
+            row = room + y * args[at.count_x] * VECTOR_BYTES
+            source = _row_of(piece, steps, z, y)
+            for x in range(_inside(piece, z, y)):
+                value = load_masked(source + x * steps[2], mine)
+                prefetch(source + x * steps[2] + ROWS_AHEAD * steps[1])
+                store_masked(row + x * VECTOR_BYTES, mine, value)
+
+
+@inlined
+def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
+    """One plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
+    at, of = PLACES, PIECE
+    steps = _steps(args)
+    for number in range(pieces):
+        piece = longs(table + PIECE_BYTES * number)
+        shift, end = (
+            piece[of.lane] - piece[of.block_lane],
+            piece[of.block_lane] + piece[of.lanes],
+        )
+        mine, written = (
+            _between(piece[of.block_lane], end),
+            _between(piece[of.block_lane], LANES if piece[of.ends] else end),
+        )
+        for y in range(piece[of.inside_y] if z < piece[of.inside_z] else 0):
+            row = room + y * args[at.count_x] * VECTOR_BYTES + 4 * shift
+            target = piece[of.address] + z * steps[0] + y * steps[1]
+            old = (
+                piece[of.inside_x]
+                if z < piece[of.old_z] or y < piece[of.old_y]
+                else min(piece[of.inside_x], piece[of.old_x])
+            )
+            for x in range(old):
+                value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
+                store_masked(place, written, value + load_masked(place, mine))
+                prefetch(place + ROWS_AHEAD * steps[1])
+            for x in range(old, piece[of.inside_x]):
+                value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
+                store_masked(place, written, value)
+                prefetch(place + ROWS_AHEAD * steps[1])
+
+
+@inlined
+def set_biases(bias: int, table: int, pieces: int, scratch: int) -> None:
+    """Biases of all lanes."""
+    of = PIECE
+    for number in range(pieces):
+        piece = longs(table + PIECE_BYTES * number)
+        mine = _between(piece[of.lane], piece[of.lane] + piece[of.lanes])
+        value = load_masked(bias + 4 * (piece[of.image] - piece[of.lane]), mine)
+        store_masked(scratch + BIAS, mine, value)
+
+
+@kernel(SPECTRA)
+def packed_spectra(args: Any, worker: int) -> None:
+    """Spectra of some vectors of a row. Words: see the module."""
+    at = SPECTRA
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    prepare(scratch, 0)
+    size = args[at.size_z], args[at.size_y], args[at.size_x]
+    count = args[at.count_z], args[at.count_y], args[at.count_x]
+    work, table = scratch + SPARE_BYTES, voxel_room(scratch, size)
+    room, steps = table + TABLE_BYTES, (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES)
+    for start in range(args[at.vector0], args[at.vector1], abreast(size)):
+        vectors = min(abreast(size), args[at.vector1] - start)
+        for vector in range(vectors):
+            here = work + vector * tile_bytes(size)
+            pieces, planes = pieces_of(args, start + vector, table)
+            for z in range(planes):
+                gathered_plane(args, table, pieces, z, room)
+                forward_plane(room, steps, (0, 0, 0), count, size, here, 1.0, scratch, z, room)
+            fill_planes(here, 0, planes, size[0], size)
+        target = args[at.spectra] + start * VECTOR_BYTES
+        columns = to_spectra(
+            work,
+            size,
+            vectors,
+            target,
+            VECTOR_BYTES,
+            4 * args[at.spectra_frequency],
+            4 * args[at.spectra_parts],
+            1.0,
+            scratch,
+        )
+        forward_lines(size[last_axis(size)[0]], columns, 1.0)
+
+
+@kernel(IMAGES)
+def packed_images(args: Any, worker: int) -> None:
+    """Images of some vectors of a row. Words: see the module."""
+    at = IMAGES
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    prepare(scratch, args[at.relu])
+    size = args[at.size_z], args[at.size_y], args[at.size_x]
+    count = args[at.count_z], args[at.count_y], args[at.count_x]
+    work, table, scale = (
+        scratch + SPARE_BYTES,
+        voxel_room(scratch, size),
+        float_argument(args[at.scale]),
+    )
+    room, steps = table + TABLE_BYTES, (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES)
+    for start in range(args[at.vector0], args[at.vector1], abreast(size)):
+        vectors = min(abreast(size), args[at.vector1] - start)
+        source = args[at.spectra] + start * VECTOR_BYTES
+        columns = from_spectra(
+            source,
+            VECTOR_BYTES,
+            4 * args[at.spectra_frequency],
+            4 * args[at.spectra_parts],
+            size,
+            vectors,
+            work,
+            scratch,
+        )
+        backward_lines(size[last_axis(size)[0]], columns, 1.0)
+        for vector in range(vectors):
+            here = work + vector * tile_bytes(size)
+            pieces, planes = pieces_of(args, start + vector, table)
+            if args[at.bias]:
+                set_biases(args[at.bias], table, pieces, scratch)
+            # Last planes first: where tiles of one vector overlap, the earlier one has written there.
+            for z in range(planes - 1, -1, -1):
+                inverse_columns(here, size, z, room, 0, scratch)
+                inverse_rows(here, size, (0, 0, 0), count, room, steps, 0, scale, scratch, z)
+                scattered_plane(args, table, pieces, z, room)

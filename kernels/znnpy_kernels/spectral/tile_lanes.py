@@ -1,0 +1,133 @@
+"""Tiles of few planar images to spectra, lanes over tiles and images: no lane stands idle.
+
+A block of lanes holds LANES // images tiles: lane (t % tiles) * images + i is image i of tile t. Each
+block is a row of complex vectors in the order of frequencies of `tile_spectra`. `spectral_products` and
+`spectral_gradients` take the tiles of one block, `images` floats from tile to tile.
+
+Argument words. Addresses in bytes; strides in floats; all else counts.
+
+    source, source_image, source_z, source_y, source_x      voxel (0, 0, 0) of the lattice in the first
+                                image; strides
+    images                      at most LANES
+    tiles, tiles_y, tiles_x     of the grid: all; rows and columns in a plane
+    block0, block1              blocks of lanes of this task
+    step_z, step_y, step_x      voxels from tile to tile, of which the first begins at voxel (0, 0, 0)
+    limit_z, limit_y, limit_x   voxels of the lattice: beyond are zeros
+    size_z, size_y, size_x      points of a tile
+    target, target_block        spectra of the first block of the grid; stride
+    scratch, scratch_worker     64-byte aligned; worker w owns `lanes_floats(size)` floats from
+                                w * scratch_worker on
+
+Tasks over disjoint blocks may run concurrently.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.fft.codelets import SPARE_BYTES, VECTOR_BYTES, forward_lines
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import floats, longs
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.transpose import scratch_tile, to_voxels
+from znnpy_kernels.simd.vectors import below, load_masked, splat, store
+from znnpy_kernels.spectral.tile_spectra import scratch_floats
+from znnpy_kernels.spectral.tile_transforms import (
+    forward_planes,
+    last_axis,
+    prepare,
+    to_spectra,
+    voxel_room,
+)
+
+AT = words(
+    "source source_image source_z source_y source_x images tiles tiles_y tiles_x block0 block1 "
+    "step_z step_y step_x limit_z limit_y limit_x size_z size_y size_x target target_block "
+    "scratch scratch_worker",
+)
+WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
+TABLE_BYTES = 8 * WORDS * LANES
+
+
+def lanes_floats(size: tuple[int, int, int]) -> int:
+    """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
+    return scratch_floats(size) + TABLE_BYTES // 4
+
+
+@inlined
+def _table(args: Any, block: int, size: Any, table: int) -> None:
+    """Where each lane's tile begins, and how many of its points lie inside."""
+    images, lane = args[AT.images], longs(table)
+    tiles = LANES // images
+    for number in range(LANES):
+        tile = block * tiles + number // images
+        row = tile // args[AT.tiles_x]
+        z, y, x = (
+            row // args[AT.tiles_y] * args[AT.step_z],
+            row % args[AT.tiles_y] * args[AT.step_y],
+            tile % args[AT.tiles_x] * args[AT.step_x],
+        )
+        here = number // images < tiles and tile < args[AT.tiles]
+        address = args[AT.source] + 4 * (
+            number % images * args[AT.source_image]
+            + z * args[AT.source_z]
+            + y * args[AT.source_y]
+            + x * args[AT.source_x]
+        )
+        lane[WORDS * number] = address
+        lane[WORDS * number + 1] = min(size[0], args[AT.limit_z] - z) if here else 0
+        lane[WORDS * number + 2] = min(size[1], args[AT.limit_y] - y)
+        lane[WORDS * number + 3] = min(size[2], args[AT.limit_x] - x)
+
+
+@inlined
+def _copy(source: int, step: int, count: int, target: int) -> None:
+    """`count` points of a row, at most LANES, and zeros up to LANES."""
+    if step == 1:
+        store(target, load_masked(source, below(count)))
+        return
+    store(target, splat(0.0))
+    voxels, row = floats(source), floats(target)
+    for x in range(count):
+        row[x] = voxels[x * step]
+
+
+@inlined
+def _gathered(args: Any, size: Any, table: int, tile: int, room: int) -> None:
+    """Voxels [z][y][x][lane] of all lanes' tiles; `tile` is room for LANES * LANES floats."""
+    lane = longs(table)
+    for row in range(size[0] * size[1]):
+        z, y = row // size[1], row % size[1]
+        target = room + row * size[2] * VECTOR_BYTES
+        for first in range(0, size[2], LANES):
+            for number in range(LANES):
+                inside = z < lane[WORDS * number + 1] and y < lane[WORDS * number + 2]
+                count = min(LANES, lane[WORDS * number + 3] - first) if inside else 0
+                source = lane[WORDS * number] + 4 * (
+                    z * args[AT.source_z] + y * args[AT.source_y] + first * args[AT.source_x]
+                )
+                _copy(source, args[AT.source_x], max(0, count), tile + number * VECTOR_BYTES)
+            to_voxels(tile, target + first * VECTOR_BYTES, min(LANES, size[2] - first))
+
+
+@kernel(AT)
+def tile_lanes(args: Any, worker: int) -> None:
+    """Spectra of some blocks of lanes. Words: see the module."""
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+    prepare(scratch, 0)
+    size, origin, tile = (
+        (args[AT.size_z], args[AT.size_y], args[AT.size_x]),
+        (0, 0, 0),
+        scratch_tile(),
+    )
+    work, table = scratch + SPARE_BYTES, voxel_room(scratch, size)
+    room = table + TABLE_BYTES
+    steps = size[1] * size[2] * VECTOR_BYTES, size[2] * VECTOR_BYTES, VECTOR_BYTES
+    for block in range(args[AT.block0], args[AT.block1]):
+        _table(args, block, size, table)
+        _gathered(args, size, table, tile, room)
+        forward_planes(room, steps, origin, size, size, work, 1.0, scratch, room)
+        target = args[AT.target] + 4 * block * args[AT.target_block]
+        columns = to_spectra(work, size, 1, target, 0, 2 * VECTOR_BYTES, VECTOR_BYTES, 1.0, scratch)
+        forward_lines(size[last_axis(size)[0]], columns, 1.0)

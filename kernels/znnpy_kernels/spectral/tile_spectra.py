@@ -1,0 +1,239 @@
+"""Tiles of images to spectra and back: the transforms of tiled spectral convolution.
+
+A tile has nz * ny * nx points, each size one of `fft_codelets.SIZES`, and the spectrum of LANES real
+images at once: frequency f = (kz * ny + ky) * (nx // 2 + 1) + kx, each LANES real parts and then LANES
+imaginary parts. Tiles lie in a grid of rows and columns: tile t = (tz * tiles_y + ty) * tiles_x + tx
+begins at voxel origin + (tz, ty, tx) * step. A sparse convolution is an ordinary one on interleaved
+lattices: the strides of a lattice are the tensor's times the sparsity.
+
+Argument words. Addresses in bytes; strides in floats; all else counts. Words ending in _z, _y, _x
+belong to the axes.
+
+    source, source_block, source_z ..   (spectra) voxel (0, 0, 0) of the lattice in the first block;
+                                        strides
+    source_lane, channels       1: a blocked tensor, whose vectors are read whole; else the stride
+                                from channel to channel of a planar one, and its channels from the
+                                first block on: the lanes beyond are 0
+    source, source_frequency, source_tile, source_block     (images) spectra of tile 0, first block
+    blocks                      channel blocks of this task
+    tiles_y, tiles_x            rows and columns of tiles in a plane of the grid
+    tile0, tile1                tiles of this task
+    size_z ..                   points of a tile
+    origin_z .., step_z ..      voxel under the first read, or wanted, point of tile (0, 0, 0), may be
+                                negative; voxels from tile to tile
+    first_z ..                  (images) the first wanted point in the tile
+    count_z ..                  points that are read (the others are 0), or wanted
+    limit_z ..                  voxels 0 <= v < limit are read (the others are 0), or written
+    target, target_frequency, target_tile, target_block     (spectra) of tile 0, first block
+    target, target_block, target_z ..   (images) voxel (0, 0, 0) of the lattice in the first block;
+                                        blocked
+    scale                       of the inverse, which is not normalised: 1 / points, times anything
+    old_z, old_y, old_x         (images) points below these stand where the tile before along the axis,
+                                if there is one, has written: they are added to what stands there
+    bias, channels              (images) added to the inverse: floats of the channels from the first
+                                block on, and how many; 0: none, as where tiles overlap
+    relu                        (images) 1: 0 is written for what would be less, last of all
+    scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats(size)` floats from
+                                w * scratch_worker on
+
+Nothing but the target is written: all frequencies of a tile, or the wanted voxels within the limit.
+Tasks over disjoint targets may run concurrently. Where tiles overlap, all tiles of a block must be
+written in the order of their numbers: the first of a voxel stores, the others add.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.fft.codelets import (
+    SPARE_BYTES,
+    VECTOR_BYTES,
+    backward_lines,
+    forward_lines,
+)
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.tile_transforms import (
+    abreast,
+    added,
+    box,
+    forward_planes,
+    from_spectra,
+    gathered,
+    inverse_planes,
+    last_axis,
+    offset,
+    prepare,
+    scratch_floats,
+    set_bias,
+    tile_bytes,
+    to_spectra,
+    voxel_room,
+)
+
+__all__ = ["scratch_floats", "tile_images", "tile_spectra"]
+
+SPECTRA = words(
+    "source source_block source_z source_y source_x source_lane channels blocks tiles_y tiles_x "
+    "tile0 tile1 origin_z origin_y origin_x step_z step_y step_x count_z count_y count_x "
+    "limit_z limit_y limit_x size_z size_y size_x target target_frequency target_tile "
+    "target_block scratch scratch_worker",
+)
+IMAGES = words(
+    "source source_frequency source_tile source_block blocks tiles_y tiles_x tile0 tile1 size_z "
+    "size_y size_x first_z first_y first_x count_z count_y count_x origin_z origin_y origin_x "
+    "step_z step_y step_x limit_z limit_y limit_x target target_block target_z target_y "
+    "target_x old_z old_y old_x scale:float scratch scratch_worker bias channels relu",
+)
+
+
+@inlined
+def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
+    return unit * args[z], unit * args[y], unit * args[x]
+
+
+@inlined
+def _tile(member: int, grid: Any, place: Any) -> Any:
+    """Of a tile: the voxel under its first point, and which of its points lie inside.
+
+    A member is a block of a tile. `grid`: rows, columns, first tile and blocks of the task;
+    `place`: origin, step, count and limit.
+    """
+    tile = grid[2] + member // grid[3]
+    row = tile // grid[1]
+    z, y, x = row // grid[0], row % grid[0], tile % grid[1]
+    first, step = place[0], place[1]
+    origin = first[0] + z * step[0], first[1] + y * step[1], first[2] + x * step[2]
+    inside, count = box(origin, place[2], place[3])
+    return origin, inside, count
+
+
+@inlined
+def _old(overlap: Any, origin: Any, first: Any) -> Any:
+    """Points of a tile that other tiles have written: none along an axis where it is the first."""
+    return (
+        overlap[0] if origin[0] > first[0] else 0,
+        overlap[1] if origin[1] > first[1] else 0,
+        overlap[2] if origin[2] > first[2] else 0,
+    )
+
+
+@inlined
+def _spectrum(member: int, grid: Any, strides: Any) -> Any:
+    """Bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
+    return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
+
+
+@inlined
+def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
+    """Members from `start` on whose spectra lie one step apart, and that step."""
+    step = _spectrum(start + 1, grid, strides) - _spectrum(start, grid, strides)
+    count = 1
+    while count < min(end - start, abreast(size)):
+        member = start + count
+        if _spectrum(member, grid, strides) != _spectrum(member - 1, grid, strides) + step:
+            break
+        count += 1
+    return count, step
+
+
+@kernel(SPECTRA)
+def tile_spectra(args: Any, worker: int) -> None:
+    """Spectra of a range of tiles of some channel blocks. Words: see the module."""
+    at = SPECTRA
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    prepare(scratch, 0)
+    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
+    steps = _triple(args, at.source_z, at.source_y, at.source_x, 4)
+    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
+    place = (
+        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
+        _triple(args, at.step_z, at.step_y, at.step_x, 1),
+        _triple(args, at.count_z, at.count_y, at.count_x, 1),
+        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
+    )
+    strides = 4 * args[at.target_tile], 4 * args[at.target_block]
+    work, room = scratch + SPARE_BYTES, voxel_room(scratch, size)
+    start, end = 0, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
+    while start < end:
+        tiles, step = _together(start, end, grid, strides, size)
+        for member in range(start, start + tiles):
+            origin, first, count = _tile(member, grid, place)
+            block = member % args[at.blocks]
+            source, apart = (
+                args[at.source] + 4 * block * args[at.source_block] + offset(origin, steps),
+                steps,
+            )
+            if args[at.source_lane] != 1:
+                lanes = max(0, min(LANES, args[at.channels] - block * LANES))
+                source, apart = gathered(
+                    source, steps, 4 * args[at.source_lane], lanes, first, count, room
+                )
+            following = (
+                args[at.source] + 4 * ((member + 1) % args[at.blocks]) * args[at.source_block]
+            )
+            following += offset(_tile(member + 1, grid, place)[0], steps)
+            here = work + (member - start) * tile_bytes(size)
+            forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
+        target = args[at.target] + _spectrum(start, grid, strides)
+        columns = to_spectra(
+            work,
+            size,
+            tiles,
+            target,
+            step,
+            4 * args[at.target_frequency],
+            VECTOR_BYTES,
+            1.0,
+            scratch,
+        )
+        forward_lines(size[last_axis(size)[0]], columns, 1.0)
+        start += tiles
+
+
+@kernel(IMAGES)
+def tile_images(args: Any, worker: int) -> None:
+    """Wanted points of a range of tiles of some channel blocks. Words: see the module."""
+    at = IMAGES
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    prepare(scratch, args[at.relu])
+    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
+    steps = _triple(args, at.target_z, at.target_y, at.target_x, 4)
+    wanted = _triple(args, at.first_z, at.first_y, at.first_x, 1)
+    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
+    place = (
+        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
+        _triple(args, at.step_z, at.step_y, at.step_x, 1),
+        _triple(args, at.count_z, at.count_y, at.count_x, 1),
+        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
+    )
+    strides, scale = (
+        (4 * args[at.source_tile], 4 * args[at.source_block]),
+        float_argument(args[at.scale]),
+    )
+    overlap = _triple(args, at.old_z, at.old_y, at.old_x, 1)
+    work = scratch + SPARE_BYTES
+    start, end = 0, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
+    while start < end:
+        tiles, step = _together(start, end, grid, strides, size)
+        source = args[at.source] + _spectrum(start, grid, strides)
+        columns = from_spectra(
+            source, step, 4 * args[at.source_frequency], VECTOR_BYTES, size, tiles, work, scratch
+        )
+        backward_lines(size[last_axis(size)[0]], columns, 1.0)
+        for member in range(start, start + tiles):
+            origin, skipped, count = _tile(member, grid, place)
+            first = added(wanted, skipped)
+            target = args[at.target] + 4 * (member % args[at.blocks]) * args[at.target_block]
+            target += offset(origin, steps) - offset(wanted, steps)
+            here = work + (member - start) * tile_bytes(size)
+            if args[at.bias]:
+                block = member % args[at.blocks]
+                set_bias(
+                    scratch, args[at.bias] + VECTOR_BYTES * block, args[at.channels] - LANES * block
+                )
+            old = _old(overlap, origin, place[0])
+            inverse_planes(here, size, first, count, target, steps, old, scale, scratch)
+        start += tiles

@@ -1,0 +1,414 @@
+"""One tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
+
+Scratch of one worker, in this order: vectors that codelets ask for (`spare`), half spectra of some tiles
+[tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar images. Triples are (z, y, x);
+steps are bytes. Points of a tile outside [first, first + count) are zeros forward and dropped back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from znnpy_kernels.fft.codelets import (
+    BIAS,
+    FEW,
+    FLOOR,
+    ONES,
+    SPARE_BYTES,
+    VECTOR_BYTES,
+    End,
+    Lines,
+    backward_lines,
+    few_backward_lines,
+    few_forward_lines,
+    forward_lines,
+    hermitian_lines,
+    real_lines,
+)
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import floats
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import below, load_masked, splat, store
+
+COMPLEX_BYTES = 2 * VECTOR_BYTES
+# Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
+# L2 cache of 1 MiB.
+GROUP_BYTES = 1 << 19
+MOST_ABREAST = 8
+COLUMNS_AHEAD = 2  # of spectra that are asked for
+
+
+def scratch_floats(size: tuple[int, int, int]) -> int:
+    """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
+    z, y, x = size
+    half = z * (y * (x // 2 + 1) + 1) * COMPLEX_BYTES
+    voxels = z * y * x * VECTOR_BYTES
+    return (SPARE_BYTES + _abreast(half) * half + voxels) // 4
+
+
+def _abreast(half: int) -> int:
+    return max(1, min(MOST_ABREAST, GROUP_BYTES // half))
+
+
+_compiled_abreast = inlined(_abreast)
+
+
+@inlined
+def plane_bytes(size: Any) -> Any:
+    """Scratch from plane to plane: the points of a column stand in different sets of a cache."""
+    return (size[1] * (size[2] // 2 + 1) + 1) * COMPLEX_BYTES
+
+
+@inlined
+def tile_bytes(size: Any) -> Any:
+    """Scratch of one tile's half spectrum."""
+    return size[0] * plane_bytes(size)
+
+
+@inlined
+def abreast(size: Any) -> Any:
+    """How many tiles are in scratch at once."""
+    return _compiled_abreast(tile_bytes(size))
+
+
+@inlined
+def voxel_room(scratch: int, size: Any) -> Any:
+    """Where gathered voxels go."""
+    return scratch + SPARE_BYTES + abreast(size) * tile_bytes(size)
+
+
+@inlined
+def prepare(scratch: int, relu: int) -> None:
+    """Zeros for points outside a range, no bias, and `relu` or not for the inverse; once a task."""
+    for place in range(0, SPARE_BYTES, VECTOR_BYTES):
+        store(scratch + place, splat(0.0))
+    store(scratch + ONES, splat(1.0))
+    store(scratch + FLOOR, splat(0.0 if relu else -np.inf))
+
+
+@inlined
+def set_bias(scratch: int, bias: int, lanes: int) -> None:
+    """What the inverse adds from now on: `lanes` floats, then zeros."""
+    store(scratch + BIAS, load_masked(bias, below(lanes)))
+
+
+@inlined
+def overlap(origin: int, count: int, limit: int) -> Any:
+    """Which of `count` points from voxel `origin` on lie in [0, limit): first, how many."""
+    first = max(0, -origin)
+    return first, max(0, min(count, limit - origin) - first)
+
+
+@inlined
+def box(origin: Any, count: Any, limit: Any) -> Any:
+    """`overlap` on the three axes: firsts and counts."""
+    z, nz = overlap(origin[0], count[0], limit[0])
+    y, ny = overlap(origin[1], count[1], limit[1])
+    x, nx = overlap(origin[2], count[2], limit[2])
+    return (z, y, x), (nz, ny, nx)
+
+
+@inlined
+def added(a: Any, b: Any) -> Any:
+    """a + b on the three axes."""
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+@inlined
+def offset(point: Any, steps: Any) -> Any:
+    """Bytes from point (0, 0, 0)."""
+    return point[0] * steps[0] + point[1] * steps[1] + point[2] * steps[2]
+
+
+@inlined
+def gathered(
+    source: int, steps: Any, lane: int, lanes: int, first: Any, count: Any, to: int
+) -> Any:
+    """Copy points with any step between lanes to dense voxels; address of point 0 and its steps.
+
+    `lanes` are taken, the others become 0. `to` has room for the counted points.
+    """
+    dense_y, dense_z = count[2] * VECTOR_BYTES, count[1] * count[2] * VECTOR_BYTES
+    for z in range(count[0]):
+        for y in range(count[1]):
+            row = to + z * dense_z + y * dense_y
+            if lanes < LANES:
+                for x in range(count[2]):
+                    store(row + x * VECTOR_BYTES, splat(0.0))
+            start = source + (first[0] + z) * steps[0] + (first[1] + y) * steps[1]
+            for number in range(lanes):
+                voxels = floats(start + first[2] * steps[2] + number * lane)
+                target = floats(row)
+                for x in range(count[2]):
+                    target[x * LANES + number] = voxels[x * (steps[2] // 4)]
+    origin = to - first[0] * dense_z - first[1] * dense_y - first[2] * VECTOR_BYTES
+    return origin, (dense_z, dense_y, VECTOR_BYTES)
+
+
+@inlined
+def _fill(start: int, low: int, high: int, limit: int, step: int, bytes_: int) -> None:
+    """Zeros for what is below `limit` but not from `low` to `high`, each `bytes_` long."""
+    for number in range(limit):
+        if number < low or number >= high:
+            for place in range(start + number * step, start + number * step + bytes_, VECTOR_BYTES):
+                store(place, splat(0.0))
+
+
+@inlined
+def _row_bytes(size: Any) -> Any:
+    return (size[2] // 2 + 1) * COMPLEX_BYTES
+
+
+@inlined
+def forward_rows(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int,
+    z: int, rows: int,
+) -> None:  # fmt: skip
+    """Forward along x in one plane, imaginary parts times `sign`; zeros in the others of `rows`."""
+    row, here = _row_bytes(size), work + z * plane_bytes(size)
+    real_lines(
+        size[2],
+        Lines(
+            source=End(source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0),
+            target=End(here + first[1] * row, COMPLEX_BYTES, row, 0),
+            ahead=End(0, 0, 0, 0),
+            lines=count[1],
+            groups=1,
+            first=first[2],
+            count=count[2],
+            spare=spare,
+            option=0,
+            parts=0,
+            ahead_parts=0,
+        ),
+        sign,
+    )
+    _fill(here, first[1], first[1] + count[1], rows, row, row)
+
+
+@inlined
+def _plane(
+    size: Any, work: int, z: int, ahead: int, ahead_row: int, sign: float, spare: int
+) -> Any:
+    """Lines of the transform along y in one plane of scratch."""
+    here = work + z * plane_bytes(size)
+    return _columns(size, here, here, ahead, ahead_row, 0 if sign > 0.0 else 1, spare)
+
+
+@inlined
+def _columns(
+    size: Any, source: int, target: int, ahead: int, ahead_row: int, option: int, spare: int
+) -> Any:
+    """The columns along y of one plane of half spectra."""
+    row = _row_bytes(size)
+    return Lines(
+        source=End(source, row, COMPLEX_BYTES, 0),
+        target=End(target, row, COMPLEX_BYTES, 0),
+        ahead=End(ahead, ahead_row, COMPLEX_BYTES, 0),
+        lines=row // COMPLEX_BYTES,
+        groups=1,
+        first=0,
+        count=0,
+        spare=spare,
+        option=option,
+        parts=VECTOR_BYTES,
+        ahead_parts=VECTOR_BYTES,
+    )
+
+
+@inlined
+def forward_plane(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
+    spare: int, z: int, ahead: int,
+) -> None:  # fmt: skip
+    """Forward along x and, in tiles of several planes, along y, of the plane at `source`.
+
+    Meanwhile rows at `ahead` are asked for.
+    """
+    apart = 0, steps[1], steps[2]
+    forward_rows(source, apart, first, count, size, work, sign, spare, z, size[1])
+    if size[0] > 1:
+        forward_lines(size[1], _plane(size, work, z, ahead, steps[1], sign, spare), 1.0)
+
+
+@inlined
+def fill_planes(work: int, first: int, end: int, limit: int, size: Any) -> None:
+    """Zeros in the planes of scratch before `first`, and from `end` to `limit`."""
+    _fill(work, first, end, limit, plane_bytes(size), plane_bytes(size))
+
+
+@inlined
+def forward_planes(
+    source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
+    spare: int, following: int,
+) -> None:  # fmt: skip
+    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`.
+
+    While a plane is transformed along y, the source of the next plane is asked for, `following`
+    after the last.
+    """
+    for z in range(first[0], first[0] + count[0]):
+        ahead = source + (z + 1) * steps[0] if z + 1 < first[0] + count[0] else following
+        ahead += first[1] * steps[1] + first[2] * steps[2]
+        here = source + z * steps[0]
+        forward_plane(here, steps, first, count, size, work, sign, spare, z, ahead)
+    fill_planes(work, first[0], first[0] + count[0], size[0], size)
+
+
+@inlined
+def few_forward_planes(
+    source: int, steps: Any, count: Any, size: Any, work: int, sign: float, spare: int
+) -> None:
+    """`forward_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
+    first = (0, 0, 0)
+    for z in range(count[0]):
+        forward_rows(source, steps, first, count, size, work, sign, spare, z, min(FEW, size[1]))
+        if size[0] > 1:
+            few_forward_lines(size[1], _plane(size, work, z, work, 0, sign, spare), 1.0)
+    _fill(work, 0, count[0], min(FEW, size[0]), plane_bytes(size), plane_bytes(size))
+
+
+@inlined
+def inverse_rows(
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, added: int,
+    scale: float, spare: int, z: int,
+) -> None:  # fmt: skip
+    """Back along x in one plane, to the counted points; those below `added` are added to the target."""
+    row, here = _row_bytes(size), work + z * plane_bytes(size)
+    hermitian_lines(
+        size[2],
+        Lines(
+            source=End(here + first[1] * row, COMPLEX_BYTES, row, 0),
+            target=End(target + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0),
+            ahead=End(0, 0, 0, 0),
+            lines=count[1],
+            groups=1,
+            first=first[2],
+            count=count[2],
+            spare=spare,
+            option=added,
+            parts=0,
+            ahead_parts=0,
+        ),
+        scale,
+    )
+
+
+@inlined
+def inverse_columns(work: int, size: Any, z: int, ahead: int, ahead_row: int, spare: int) -> None:
+    """Back along y in one plane of tiles that have several; meanwhile rows at `ahead` are asked for."""
+    if size[0] > 1:
+        backward_lines(size[1], _plane(size, work, z, ahead, ahead_row, 1.0, spare), 1.0)
+
+
+@inlined
+def inverse_planes(
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, old: Any,
+    scale: float, spare: int,
+) -> None:  # fmt: skip
+    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
+
+    Points below `old` along any axis are added to the target, the others stored.
+    """
+    for z in range(first[0], first[0] + count[0]):
+        ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
+        inverse_columns(work, size, z, ahead, steps[1], spare)
+        rows = count[1] if z < old[0] else max(0, min(old[1] - first[1], count[1]))
+        if rows > 0:
+            part = count[0], rows, count[2]
+            inverse_rows(work, size, first, part, target, steps, size[2], scale, spare, z)
+        if rows < count[1]:
+            start = first[0], first[1] + rows, first[2]
+            part = count[0], count[1] - rows, count[2]
+            inverse_rows(work, size, start, part, target, steps, old[2], scale, spare, z)
+
+
+@inlined
+def columns_to(work: int, target: int, size: Any, spare: int) -> None:
+    """Forward along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
+    row, ahead = _row_bytes(size), target + plane_bytes(size)
+    forward_lines(size[1], _columns(size, work, target, ahead, row, 0, spare), 1.0)
+
+
+@inlined
+def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> None:
+    """Back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
+    row = _row_bytes(size)
+    backward_lines(size[1], _columns(size, source, work, ahead, row, 1, spare), 1.0)
+
+
+@inlined
+def few_inverse_planes(
+    work: int, size: Any, count: Any, target: int, steps: Any, added: int, scale: float, spare: int
+) -> None:
+    """`inverse_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
+    for z in range(count[0]):
+        if size[0] > 1:
+            few_backward_lines(size[1], _plane(size, work, z, work, 0, 1.0, spare), 1.0)
+        inverse_rows(work, size, (0, 0, 0), count, target, steps, added, scale, spare, z)
+
+
+@inlined
+def to_spectra(
+    work: int,
+    size: Any,
+    tiles: int,
+    target: int,
+    tile: int,
+    frequency: int,
+    parts: int,
+    sign: float,
+    spare: int,
+) -> Any:
+    """Lines of `forward_lines` along the last axis, from scratch to `tiles` spectra, `tile` bytes apart.
+
+    `parts`: bytes from the real part of a number in the spectra to its imaginary part.
+
+    What is written for one frequency lies together, so each column is done for all tiles in turn.
+    """
+    _, columns, step = last_axis(size)
+    return Lines(
+        source=End(work, step, tile_bytes(size), COMPLEX_BYTES),
+        target=End(target, columns * frequency, tile, frequency),
+        ahead=End(target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
+        lines=tiles,
+        groups=columns,
+        first=0,
+        count=0,
+        spare=spare,
+        option=0 if sign > 0.0 else 1,
+        parts=parts,
+        ahead_parts=parts,
+    )
+
+
+@inlined
+def from_spectra(
+    source: int, tile: int, frequency: int, parts: int, size: Any, tiles: int, work: int, spare: int
+) -> Any:
+    """Lines of `backward_lines` along the last axis, to tiles in scratch; `parts` as above."""
+    _, columns, step = last_axis(size)
+    return Lines(
+        source=End(source, columns * frequency, tile, frequency),
+        target=End(work, step, tile_bytes(size), COMPLEX_BYTES),
+        ahead=End(source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
+        lines=tiles,
+        groups=columns,
+        first=0,
+        count=0,
+        spare=spare,
+        option=1,
+        parts=parts,
+        ahead_parts=parts,
+    )
+
+
+@inlined
+def last_axis(size: Any) -> Any:
+    """The axis between scratch and spectra, its lines, and the step along it in scratch."""
+    columns = size[2] // 2 + 1
+    if size[0] == 1:
+        return 1, columns, columns * COMPLEX_BYTES
+    return 0, size[1] * columns, plane_bytes(size)

@@ -1,0 +1,1 @@
+"""Winograd's minimal filtering for filters of 3^3 taps."""

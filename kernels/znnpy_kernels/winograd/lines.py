@@ -1,0 +1,281 @@
+"""Transforms of Winograd's minimal filtering along lines: six voxels give four outputs of three taps.
+
+    Y = A' [(G g) * (B' d)]     (Winograd 1980; Lavin and Gray 2016, arXiv 1509.09308)
+
+The polynomials are evaluated at 0, +-sqrt(1/2), +-sqrt(2) and infinity: with a * b = 1 numbers neither
+grow nor shrink much, and three transformed axes lose about as many bits as a transform by FFT.
+Along z, y and x one after the other it is the same for cubes: POINTS^3 products for NEW^3 outputs.
+
+Vectors hold LANES images. All addresses and steps are int64 in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.direct.epilogue import finished
+from znnpy_kernels.simd.codegen import (
+    VECTOR,
+    WORD,
+    Value,
+    float_pointer,
+    load_vector,
+    multiply_add,
+    prefetch,
+    store_vector,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES
+
+TAPS, NEW = 3, 4
+POINTS = TAPS + NEW - 1
+LOW, HIGH = sqrt(0.5), sqrt(2.0)
+# Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
+TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
+VECTOR_BYTES = 4 * LANES
+PLANE = POINTS * POINTS
+# Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
+SOURCE_ROWS = (0,), (1, 2), (3, 4), (5,)
+TARGET_ROWS = (0, 2), (1, 3)
+Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
+
+
+def filter_matrix() -> Any:
+    """G as float64 (POINTS, TAPS): powers of each place, divided by its distances to the others."""
+    places = (0.0, LOW, -LOW, HIGH, -HIGH)
+    rows = [
+        [place**tap / np.prod([place - other for other in places if other != place])
+         for tap in range(TAPS)]
+        for place in places
+    ]  # fmt: skip
+    return np.array([*rows, [0.0, 0.0, 1.0]])
+
+
+def source_line(builder: ir.IRBuilder, d: list[Value]) -> list[Value]:
+    """B' d: POINTS values from as many voxels."""
+    b = builder
+
+    def plus(low: Value, factor: float, value: Value) -> Value:
+        return multiply_add(b, value, _constant(factor), low)
+
+    even_low, odd_low = plus(d[4], -2.0, d[2]), plus(d[3], -2.0, d[1])
+    even_high, odd_high = plus(d[4], -0.5, d[2]), plus(d[3], -0.5, d[1])
+    return [
+        b.fadd(d[0], plus(d[4], -2.5, d[2])),
+        plus(even_low, LOW, odd_low),
+        plus(even_low, -LOW, odd_low),
+        plus(even_high, HIGH, odd_high),
+        plus(even_high, -HIGH, odd_high),
+        b.fadd(d[1], plus(d[5], -2.5, d[3])),
+    ]
+
+
+def target_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
+    """A' m: NEW outputs from POINTS products with filters times TARGET_SCALES."""
+    b = builder
+
+    def plus(low: Value, factor: float, value: Value) -> Value:
+        return multiply_add(b, value, _constant(factor), low)
+
+    even_low, odd_low = b.fadd(m[1], m[2]), b.fsub(m[1], m[2])
+    even_high, odd_high = b.fadd(m[3], m[4]), b.fsub(m[3], m[4])
+    return [
+        plus(plus(m[0], HIGH, even_low), LOW**2, even_high),
+        plus(odd_low, LOW, odd_high),
+        plus(even_high, LOW, even_low),
+        plus(plus(m[5], LOW**2, odd_low), HIGH, odd_high),
+    ]
+
+
+def _constant(value: float) -> Value:
+    return ir.Constant(VECTOR, [float(np.float32(value))] * LANES)
+
+
+def _rows(
+    b: ir.IRBuilder, line: Line, rows: tuple[int, ...], column: Callable[[int], list[Value]]
+) -> list[Value]:
+    """These rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
+    columns = [[made[row] for row in rows] for made in (line(b, column(x)) for x in range(POINTS))]
+    return [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
+
+
+def _at(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
+    bytes_ = word(number * step) if isinstance(step, int) else b.mul(step, word(number))
+    return float_pointer(b, b.add(start, bytes_))
+
+
+def _kept(b: ir.IRBuilder, value: Value) -> Value:
+    """The same integer, out of which LLVM cannot take terms: it would hoist the address of each voxel from
+    loops and keep all of them on the stack, where one addition of two registers is free.
+    """
+    return b.asm(ir.FunctionType(WORD, [WORD]), "", "=r,0", [value], side_effect=False)
+
+
+def _places(b: ir.IRBuilder, start: Value, step_row: Value, rows: Sequence[int]) -> list[Value]:
+    return [_kept(b, b.add(start, b.mul(step_row, word(row)))) for row in rows]
+
+
+def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
+    """Bytes to `count` vectors of a row; multiples of 1, 2 and 4 are part of addresses."""
+    steps = [_kept(b, b.mul(step, word(number))) for number in (1, 3, 5)]
+    made = [
+        word(0),
+        steps[0],
+        b.shl(steps[0], word(1)),
+        steps[1],
+        b.shl(steps[0], word(2)),
+        steps[2],
+    ]
+    return made[:count]
+
+
+def _asking(rows: int, columns: int) -> Any:
+    """The intrinsic `(source, step_y, step_x)` that asks for rows x columns vectors, into the L1 cache."""
+
+    def ask(typingctx: Any, source: Any, step_y: Any, step_x: Any) -> tuple[Signature, Any]:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (source, step_y, step_x) = builder, args
+            along = _along(b, step_x, columns)
+            for row, by in product(_places(b, source, step_y, range(rows)), along):
+                prefetch(b, b.add(row, by), write=False, level=1)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 3), codegen
+
+    return intrinsic(ask)
+
+
+ask_to_read = _asking(POINTS, NEW)
+
+
+@intrinsic
+def source_plane(
+    typingctx: Any, source: Any, step_row: Any, step_column: Any, target: Any, step: Any
+) -> tuple[Signature, Any]:
+    """POINTS x POINTS voxels, transformed along both axes, to vectors `step` bytes from each other."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (source, step_row, step_column, target, step) = builder, args
+        rows, along = _places(b, source, step_row, range(POINTS)), _along(b, step_column, POINTS)
+
+        def column(x: int) -> list[Value]:
+            return [load_vector(b, float_pointer(b, b.add(row, along[x]))) for row in rows]
+
+        for made in SOURCE_ROWS:
+            places = [POINTS * row + x for row in made for x in range(POINTS)]
+            for number, value in zip(places, _rows(b, source_line, made, column), strict=True):
+                store_vector(b, value, _at(b, target, number, step))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), codegen
+
+
+def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
+    """Numbers of `count` slots of a ring of POINTS, from slot `first` on."""
+    numbers = [b.add(first, word(number)) for number in range(count)]
+    past = [b.icmp_signed(">=", number, word(POINTS)) for number in numbers]
+    return [
+        b.select(over, b.sub(number, word(POINTS)), number)
+        for over, number in zip(past, numbers, strict=True)
+    ]
+
+
+@intrinsic
+def source_depth(
+    typingctx: Any, source: Any, first: Any, slot: Any, target: Any, step: Any
+) -> tuple[Signature, Any]:
+    """One value of each of POINTS planes in a ring, from slot `first` on, transformed across them.
+
+    `slot`, `step`: bytes from slot to slot and from point to point.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (source, first, slot, target, step) = builder, args
+        places = [b.add(source, b.mul(slot, n)) for n in _slots(b, first, POINTS)]
+        values = [load_vector(b, float_pointer(b, place)) for place in places]
+        for number, value in enumerate(source_line(b, values)):
+            store_vector(b, value, _at(b, target, number, step))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), codegen
+
+
+@intrinsic
+def target_depth(
+    typingctx: Any, source: Any, step: Any, target: Any, first: Any, slot: Any
+) -> tuple[Signature, Any]:
+    """POINTS products, `step` bytes from each other, to NEW planes in a ring, from slot `first` on."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (source, step, target, first, slot) = builder, args
+        values = [load_vector(b, _at(b, source, number, step)) for number in range(POINTS)]
+        for number, value in zip(_slots(b, first, NEW), target_line(b, values), strict=True):
+            store_vector(b, value, float_pointer(b, b.add(target, b.mul(slot, number))))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), codegen
+
+
+def target_plane_of(at: Any) -> Any:
+    """The intrinsic `(arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
+
+    NEW x NEW outputs of a plane of vectors `step` bytes from each other, with the epilogue of
+    `direct_epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
+    columns lie as far from each other as the target's.
+    """
+
+    def target_plane(
+        typingctx: Any,
+        arguments: Any,
+        bias: Any,
+        values: Any,
+        values_row: Any,
+        source: Any,
+        step: Any,
+        target: Any,
+        step_row: Any,
+        step_column: Any,
+    ) -> tuple[Signature, Any]:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (arguments, bias, values, values_row, *others) = builder, args
+            source, step, target, step_row, step_column = others
+
+            def column(x: int) -> list[Value]:
+                return [
+                    load_vector(b, _at(b, source, POINTS * row + x, step)) for row in range(POINTS)
+                ]
+
+            def field(name: str) -> Value:
+                return b.load(b.gep(arguments, [word(getattr(at, name))]))
+
+            along = _along(b, step_column, NEW)
+            for made in TARGET_ROWS:
+
+                def places(start: Value, step: Value, made: tuple[int, ...] = made) -> list[Value]:
+                    rows = _places(b, start, step, made)
+                    return [float_pointer(b, b.add(row, by)) for row in rows for by in along]
+
+                where = places(target, step_row)
+                done = finished(
+                    b,
+                    field,
+                    _rows(b, target_line, made, column),
+                    lambda: [load_vector(b, float_pointer(b, bias))] * NEW * len(TARGET_ROWS[0]),
+                    lambda: [load_vector(b, place) for place in places(values, values_row)],
+                )
+                for value, place in zip(done, where, strict=True):
+                    store_vector(b, value, place)
+            return context.get_dummy_value()
+
+        return types.void(arguments, *[types.int64] * 8), codegen
+
+    return intrinsic(target_plane)

@@ -1,0 +1,26 @@
+"""Where the tiles of Winograd's minimal filtering begin, on the interleaved lattices of an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.winograd.lines import NEW
+
+
+@inlined
+def cover(whole: int, part: int) -> int:
+    """Parts that hold a whole."""
+    return (whole + part - 1) // part
+
+
+@inlined
+def origin(tile: int, dilation: int) -> int:
+    """First new voxel of a tile."""
+    return tile // dilation * NEW * dilation + tile % dilation
+
+
+@inlined
+def tiles_along(size: int, dilation: int) -> Any:
+    """Tiles along an axis; the last ones may lie outside."""
+    return cover(size, NEW * dilation) * dilation

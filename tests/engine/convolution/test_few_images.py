@@ -1,0 +1,140 @@
+"""Networks with few images among many: planar nodes, and bias and transfer inside convolutions."""
+
+import numpy as np
+import pytest
+
+from znnpy import Model, reference
+from znnpy.engine.memory.images import Layout
+from znnpy.geometry import fit
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Edge, Network, Node
+
+K3, ONE = (3, 3, 3), (1, 1, 1)
+
+
+def chain(images, functions, bias=True, sparsity=ONE):
+    """input -> crop -> n0, then a convolution to each further node."""
+    nodes = [Node("input", "input", images[0])]
+    for index, (count, function) in enumerate(zip(images, functions, strict=True)):
+        nodes.append(Node(f"n{index}", "transfer", count, function=function, bias=bias, slope=0.1))
+    edges = [Edge("cut", "crop", "input", "n0", offset=(1, 0, 2))]
+    edges += [
+        Edge(
+            f"c{i}",
+            "conv",
+            f"n{i - 1}",
+            f"n{i}",
+            size=(3, 2, 3) if i % 2 else K3,
+            sparsity=sparsity,
+        )
+        for i in range(1, len(images))
+    ]
+    return Network(tuple(nodes), tuple(edges))
+
+
+def plan(network, choose):
+    """A plan record: `choose` gives the algorithms of each conv edge, forward, gradient, weight."""
+    record = {}
+    for edge in network.edges:
+        if edge.kind == "conv":
+            methods = choose(edge.name)
+            record[edge.name] = {"reason": ""}
+            for name, method in zip(("forward", "gradient", "weight"), methods, strict=True):
+                record[edge.name][name] = method
+                if method == "spectral":
+                    record[edge.name][f"{name}_tile"] = [8, 8, 8]
+    return record
+
+
+def check(network, output, loss="square", batch=2, threads=2, **options):
+    """Outputs, loss and gradients against the float64 reference."""
+    geometry, rng = fit(network, output), np.random.default_rng(0)
+    parameters = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in parameter_shapes(network).items()
+    }
+    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
+    last = network.outputs[0]
+    target = rng.random((batch, last.images, *output)).astype(np.float32)
+    x = x.astype(np.float32)
+    with Model(network, output, batch=batch, threads=threads, loss=loss, **options) as model:
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)}
+        value, gradients = model.loss_and_gradients(x, target)
+        bits = [array.tobytes() for array in [found["forward"], *gradients.values()]]
+        found |= gradients
+    wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
+    expected, exact = reference.gradients(
+        network, geometry, parameters, {"input": x}, {last.name: target}, None, loss
+    )
+    wanted |= exact
+    assert value == pytest.approx(expected, rel=2e-5)
+    assert found.keys() == wanted.keys()
+    largest = max(np.abs(g).max() for g in exact.values())
+    for name, array in wanted.items():
+        scale = max(np.abs(array).max(), largest / 50)
+        assert np.abs(found[name] - array).max() <= 2e-4 * scale, name
+    return bits
+
+
+LINEAR = ("linear",) * 4
+
+
+@pytest.mark.parametrize("loss", ["square", "binomial_cross_entropy", "softmax"])
+@pytest.mark.parametrize(
+    "functions", [LINEAR, ("relu",) * 4, ("leaky_relu", "tanh", "relu", "elu")]
+)
+@pytest.mark.parametrize("images", [(1, 17, 2, 20), (8, 40, 20, 3), (3, 10, 8, 33)])
+def test_direct(images, functions, loss):
+    check(chain(images, functions), (5, 4, 19), loss, conv="direct")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("sparsity", [ONE, (1, 2, 3)])
+def test_sparse_filters_with_and_without_bias(sparsity, bias):
+    network = chain((2, 12, 3, 12), ("relu", "leaky_relu", "relu", "linear"), bias, sparsity)
+    check(network, (4, 5, 9), conv="direct")
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        ("direct", "direct", "spectral"),
+        ("direct", "spectral", "direct"),
+        ("spectral", "direct", "direct"),
+        ("spectral", "direct", "spectral"),
+        ("spectral", "spectral", "spectral"),
+        ("fft", "direct", "direct"),
+        ("direct", "direct", "fft"),
+        ("fft", "fft", "direct"),
+    ],
+)
+def test_any_mixture_of_algorithms(methods):
+    network = chain((2, 18, 3, 20), ("relu", "linear", "leaky_relu", "linear"))
+    check(network, (6, 5, 9), plan=plan(network, lambda _: methods))
+
+
+def test_same_bits_for_any_number_of_threads():
+    network = chain((1, 17, 3, 20), ("linear", "relu", "leaky_relu", "linear"))
+    bits = [check(network, (9, 8, 19), conv="direct", threads=n) for n in (0, 1, 4)]
+    assert bits[0] == bits[1] == bits[2]
+
+
+def test_prediction_alone():
+    network = chain((1, 17, 3), ("linear", "relu", "linear"))
+    x = np.random.default_rng(0).standard_normal((1, 1, 12, 12, 12)).astype(np.float32)
+    found = []
+    for training in (True, False):
+        shape = tuple(n - reach for n, reach in zip((12, 12, 12), (6, 3, 8), strict=True))
+        with Model(network, shape, threads=1, conv="direct", training=training, seed=3) as model:
+            found.append(model.forward(x))
+    np.testing.assert_array_equal(*found)
+
+
+def test_few_images_between_many_are_planar():
+    network = chain((1, 17, 3, 20, 9), ("linear",) * 5)
+    with Model(network, (4, 4, 4), conv="direct", threads=0) as model:
+        layout = Layout(network, model.geometry, model.plan, 1, True)
+    lanes = {node.name: layout.lanes(node.name) for node in network.nodes}
+    planar = {name for name, count in lanes.items() if count == 1}
+    assert planar == {"input", "n0", "n2"}

@@ -1,0 +1,185 @@
+"""Tiled spectral convolution in whole networks against the float64 reference."""
+
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import random_networks as rn
+from avx2 import on_avx2
+from test_model import check
+
+from znnpy import Model, reference
+from znnpy.geometry import fit
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Edge, Network, Node
+
+ONE = (1, 1, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 7])
+def test_random_networks_equal_the_reference(seed):
+    check(seed, "spectral", rn.loss_of(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8, 50))
+def test_more_random_networks(seed):
+    check(seed, "spectral", rn.loss_of(seed))
+
+
+def layers(channels, size, sparsity=ONE):
+    """Two convolutions, so that the second passes a gradient back to the first."""
+    nodes = tuple(
+        Node(name, "transfer" if index else "input", count, function="linear")
+        for index, (name, count) in enumerate(zip(("input", "a", "out"), channels, strict=True))
+    )
+    edges = (
+        Edge("c1", "conv", "input", "a", size=size),
+        Edge("c2", "conv", "a", "out", size=size, sparsity=sparsity),
+    )
+    return Network(nodes, edges)
+
+
+def errors(network, output, conv, batch=1, seed=0, threads=1):
+    """Largest relative error of outputs and of each gradient."""
+    geometry, rng = fit(network, output), np.random.default_rng(seed)
+    parameters = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in parameter_shapes(network).items()
+    }
+    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
+    target = rng.standard_normal((batch, network.outputs[0].images, *output))
+    x, target = x.astype(np.float32), target.astype(np.float32)
+    weight = np.ones((batch, 1, *output), np.float32)
+    how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
+    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)}
+        found |= model.loss_and_gradients(x, target, weight=weight)[1]
+    inputs, targets, weights = {"input": x}, {"out": target}, {"out": weight}
+    wanted = {"forward": reference.forward(network, geometry, parameters, inputs)["out"]}
+    wanted |= reference.gradients(
+        network, geometry, parameters, inputs, targets, weights, "square"
+    )[1]
+    return {name: np.abs(found[name] - w).max() / np.abs(w).max() for name, w in wanted.items()}
+
+
+CASES = [
+    ((1, 10, 16), (3, 3, 3), ONE, (9, 8, 7), 1),
+    ((3, 16, 33), (3, 3, 3), ONE, (7, 7, 7), 2),
+    ((2, 40, 10), (3, 3, 3), (2, 2, 2), (5, 6, 7), 1),
+    ((1, 5, 6), (3, 3, 3), (4, 4, 4), (3, 5, 6), 2),
+    ((1, 10, 3), (5, 5, 5), ONE, (9, 10, 11), 1),
+    ((1, 4, 2), (7, 7, 7), ONE, (8, 4, 11), 1),
+    ((2, 17, 3), (1, 3, 3), ONE, (5, 20, 21), 2),
+    ((1, 6, 2), (1, 11, 11), ONE, (1, 30, 31), 1),
+]
+
+
+@pytest.mark.parametrize(("channels", "size", "sparsity", "output", "batch"), CASES)
+def test_layers(channels, size, sparsity, output, batch):
+    found = errors(layers(channels, size, sparsity), output, "spectral", batch)
+    assert max(found.values()) < 2e-5, found
+
+
+PACKED = [
+    (1, (3, 3, 3), ONE, (9, 8, 17), (8, 8, 8), (8, 8, 8)),
+    (1, (3, 3, 3), (2, 1, 2), (9, 8, 11), (6, 8, 6), (8, 6, 8)),
+    (2, (5, 5, 5), ONE, (9, 20, 11), (10, 10, 10), (10, 10, 10)),
+    (3, (1, 3, 3), ONE, (2, 20, 21), (1, 8, 8), (1, 8, 8)),
+]
+
+
+@pytest.mark.parametrize(("images", "size", "sparsity", "output", "ahead", "back"), PACKED)
+def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead, back):
+    edge = Edge("c", "conv", "input", "out", size=size, sparsity=sparsity)
+    out = Node("out", "transfer", 18, function="linear")
+    network = Network((Node("input", "input", images), out), (edge,))
+    layer = dict.fromkeys(("forward", "weight"), "spectral") | {"gradient": "direct"}
+    plan = {"c": layer | {"forward_tile": ahead, "weight_tile": back}}
+    found = [errors(network, output, plan, batch=2, threads=threads) for threads in (0, 3)]
+    assert max(found[0].values()) < 2e-5, found
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "sparsity", "output", "tiles"),
+    [
+        ((1, 10, 20), (3, 3, 3), (2, 1, 2), (7, 13, 9), [(8, 8, 6)] * 3),
+        ((20, 3, 24), (3, 3, 3), (2, 1, 2), (7, 13, 9), [(8, 8, 6)] * 3),
+        ((1, 10, 20), (5, 5, 5), (1, 2, 1), (20, 9, 21), [(16, 24, 24)] * 3),
+        ((2, 5, 3), (3, 3, 3), ONE, (21, 9, 21), [(20, 20, 24), (24, 20, 20), (24, 20, 20)]),
+    ],
+)
+def test_packed_tiles_do_not_depend_on_threads(channels, size, sparsity, output, tiles):
+    network = layers(channels, size, sparsity)
+    plan = dict.fromkeys(("forward", "gradient", "weight"), "spectral")
+    names = ("forward_tile", "gradient_tile", "weight_tile")
+    plan |= dict(zip(names, tiles, strict=True))
+    plan = {edge.name: plan for edge in network.edges}
+    found = [errors(network, output, plan, batch=2, threads=threads) for threads in (0, 3)]
+    assert max(found[0].values()) < 2e-5, found
+    assert found[0] == found[1]
+
+
+def test_rounding_is_at_most_four_times_that_of_direct():
+    network = layers((8, 32, 32), (3, 3, 3))
+    spectral = errors(network, (12, 12, 12), "spectral")
+    direct = errors(network, (12, 12, 12), "direct")
+    for name, error in spectral.items():
+        assert error <= 4 * direct[name], (name, error, direct[name])
+
+
+@pytest.mark.parametrize("kept", [1 << 30, 0])
+@pytest.mark.parametrize("back", [(8, 8, 8), (8, 10, 6)])
+def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypatch):
+    monkeypatch.setattr("znnpy.engine.convolution.spectral.filters.FILTERS_KEPT_BYTES", kept)
+    monkeypatch.setattr("znnpy.plan.tiles.KEPT_BYTES", kept)
+    network = layers((2, 18, 35), (3, 3, 3))
+    tile = {"forward_tile": (8, 8, 8), "gradient_tile": back, "weight_tile": (8, 8, 8)}
+    layer = dict.fromkeys(("forward", "gradient", "weight"), "spectral") | tile
+    plan = {"c1": layer, "c2": layer}
+    assert max(errors(network, (9, 8, 7), plan, batch=2).values()) < 2e-5
+    with Model(network, (9, 8, 7), threads=1, plan=plan) as model:
+        names = [name for name in model.task_graph.names if name.startswith("c2 filter tiles")]
+    transforms = {name: names.count(name) for name in set(names)}
+    if back == (8, 8, 8):
+        assert list(transforms) == ["c2 filter tiles"]
+    else:
+        assert sorted(transforms) == ["c2 filter tiles", "c2 filter tiles backward"]
+
+
+def trained(threads):
+    network = layers((2, 18, 5), (3, 3, 3), (2, 2, 2))
+    rng = np.random.default_rng(5)
+    with Model(network, (11, 12, 13), batch=2, seed=1, threads=threads, conv="spectral") as model:
+        for _ in range(6):
+            x = rng.standard_normal((2, 2, *model.input_shape)).astype(np.float32)
+            target = rng.random((2, 5, 11, 12, 13)).astype(np.float32)
+            model.step(x, target, learning_rate=0.1)
+        return model.parameters
+
+
+def test_same_bits_for_any_number_of_threads():
+    wanted = trained(0)
+    for threads in (1, 2, 8):
+        for name, values in trained(threads).items():
+            np.testing.assert_array_equal(values, wanted[name])
+
+
+AVX2 = """
+    import sys
+    sys.path[:0] = {paths}
+    from test_spectral import errors, layers
+    from znnpy_kernels.simd.lanes import LANES
+    found = errors(layers((2, 17, 9), (3, 3, 3)), (7, 8, 9), "spectral")
+    print(LANES, max(found.values()))
+"""
+
+
+@pytest.mark.slow
+def test_avx2():
+    lanes, error = on_avx2("-c", textwrap.dedent(AVX2).format(paths=sys.path))
+    assert lanes == "8"
+    assert float(error) < 2e-5

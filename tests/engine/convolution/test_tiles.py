@@ -1,0 +1,105 @@
+"""Tiles of lattices: every voxel belongs to exactly one tile, every tile to one group."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.convolution.tiles import Share, TileSpectra, Tiling, Window, planes_of, squares_of
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.tensors import new_tensor
+from znnpy.plan.tiles import group_size
+
+CASES = [
+    Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (13, 6, 7), 2),
+    Tiling((8, 12, 8), (6, 10, 4), (2, 3, 1), (5, 22, 9), 1),
+    Tiling((1, 8, 8), (1, 4, 6), (4, 4, 4), (2, 9, 30), 2),
+]
+
+
+def voxels_of(tiling, share):
+    """Voxels (batch, z, y, x) that the new points of some tiles cover, clipped to the image."""
+    grid = share.grid
+    _, rows, columns = grid.counts
+    for tile in range(share.low, share.high):
+        at = (tile // (rows * columns), tile // columns % rows, tile % columns)
+        axes = [
+            range(
+                first + step * new * number,
+                min(extent, first + step * new * (number + 1)),
+                step,
+            )
+            for first, step, new, number, extent in zip(
+                grid.lattice, tiling.dilation, tiling.step, at, tiling.extents, strict=True
+            )
+        ]
+        yield grid.batch, axes
+
+
+@pytest.mark.parametrize("tiling", CASES)
+@pytest.mark.parametrize("most", [1, 4, 1000])
+def test_groups_cover_every_voxel_once(tiling, most):
+    spectra = TileSpectra(tiling, LANES, most)
+    times = np.zeros((tiling.batch, *tiling.extents), int)
+    for group in range(spectra.groups):
+        shares = spectra.shares(group)
+        assert sum(share.high - share.low for share in shares) == spectra.count(group)
+        for share in shares:
+            for batch, axes in voxels_of(tiling, share):
+                times[batch][np.ix_(*axes)] += 1
+    assert (times == 1).all()
+
+
+@pytest.mark.parametrize("tiling", CASES)
+@pytest.mark.parametrize("cut", [0, 1])
+def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
+    tensor = new_tensor(Arena(), ("images",), tiling.batch, 3, tiling.extents, cut=cut)
+    spectra = TileSpectra(tiling, LANES, 5)
+    window = Window((0, 0, 0), tiling.step)
+    for group in range(spectra.groups):
+        for share in spectra.shares(group):
+            low, high = planes_of(tensor, tiling, share, window)
+            for _, axes in voxels_of(tiling, share):
+                assert low <= axes[cut][0]
+                assert axes[cut][-1] < high <= tensor.extent
+
+
+def test_planes_outside_the_image_are_not_read():
+    tiling = Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (12, 6, 6), 1)
+    gradient = new_tensor(Arena(), ("images",), 1, 1, (3, 6, 6), cut=0)
+    last = TileSpectra(tiling, LANES, 1).shares(1)[0]
+    assert planes_of(gradient, tiling, last, Window((-2, 0, 0), tiling.tile)) is None
+
+
+def test_groups_are_even_and_share_large_filters():
+    assert group_size((8, 8, 8), 5, 48) == 5
+    assert group_size((16, 16, 16), 29, 16) == 10  # 14 would leave 1 for the last
+    assert group_size((16, 16, 16), 26, 48) == 13  # 19 would leave 7
+    assert group_size((16, 16, 16), 64, 80) == 32
+
+
+@pytest.mark.parametrize(("size", "step"), [(8, 6), (14, 8), (8, 2), (16, 10)])
+def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
+    tiling = Tiling((size,) * 3, (step,) * 3, (1, 1, 1), (step, 5 * step, 7 * step - 1), 1)
+    (grid,) = tiling.grids
+    squares = [
+        set(squares_of(tiling, Share(grid, tile, tile + 1, 0, 0))) for tile in range(grid.tiles)
+    ]
+    places = [divmod(tile, 7) for tile in range(grid.tiles)]
+    meet = [
+        (i, j)
+        for i, j in combinations(range(grid.tiles), 2)
+        if all(abs(a - b) * step < size for a, b in zip(places[i], places[j], strict=True))
+    ]
+    assert all(squares[i] & squares[j] for i, j in meet)
+    assert not squares[0] & squares[-1]
+    assert set(squares_of(tiling, Share(grid, 3, 12, 0, 0))) == set().union(*squares[3:12])
+
+
+@pytest.mark.parametrize(
+    ("extent", "most", "expected"), [(16, 20, 20), (16, 5, 4), (32, 20, 16), (32, 3, 2), (9, 5, 5)]
+)
+def test_groups_are_of_whole_lattices_or_equal_parts_of_one(extent, most, expected):
+    tiling = Tiling((6, 6, 6), (4, 4, 4), (2, 2, 2), (8, 16, extent), 1)
+    assert tiling.in_lattices(most) == expected

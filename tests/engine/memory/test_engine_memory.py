@@ -1,0 +1,110 @@
+"""The planned peak against what the process really takes."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from znnpy.engine.autotune import planned
+from znnpy.engine.graphs import Settings, planned_memory
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.images import Layout
+from znnpy.geometry import fit
+from znnpy.network import load_network
+
+SCRIPT = r"""
+    import ctypes
+    import gc
+    import re
+    from pathlib import Path
+    import numpy as np
+    import znnpy
+
+    def memory(field):
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(field + r":\s+(\d+) kB", status)[1]) * 1024
+
+    def run(width, output):
+        layers = [{{"conv": {{"images": width, "size": 3, "function": "relu"}}}}, {{"max_filter": 2}},
+                  {{"conv": {{"images": width, "size": 3, "function": "relu"}}}},
+                  {{"conv": {{"images": 3, "size": 3}}}}]
+        with znnpy.Model({{"layers": layers}}, output, threads=2, conv="{conv}") as model:
+            x = np.zeros((1, 1, *model.input_shape), np.float32)
+            target = np.zeros((1, 3, *output), np.float32)
+            weight = np.ones_like(target)
+            for _ in range(3):
+                model.result(model.submit(x, target, weight))  # stages copies of all arrays
+            model.drain()
+            return model.memory, x.nbytes + target.nbytes + weight.nbytes
+
+    run({width}, (2, 2, 2))  # imports, and gets all that does not grow with the patch
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what compiling left would be used again
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak that compiling reached
+    before = memory("VmRSS")
+    planned, arrays = run({width}, {output})
+    print(planned, arrays, memory("VmHWM") - before)
+"""
+
+
+def measured(conv, width, output):
+    script = textwrap.dedent(SCRIPT.format(conv=conv, width=width, output=output))
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("conv", "width", "output"),
+    [
+        ("direct", 32, (56, 56, 56)),
+        ("fft", 16, (60, 60, 60)),
+        ("spectral", 16, (52, 52, 52)),
+    ],
+)
+def test_the_plan_is_the_growth_of_the_process(conv, width, output):
+    measured(conv, width, output)  # compiles what is missing, which would count as growth
+    planned, arrays, grown = map(int, measured(conv, width, output).split())
+    assert planned > 100e6
+    assert abs(grown - planned - arrays) < 0.05 * planned
+
+
+def znn_pattern(size, width):
+    """CTMCTMCTCT, the network that ZNN was measured with."""
+    conv = {"conv": {"images": width, "size": size, "function": "relu"}}
+    last = {"conv": {"images": 3, "size": size}}
+    return load_network({"layers": [conv, {"max_filter": 2}, conv, {"max_filter": 2}, conv, last]})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("size", "width", "most"), [(3, 40, 190e6), (5, 40, 390e6), (7, 10, 350e6)]
+)
+def test_updates_need_little_memory(size, width, most, workers):
+    network = znn_pattern(size, width)
+    geometry = fit(network, (12, 12, 12))
+    plan = planned(network, geometry, 1, "spectral", None)
+    layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
+    found = planned_memory(layout, Settings("square", Optimizer(), None, workers))
+    assert found.bytes == sum(found.uses.values()) < most
+
+
+def test_more_workers_use_memory_again_later_where_there_is_room():
+    network = znn_pattern(3, 10)
+    geometry = fit(network, (12, 12, 12))
+    plan = planned(network, geometry, 1, "spectral", None)
+
+    def needed(workers, max_memory=None, training=True):
+        layout = Layout(network, geometry, plan, 1, training=training, workers=workers)
+        settings = Settings("square", Optimizer(), None, workers, max_memory=max_memory)
+        found = planned_memory(layout, settings)
+        assert found.bytes == sum(found.uses.values())
+        return found
+
+    one, two, many = needed(1), needed(2), needed(64)
+    assert one.sharing.bytes < two.sharing.bytes < many.sharing.bytes
+    assert not any(many.sharing.neighbours.values())
+    assert needed(64, max_memory=many.bytes).bytes == many.bytes
+    assert needed(64, max_memory=many.bytes - 1).bytes < many.bytes
+    assert needed(64, max_memory=1).sharing.bytes < many.sharing.bytes / 2  # no slack at all
+    assert needed(64, training=False).bytes < many.bytes

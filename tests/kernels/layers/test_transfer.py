@@ -1,0 +1,156 @@
+"""Transfer functions forward and backward, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from blocked_images import Blocked, address, blocks_of, normal, same_bits
+from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+from znnpy_kernels.simd.lanes import LANES
+
+SLOPE, AMPLITUDE, GAIN = 0.3, 1.7159, 0.6666
+SHAPE = {"slope": SLOPE, "amplitude": AMPLITUDE, "gain": GAIN}
+FUNCTIONS = {
+    "linear": lambda v: v,
+    "relu": lambda v: np.maximum(v, 0),
+    "leaky_relu": lambda v: np.where(v > 0, v, SLOPE * v),
+    "elu": lambda v: np.where(v > 0, v, SLOPE * np.expm1(np.minimum(v, 0))),
+    "tanh": lambda v: AMPLITUDE * np.tanh(GAIN * v),
+    "logistic": lambda v: 1 / (1 + np.exp(-v)),
+    "forward_logistic": lambda v: 1 / (1 + np.exp(-v)),
+}
+DERIVATIVES = {
+    "linear": np.ones_like,
+    "relu": lambda y: (y > 0).astype(float),
+    "leaky_relu": lambda y: np.where(y > 0, 1, SLOPE),
+    "elu": lambda y: np.where(y > 0, 1, y + SLOPE),
+    "tanh": lambda y: GAIN / AMPLITUDE * (AMPLITUDE**2 - y**2),
+    "logistic": lambda y: y * (1 - y),
+    "forward_logistic": np.ones_like,
+}
+SIZES = [(1, 5), (3, 4), (LANES, 1), (LANES + 1, 9), (33, 3)]
+
+
+def forward(name: str, source: Blocked, target: Blocked, bias: Any, cuts: int = 1) -> None:
+    for block, real in blocks_of(source.channels):
+        for z in range(cuts):
+            FORWARD[name].run(
+                **source.rows("source", block, z), **target.rows("target", block, z),
+                bias=0 if bias is None else address(bias) + 4 * LANES * block, channels=real,
+                planes=source.shape[0] // cuts, rows=source.shape[1],
+                length=source.shape[2] * LANES, planar=0, **SHAPE,
+            )  # fmt: skip
+
+
+def backward(name: str, output: Blocked, gradient: Blocked, target: Blocked, sums: Any) -> None:
+    for block, real in blocks_of(output.channels):
+        BACKWARD[name].run(
+            **output.rows("output", block), **gradient.rows("gradient", block),
+            **target.rows("target", block),
+            bias_gradient=0 if sums is None else address(sums) + 4 * LANES * block,
+            channels=real, planes=output.shape[0], rows=output.shape[1],
+            length=output.shape[2] * LANES, **SHAPE,
+        )  # fmt: skip
+
+
+def padded(bias: Any) -> Any:
+    whole = np.full(-(-bias.size // LANES) * LANES, 7.0, np.float32)
+    whole[: bias.size] = bias
+    return whole
+
+
+@pytest.mark.parametrize(("channels", "width"), SIZES)
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward(name: str, channels: int, width: int) -> None:
+    x, bias = normal(1, channels, 2, 3, width, scale=3.0), normal(2, channels)
+    source, target = Blocked.of(x), Blocked(channels, x.shape[1:])
+    forward(name, source, target, padded(bias))
+    exact = FUNCTIONS[name](np.float64(x + bias[:, None, None, None]))
+    np.testing.assert_allclose(target.planar(), exact, rtol=4e-7, atol=1e-37)
+    assert not target.pad().any()
+    assert target.gaps_intact()
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_in_place_in_parts_and_without_bias(name: str) -> None:
+    x = normal(1, LANES + 3, 2, 3, 5)
+    source, target = Blocked.of(x), Blocked(LANES + 3, (2, 3, 5))
+    forward(name, source, target, None)
+    np.testing.assert_allclose(target.planar(), FUNCTIONS[name](np.float64(x)), rtol=4e-7)
+    forward(name, source, source, None, cuts=2)
+    assert same_bits(source.view, target.view)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_nan_and_inf_propagate(name: str) -> None:
+    x = normal(1, 3, 1, 1, 9)
+    x[1, 0, 0, 4], x[2, 0, 0, 1] = np.nan, np.inf
+    source = Blocked.of(x)
+    forward(name, source, source, None)
+    y = source.planar()
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+    assert y[2, 0, 0, 1] == np.float32(FUNCTIONS[name](np.float64(np.inf)))
+    gradient = Blocked.of(np.where(np.isnan(x), np.nan, 1).astype(np.float32))
+    sums = np.zeros(LANES, np.float32)
+    backward(name, source, gradient, gradient, sums)
+    assert np.isnan(gradient.planar()[1, 0, 0, 4])
+    assert np.isnan(sums[1])
+    assert not np.isnan(sums[0])
+
+
+@pytest.mark.parametrize(("channels", "width"), SIZES)
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward_and_bias_gradient(name: str, channels: int, width: int) -> None:
+    y = FUNCTIONS[name](np.float64(normal(1, channels, 2, 3, width))).astype(np.float32)
+    g = normal(2, *y.shape)
+    target = Blocked(channels, y.shape[1:], gap=3)
+    sums = np.full(-(-channels // LANES) * LANES, 9.0, np.float32)
+    output, gradient = Blocked.of(y), Blocked.of(g)
+    backward(name, output, gradient, target, sums)
+    exact = np.float64(g) * DERIVATIVES[name](np.float64(y))
+    np.testing.assert_allclose(target.planar(), exact, rtol=3e-6, atol=2e-7)
+    np.testing.assert_allclose(sums[:channels], exact.sum((1, 2, 3)), rtol=1e-5, atol=2e-5)
+    assert not sums[channels:].any()
+    assert not target.pad().any()
+    assert target.gaps_intact()
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward_in_place_without_bias(name: str) -> None:
+    y = FUNCTIONS[name](np.float64(normal(1, 5, 2, 3, 7))).astype(np.float32)
+    output, gradient, target = Blocked.of(y), Blocked.of(normal(2, *y.shape)), Blocked.of(y)
+    backward(name, output, gradient, target, None)
+    backward(name, output, gradient, gradient, None)
+    assert same_bits(gradient.view, target.view)
+
+
+@pytest.mark.parametrize("width", [1, LANES - 1, LANES, 4 * LANES + 3, 9 * LANES])
+@pytest.mark.parametrize("name", FORWARD)
+def test_planar_images(name: str, width: int) -> None:
+    x, bias = normal(1, 1, 2, 3, width, scale=3.0), normal(2, 1)
+    source, target = (Blocked(1, x.shape[1:], lanes=1) for _ in range(2))
+    source.view[0, ..., 0] = x[0]
+    FORWARD[name].run(
+        **source.rows("source"), **target.rows("target"), bias=address(bias), channels=LANES,
+        planes=2, rows=3, length=width, planar=1, **SHAPE,
+    )  # fmt: skip
+    y = FUNCTIONS[name](np.float64(x[0] + bias[0]))
+    np.testing.assert_allclose(target.view[0, ..., 0], y, rtol=4e-7, atol=1e-37)
+    assert target.gaps_intact()
+    gradient, sums = Blocked(1, x.shape[1:], lanes=1), np.full(LANES + 1, 5.0, np.float32)
+    gradient.view[0, ..., 0] = normal(3, 2, 3, width)
+    exact = np.float64(gradient.view[0, ..., 0]) * DERIVATIVES[name](
+        np.float64(target.view[0, ..., 0])
+    )
+    BACKWARD[name].run(
+        **target.rows("output"), **gradient.rows("gradient"), **gradient.rows("target"),
+        bias_gradient=address(sums), channels=LANES, planes=2, rows=3, length=width, **SHAPE,
+    )  # fmt: skip
+    np.testing.assert_allclose(gradient.view[0, ..., 0], exact, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        sums[:LANES].sum(dtype=np.float64), exact.sum(), rtol=1e-4, atol=1e-4
+    )
+    assert gradient.gaps_intact()
+    assert sums[LANES] == 5

@@ -1,0 +1,315 @@
+"""The kernel cache: private, made anew when damaged, shared by processes that start at once."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from znnpy_kernels.layers import reduction
+from znnpy_kernels.machine import cache
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.memory import floats
+
+OTHER_USER = 65534
+SUM = """
+import numpy as np
+from znnpy_kernels.layers.reduction import sum_vectors
+
+source, target = np.arange(4, dtype=np.float32), np.zeros(1, np.float32)
+words = {"source": source.ctypes.data, "target": target.ctypes.data}
+sum_vectors.run(**words, count=4, length=1)
+print(target[0])
+"""
+
+
+AT = words("target")
+
+
+@kernel(AT)
+def store(args, worker):  # type: ignore[no-untyped-def]
+    floats(args[AT.target])[0] = 3.0
+
+
+@kernel(AT)
+def wrong(args, worker):  # type: ignore[no-untyped-def]
+    floats(args[AT.target])[0] = "text"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache of this test's own."""
+    monkeypatch.setenv("ZNNPY_CACHE", str(tmp_path / "cache"))
+    yield from _fresh(tmp_path / "cache")
+
+
+def _fresh(path: Path) -> Iterator[Path]:
+    _forget()
+    yield path
+    _forget()
+
+
+def _forget() -> None:
+    """As another process that has looked at nothing yet."""
+    for known in (cache.root, cache.directory):
+        known.cache_clear()
+
+
+def anew(made: Kernel) -> Kernel:
+    """The same kernel as another process sees it: not loaded yet."""
+    return Kernel(made.function, made.words)
+
+
+def from_disk(made: Kernel) -> bool:
+    """Whether the kernel came from disk; it must work in any case."""
+    import numpy as np
+
+    target = np.zeros(1, np.float32)
+    made.run(target=target.ctypes.data)
+    assert target[0] == 3.0
+    return bool(made.compile().cache_hits)
+
+
+def test_the_second_process_compiles_nothing(folder: Path) -> None:
+    assert not from_disk(anew(store))
+    assert from_disk(anew(store))
+
+
+def test_folders_are_private(folder: Path) -> None:
+    anew(store).compile()
+    kept = cache.directory(Path(__file__))
+    assert kept.parent == folder
+    assert {path.stat().st_mode & 0o777 for path in (folder, kept)} == {0o700}
+
+
+def test_a_folder_that_only_this_user_writes_stays_as_it_is(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    anew(store).compile()
+    assert cache.root() == folder
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_within_a_shared_folder_there_is_a_private_one(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+    assert not from_disk(anew(store))
+    assert from_disk(anew(store))
+    assert [path.name for path in folder.iterdir()] == [f"znnpy-{os.getuid()}"]
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    assert cache.root().stat().st_mode & 0o777 == 0o700
+
+
+def _link(place: Path) -> None:
+    (place.parent.parent / "elsewhere").mkdir(mode=0o700)
+    place.symlink_to(place.parent.parent / "elsewhere")
+
+
+def _open(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o777)
+
+
+def _of_another_user(place: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can make folders for another user")
+    place.mkdir(mode=0o700)
+    os.chown(place, OTHER_USER, OTHER_USER)
+
+
+@pytest.mark.parametrize("plant", [_link, _open, _of_another_user])
+def test_what_others_put_in_its_place_is_refused(
+    folder: Path, plant: Callable[[Path], None]
+) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+    place = folder / f"znnpy-{os.getuid()}"
+    plant(place)
+    before = place.lstat()
+    with pytest.raises(cache.CacheError, match=r"not yours alone: .*ZNNPY_CACHE") as said:
+        anew(store).compile()
+    assert "\n" not in str(said.value)
+    after = place.lstat()
+    assert (after.st_mode, after.st_uid) == (before.st_mode, before.st_uid)
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_where_others_can_replace_it_nothing_is_read(folder: Path, depth: int) -> None:
+    anew(store).compile()
+    (folder, folder.parent)[depth].chmod(0o777)
+    _forget()
+    with pytest.raises(cache.CacheError, match="others can replace"):
+        anew(store).compile()
+
+
+def test_files_of_others_are_not_read(folder: Path) -> None:
+    anew(store).compile()
+    (index,) = cache.files(store.function, "nbi")
+    if os.geteuid() == 0:
+        os.chown(index, OTHER_USER, OTHER_USER)
+    else:
+        kept = index.rename(folder / "kept")
+        index.symlink_to(kept)
+    _forget()
+    with pytest.raises(cache.CacheError, match=rf"remove {index}"):
+        anew(store).compile()
+
+
+def test_folders_that_others_enter_stay_as_they_are(folder: Path) -> None:
+    """numba makes them so where a folder vanishes while it compiles."""
+    anew(store).compile()
+    kept = cache.directory(Path(__file__))
+    kept.chmod(0o755)
+    _forget()
+    assert from_disk(anew(store))
+    assert kept.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("entry", ["folder", "file"])
+def test_what_others_could_write_is_not_read(folder: Path, entry: str) -> None:
+    anew(store).compile()
+    (index,) = cache.files(store.function, "nbi")
+    cache.directory(Path(__file__)).chmod(0o755)
+    changed = index if entry == "file" else index.parent
+    changed.chmod(changed.stat().st_mode | 0o002)
+    _forget()
+    with pytest.raises(cache.CacheError, match=f"not yours alone: remove {changed}"):
+        anew(store).compile()
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _cut_short(data: bytes) -> bytes:
+    return data[:3]
+
+
+def _empty(data: bytes) -> bytes:
+    return b""
+
+
+def _garbage(data: bytes) -> bytes:
+    return b"\0\1garbage" * 20
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [_cut, _cut_short, _empty, _garbage])
+def test_a_damaged_file_is_made_anew(
+    folder: Path, ending: str, damage: Callable[[bytes], bytes]
+) -> None:
+    anew(store).compile()
+    damaged = cache.files(store.function, ending)
+    assert damaged
+    for path in damaged:
+        path.write_bytes(damage(path.read_bytes()))
+    assert not from_disk(anew(store))
+    assert from_disk(anew(store))
+
+
+def test_a_damaged_file_leaves_other_kernels_alone(folder: Path) -> None:
+    anew(store).compile()
+    other = cache.files(store.function, "nbi")[0].with_name("test_cache.other-1.py311.nbi")
+    other.write_bytes(b"")
+    for path in cache.files(store.function):
+        path.write_bytes(b"")
+    anew(store).compile()
+    assert other.exists()
+
+
+def test_what_cannot_be_compiled_says_so(folder: Path) -> None:
+    with pytest.raises(Exception, match=r"(?i)unicode|convert|cast"):
+        anew(wrong).compile()
+    assert cache.files(wrong.function) == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ZNNPY_CACHE", str(tmp_path / "file" / "cache"))
+    for _ in _fresh(tmp_path):
+        with pytest.raises(cache.CacheError, match=r"file/cache cannot be made.*ZNNPY_CACHE"):
+            anew(store).compile()
+
+
+def test_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba would go on in the folder of the source, in site-packages for instance."""
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(folder)))
+    with pytest.raises(cache.CacheError, match=r"cannot be written to.*ZNNPY_CACHE"):
+        anew(store).compile()
+
+
+def test_a_folder_of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: folder.parent.stat().st_uid + 1)
+    with pytest.raises(cache.CacheError, match="another user"):
+        anew(store).compile()
+
+
+def test_no_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("ZNNPY_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(cache.CacheError, match=r"no home directory.*ZNNPY_CACHE"):
+        anew(store).compile()
+
+
+def test_a_disk_that_fails_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._save_data", full)
+    with pytest.raises(cache.CacheError, match=r"No space left on device.*ZNNPY_CACHE"):
+        anew(store).compile()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", range(int(os.environ.get("ZNNPY_COLD_STARTS", "1"))))
+def test_eight_processes_that_start_cold_at_once(folder: Path, turn: int) -> None:
+    started_cold_at_once(folder, 8)
+
+
+def test_two_processes_that_start_cold_at_once(folder: Path) -> None:
+    started_cold_at_once(folder, 2)
+
+
+def started_cold_at_once(folder: Path, count: int) -> None:
+    """All compile, run, and find the same; nobody says anything else."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", SUM]
+    running = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) for _ in range(count)]
+    ends = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0] * count, ends
+    assert ends == [("6.0\n", "")] * count
+    assert list(folder.glob("*/*/*.nbi"))
+
+
+def test_imports_are_found_by_their_words_as_a_parser_finds_them() -> None:
+    modules = set(cache.sources())
+    for source in cache.sources():
+        nodes = [
+            n for n in ast.walk(ast.parse(source.read_text())) if isinstance(n, ast.ImportFrom)
+        ]
+        names = {
+            f"{node.module}.{part}"
+            for node in nodes
+            for part in (alias.name for alias in node.names)
+        } | {node.module for node in nodes}
+        paths = {cache.FOLDER.parent.joinpath(*str(name).split(".")) for name in names}
+        expected = {path.with_suffix(".py") for path in paths} & modules
+        found = set(cache._imports(source))
+        assert found == expected, source
+
+
+def test_every_room_counts() -> None:
+    rooms = {source.parent.name for source in cache.sources()}
+    assert {"machine", "simd", "direct"} <= rooms
+    imported = {path.parent.name for path in cache._imported(Path(reduction.__file__))}
+    assert imported == {"layers", "machine", "simd"}
+    assert cache.label(Path(reduction.__file__)).startswith("layers.reduction-")

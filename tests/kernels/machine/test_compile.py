@@ -1,0 +1,61 @@
+"""Kernels compiled by several processes at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from znnpy_kernels import compile
+from znnpy_kernels.layers import norms, reduction
+from znnpy_kernels.machine import cache
+from znnpy_kernels.machine.abi import Kernel
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
+    """Two small kernels, not loaded, with an empty cache; nothing else is compiled."""
+    monkeypatch.setenv("ZNNPY_CACHE", str(tmp_path))
+    monkeypatch.setattr(compile, "RUNTIME", ())
+    for known in (cache.root, cache.directory):
+        monkeypatch.setattr(cache, known.__name__, known.__wrapped__)
+    found = [v for m in (reduction, norms) for v in vars(m).values() if isinstance(v, Kernel)]
+    assert len(found) >= 2
+    return [Kernel(made.function, made.words) for made in found[:2]]
+
+
+def test_several_processes_share_the_work(kernels: list[Kernel]) -> None:
+    heard: list[tuple[int, int]] = []
+    count = compile.compile_all(kernels, 2, lambda done, total: heard.append((done, total)))
+    assert count == 2
+    assert heard == [(1, 2), (2, 2)]
+    assert [made.compile().cache_hits for made in kernels] == [1, 1]
+    again = [Kernel(made.function, made.words) for made in kernels]
+    assert compile.compile_all(again, 2, lambda done, total: heard.append((done, total))) == 0
+    assert len(heard) == 2
+
+
+def test_an_interrupt_ends_the_processes(
+    kernels: list[Kernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[compile.subprocess.Popen[str]] = []
+    real = compile.subprocess.Popen
+
+    def popen(*words: object, **named: object) -> object:
+        started.append(real(*words, **named))  # type: ignore[call-overload]
+        return started[-1]
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compile.subprocess, "Popen", popen)
+    with pytest.raises(KeyboardInterrupt):
+        compile.compile_all(kernels, 2, interrupt)
+    assert len(started) == 2
+    assert all(process.poll() is not None for process in started)
+
+
+def test_what_runs_kernels_is_compiled_with_them() -> None:
+    assert {native.name for native in compile.RUNTIME} >= {"work", "release", "wait", "run"}
+    for native in compile.RUNTIME:
+        module = __import__(native.__module__, fromlist=[native.name])
+        assert getattr(module, native.name) is native

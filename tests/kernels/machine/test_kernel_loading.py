@@ -1,0 +1,44 @@
+"""What is loaded from disk works without numba's compiler, which still works afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMPILER = "numba.np.arraymath"  # imported before anything is compiled
+
+LOAD = f"""
+import sys
+import numpy as np
+from znnpy_kernels.data.moments import byte_sums
+from znnpy_kernels.scheduling.reachability import keep_unreached
+from znnpy_kernels.layers.reduction import sum_vectors
+
+sum_vectors.compile(), keep_unreached.compile()
+values, found = np.arange(100, dtype=np.uint8), np.zeros(2, np.int64)
+byte_sums(values.ctypes.data, 100, found.ctypes.data)
+assert found.tolist() == [4950, 328350]
+kept = keep_unreached(np.zeros(8, np.uint64), np.zeros(8, np.int64), 0, np.zeros(8, np.int64), 0)
+assert kept == 0
+print({COMPILER!r} in sys.modules)
+"""
+THEN_COMPILE = """
+import numba
+assert numba.njit(lambda a: np.sqrt(a).sum())(np.ones(3)) == 3
+"""
+
+
+def printed(code: str, folder: Path) -> str:
+    environment = os.environ | {"ZNNPY_CACHE": str(folder)}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def test_loading_leaves_the_compiler_alone(tmp_path: Path) -> None:
+    assert printed(LOAD, tmp_path) == "True\n"
+    assert printed(LOAD, tmp_path) == "False\n"
+    assert printed(LOAD + THEN_COMPILE, tmp_path) == "False\n"

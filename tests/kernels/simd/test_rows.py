@@ -1,0 +1,148 @@
+"""Copying, adding, spreading and packing rows, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from blocked_images import Blocked, Planar, address, blocks_of, normal, same_bits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from znnpy_kernels.simd import rows
+from znnpy_kernels.simd.lanes import LANES
+
+LENGTHS = [1, LANES - 1, LANES, LANES + 1, 5 * LANES, 97]
+
+
+def lines(length: int, seed: int = 0) -> Blocked:
+    """3 x 2 rows of single floats with gaps."""
+    made = Blocked(1, (3, 2, length), lanes=1)
+    made.view[:] = normal(seed, *made.view.shape)
+    return made
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_copy_rows_leaves_gaps_alone(length: int) -> None:
+    source, target = lines(length), lines(length, 1)
+    rows.copy_rows.run(
+        **source.rows("source"), **target.rows("target"), planes=3, rows=2, length=length
+    )
+    assert same_bits(target.view, source.view)
+    assert target.gaps_intact()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_add_rows_may_run_in_place(length: int) -> None:
+    first, second = lines(length), lines(length, 1)
+    first.view[0, 0, 0, 0] = np.nan
+    expected = first.view + second.view
+    rows.add_rows.run(
+        **first.rows("first"), **second.rows("second"), **first.rows("target"),
+        planes=3, rows=2, length=length,
+    )  # fmt: skip
+    assert same_bits(first.view, expected)
+    assert first.gaps_intact()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_zero_rows(length: int) -> None:
+    target = lines(length)
+    rows.zero_rows.run(**target.rows("target"), planes=3, rows=2, length=length)
+    assert not target.view.any()
+    assert target.gaps_intact()
+
+
+@pytest.mark.parametrize("length", [0, *LENGTHS])
+def test_flat_copy_add_and_zero(length: int) -> None:
+    a, b, c = normal(1, length + 1), normal(2, length + 1), normal(3, length + 1)
+    end = c[-1]
+    rows.add_flat.run(first=address(a), second=address(b), target=address(c), length=length)
+    assert same_bits(c[:-1], (a + b)[:-1])
+    rows.copy_flat.run(source=address(a), target=address(c), length=length)
+    assert same_bits(c[:-1], a[:-1])
+    rows.zero_flat.run(target=address(c), length=length)
+    assert not c[:-1].any()
+    assert c[-1] == end
+
+
+@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 3, 2), (1, 1, 4)])
+def test_spread_rows_writes_every_strideth_voxel(stride: tuple[int, int, int]) -> None:
+    sz, sy, sx = stride
+    small = normal(0, 3, 2, 3, 5)
+    source = Blocked.of(small)
+    target = Blocked.of(np.zeros((3, 1 + sz, 1 + 2 * sy, 1 + 4 * sx), np.float32))
+    rows.spread_rows.run(
+        **source.rows("source"), target=target.address(), target_z=sz * target.z,
+        target_y=sy * target.y, step=sx, planes=2, rows=3, width=5,
+    )  # fmt: skip
+    expected = np.zeros_like(target.planar())
+    expected[:, ::sz, ::sy, ::sx] = small
+    assert same_bits(target.planar(), expected)
+    assert target.gaps_intact()
+
+
+@pytest.mark.parametrize("offset", [(0, 0, 0), (1, 2, 1), (2, 0, 3)])
+def test_embed_rows_is_crop_backward_in_any_parts(offset: tuple[int, int, int]) -> None:
+    small = normal(0, 2, 2, 3, 4)
+    pads = [(0, 0)] + [(o, o) for o in offset]
+    expected = np.pad(small, pads)
+    source, target = Blocked.of(small), Blocked(2, expected.shape[1:])
+    planes, height, width = expected.shape[1:]
+    for z in range(planes):
+        for y, count in ((0, 1), (1, height - 1)):
+            rows.embed_rows.run(
+                **source.rows("source"), **target.rows("target", z=z, y=y), planes=1, rows=count,
+                length=width * LANES, first_plane=z, first_row=y, inner_planes=2, inner_rows=3,
+                inner_length=4 * LANES, offset_z=offset[0], offset_y=offset[1],
+                offset_x=offset[2] * LANES,
+            )  # fmt: skip
+    assert same_bits(target.planar(), expected)
+    assert target.gaps_intact()
+
+
+@given(channels=st.integers(1, 33), width=st.integers(1, 2 * LANES + 3))
+@settings(max_examples=40, deadline=None)
+def test_pack_and_unpack_images(channels: int, width: int) -> None:
+    images = Planar(normal(channels, channels, 2, 3, width))
+    packed = Blocked(channels, (2, 3, width))
+    back = Planar(np.zeros((channels, 2, 3, width), np.float32))
+    for block, real in blocks_of(channels):
+        source = images.whole("source")
+        source["source"] += 4 * block * LANES * images.image
+        rows.pack_images.run(
+            **source, **packed.rows("target", block),
+            channels=real, planes=2, rows=3, width=width,
+        )  # fmt: skip
+        target = back.whole("target")
+        target["target"] += 4 * block * LANES * back.image
+        rows.unpack_images.run(
+            **packed.rows("source", block), **target,
+            channels=real, planes=2, rows=3, width=width,
+        )  # fmt: skip
+    assert same_bits(packed.planar(), images.view)
+    assert not packed.pad().any()
+    assert packed.gaps_intact()
+    assert same_bits(back.view, images.view)
+    assert back.gaps_intact()
+
+
+@given(
+    first_source=st.integers(0, 20),
+    first_target=st.integers(0, 20),
+    channels=st.integers(1, 33),
+    pad=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_copy_channels_writes_only_its_lanes(
+    first_source: int, first_target: int, channels: int, pad: bool
+) -> None:
+    source = Blocked.of(normal(0, first_source + channels + 1, 2, 2, 3))
+    target = Blocked.of(normal(1, first_target + channels, 2, 2, 3), pad=5.0)
+    expected = target.planar()
+    expected[first_target:] = source.planar()[first_source : first_source + channels]
+    rows.copy_channels.run(
+        **source.whole("source"), **target.whole("target"), first_source=first_source,
+        first_target=first_target, channels=channels, pad=pad, planes=2, rows=2, width=3,
+    )  # fmt: skip
+    assert same_bits(target.planar(), expected)
+    assert (target.pad() == (0.0 if pad else 5.0)).all()
+    assert target.gaps_intact()

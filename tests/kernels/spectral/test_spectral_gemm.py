@@ -1,0 +1,171 @@
+"""Complex products of tiled spectra against NumPy in complex128."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.gemm import (
+    backward_floats,
+    backward_products,
+    spectral_gradients,
+    spectral_products,
+)
+
+PAIR = 2 * LANES
+GUARD = -12345.0
+
+
+class Vectors:
+    """[first][second][block] complex vectors with a gap behind each first index."""
+
+    def __init__(self, first: int, second: int, blocks: int, seed: int | None = None) -> None:
+        memory = np.full((first, second * blocks + 1, 2, LANES), GUARD, np.float32)
+        self.first_stride, self.second_stride = (second * blocks + 1) * PAIR, blocks * PAIR
+        self.memory, self.shape = memory, (first, second, blocks)
+        if seed is not None:
+            rng = np.random.default_rng(seed)
+            memory[:, :-1] = rng.standard_normal(memory[:, :-1].shape)
+
+    def complex(self) -> np.ndarray:
+        first, second, blocks = self.shape
+        inner = self.memory[:, :-1].reshape(first, second, blocks, 2, LANES).astype(np.float64)
+        return (inner[..., 0, :] + 1j * inner[..., 1, :]).reshape(first, second, blocks * LANES)
+
+    def words(self, name: str, second: str, frequency: int = 0) -> dict[str, int]:
+        return {
+            name: self.memory.ctypes.data + 4 * frequency * self.first_stride,
+            f"{name}_frequency": self.first_stride,
+            f"{name}_{second}": self.second_stride,
+            f"{name}_block": PAIR,
+        }
+
+    def guarded(self) -> bool:
+        return bool((self.memory[:, -1] == GUARD).all())
+
+
+def words(x: Vectors, w: Vectors, y: Vectors, inputs: int, **other: Any) -> dict[str, Any]:
+    given = {
+        **x.words("x", "tile"), **w.words("w", "input"), **y.words("y", "tile"),
+        "frequencies": x.shape[0], "tiles": x.shape[1], "inputs": inputs, "blocks": y.shape[2],
+        "x_parts": LANES, "y_parts": LANES, "lanes": LANES,
+    }  # fmt: skip
+    return given | other
+
+
+def operands(frequencies: int, tiles: int, inputs: int, blocks: int) -> tuple[Vectors, ...]:
+    x = Vectors(frequencies, tiles, -(-inputs // LANES), seed=1)
+    return x, Vectors(frequencies, inputs, blocks, seed=2), Vectors(frequencies, tiles, blocks)
+
+
+CASES = [(t, i, b) for t in (1, 5, 6, 7, 13, 25) for i, b in ((1, 1), (10, 2), (LANES, 3))]
+CASES += [(8, 2 * LANES + 1, 1), (12, LANES + 3, 4), (3, 3 * LANES, 5)]
+BACKWARD_CASES = [
+    (1, 1, 1),
+    (7, LANES, LANES),
+    (13, LANES + 3, 10),
+    (5, 3 * LANES - 1, 2 * LANES + 5),
+]
+
+
+@pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
+def test_products(tiles: int, inputs: int, blocks: int) -> None:
+    x, w, y = operands(3, tiles, inputs, blocks)
+    spectral_products.run(**words(x, w, y, inputs))
+    wanted = np.einsum("fti,fio->fto", x.complex()[..., :inputs], w.complex())
+    np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
+    assert y.guarded()
+
+
+@pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
+def test_gradients(tiles: int, inputs: int, blocks: int) -> None:
+    x, _, _ = operands(3, tiles, inputs, blocks)
+    y, w = Vectors(3, tiles, blocks, seed=4), Vectors(3, inputs, blocks)
+    spectral_gradients.run(**words(x, w, y, inputs, accumulate=0))
+    wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex().conj())
+    np.testing.assert_allclose(w.complex(), wanted, atol=2e-5 * np.sqrt(tiles))
+    assert w.guarded()
+
+
+@pytest.mark.parametrize(("tiles", "images", "outputs"), BACKWARD_CASES)
+def test_backward_products(tiles: int, images: int, outputs: int) -> None:
+    x = Vectors(3, tiles, -(-outputs // LANES), seed=5)
+    w = Vectors(3, images, -(-outputs // LANES), seed=6)
+    y = Vectors(3, tiles, -(-images // LANES))
+    room = np.full(backward_floats(outputs) + 1, GUARD, np.float32)
+    backward_products.run(
+        **words(x, w, y, outputs, images=images, scratch=room.ctypes.data, scratch_worker=0)
+    )
+    wanted = np.einsum(
+        "fto,fio->fti", x.complex()[..., :outputs], w.complex()[..., :outputs].conj()
+    )
+    np.testing.assert_allclose(y.complex()[..., :images], wanted, atol=2e-5 * np.sqrt(outputs))
+    assert not y.complex()[..., images:].any()
+    assert y.guarded()
+    assert room[-1] == GUARD
+
+
+def test_groups_of_tiles_add_up() -> None:
+    w, wanted = Vectors(2, 5, 3), 0
+    for group, tiles in enumerate((4, 4, 3)):
+        x, y = Vectors(2, tiles, 1, seed=group), Vectors(2, tiles, 3, seed=9 + group)
+        spectral_gradients.run(**words(x, w, y, 5, accumulate=int(group > 0)))
+        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :5], y.complex().conj())
+    np.testing.assert_allclose(w.complex(), wanted, atol=5e-5)
+
+
+def test_any_cut_gives_the_same_bits() -> None:
+    x, w, whole = operands(4, 19, 11, 3)
+    cut = Vectors(4, 19, 3)
+    spectral_products.run(**words(x, w, whole, 11))
+    for low, high in ((0, 1), (1, 4)):
+        part = {**x.words("x", "tile", low), **w.words("w", "input", low)}
+        part |= {**cut.words("y", "tile", low), "frequencies": high - low}
+        spectral_products.run(**(words(x, w, cut, 11) | part))
+    np.testing.assert_array_equal(cut.memory, whole.memory)
+
+
+class Rows:
+    """[first][part][second * images]: all real parts before all imaginary ones, and a gap behind each."""
+
+    def __init__(self, first: int, second: int, images: int, seed: int | None = None) -> None:
+        self.memory = np.full((first, 2, second * images + LANES), GUARD, np.float32)
+        self.images, self.shape = images, (first, second, images)
+        if seed is not None:
+            shape = (first, 2, second * images)
+            self.memory[..., :-LANES] = np.random.default_rng(seed).standard_normal(shape)
+
+    def complex(self) -> np.ndarray:
+        inner = self.memory[..., :-LANES].astype(np.float64)
+        return (inner[:, 0] + 1j * inner[:, 1]).reshape(self.shape)
+
+    def words(self, name: str) -> dict[str, int]:
+        parts = self.memory.shape[2]
+        return {
+            name: self.memory.ctypes.data, f"{name}_frequency": 2 * parts, f"{name}_tile": self.images,
+            f"{name}_block": LANES, f"{name}_parts": parts,
+        }  # fmt: skip
+
+
+PACKED = [(1, 10, 3), (7, LANES + 4, 10), (13, 5, LANES + 1), (25, 2 * LANES + 3, 2 * LANES + 2)]
+
+
+@pytest.mark.parametrize(("tiles", "inputs", "outputs"), PACKED)
+def test_packed_tiles(tiles: int, inputs: int, outputs: int) -> None:
+    blocks = -(-outputs // LANES)
+    x, y = Rows(3, tiles, inputs, seed=1), Rows(3, tiles, outputs)
+    w = Vectors(3, inputs, blocks, seed=2)
+    given = {
+        "frequencies": 3, "tiles": tiles, "inputs": inputs, "blocks": blocks,
+        "lanes": (outputs - 1) % LANES + 1, **x.words("x"), **w.words("w", "input"), **y.words("y"),
+    }  # fmt: skip
+    spectral_products.run(**given)
+    wanted = np.einsum("fti,fio->fto", x.complex(), w.complex()[..., :outputs])
+    np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
+    assert (y.memory[..., -LANES:] == GUARD).all()
+    spectral_gradients.run(**given, accumulate=0)
+    wanted = np.einsum("fti,fto->fio", x.complex(), y.complex().conj())
+    np.testing.assert_allclose(w.complex()[..., :outputs], wanted, rtol=2e-5, atol=1e-3)
+    assert not w.complex()[..., outputs:].any()

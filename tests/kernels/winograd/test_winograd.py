@@ -1,0 +1,133 @@
+"""Winograd's minimal filtering against correlation in float64 NumPy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from blocked_images import Blocked, address, normal
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.filters import output_groups, pack_filters
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_filters
+from znnpy_kernels.winograd.forward import CUBE, scratch_floats, winograd
+from znnpy_kernels.winograd.lines import NEW
+
+Triple = tuple[int, int, int]
+
+
+def correlated(images: Any, filters: Any, dilation: Triple) -> Any:
+    """Valid correlation with dilated filters (output, input, z, y, x), in float64."""
+    extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
+    total = np.zeros((filters.shape[0], *extents))
+    for taps in product(range(3), repeat=3):
+        cut = (slice(t * d, t * d + n) for t, d, n in zip(taps, dilation, extents, strict=True))
+        seen = images[:, *cut].astype(np.float64)
+        total += np.einsum("oi,izyx->ozyx", filters[:, :, *taps].astype(np.float64), seen)
+    return total
+
+
+def points_of(filters: Any) -> Any:
+    """Filters as `winograd` reads them, by the kernel."""
+    outputs, inputs = filters.shape[:2]
+    packed, blocks = pack_filters(filters), -(-outputs // LANES)
+    made = np.full((CUBE, inputs * blocks * LANES), np.nan, np.float32)
+    room, start, into = np.zeros(SCRATCH_FLOATS, np.float32), 0, 0
+    for vectors in output_groups(outputs):
+        for first in range(0, inputs, LANES):
+            count = min(LANES, inputs - first)
+            for vector in range(vectors):
+                winograd_filters.run(
+                    source=address(packed[start:]) + 4 * LANES * vector,
+                    source_tap=count * vectors * LANES,
+                    source_input=vectors * LANES,
+                    inputs=count,
+                    target=address(made) + 4 * (into + (first * vectors + vector) * LANES),
+                    target_point=made.shape[1],
+                    target_input=vectors * LANES,
+                    source_lane=1,
+                    lanes=LANES,
+                    scratch=address(room),
+                    scratch_worker=0,
+                )
+            start += 27 * count * vectors * LANES
+        into += inputs * vectors * LANES
+    return made
+
+
+def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other: Any) -> Blocked:
+    """The kernel's output, by tasks of the given ranges (z0, z1, y0, y1) of tiles."""
+    extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
+    source, target = Blocked.of(images), Blocked(filters.shape[0], tuple(extents))
+    points, inputs = points_of(filters), images.shape[0]
+    room = np.full(scratch_floats(inputs, filters.shape[0]) + 16, np.nan, np.float32)
+    room = room[-address(room) % 64 // 4 :]
+    z, y = (-(-n // (NEW * d)) * d for n, d in zip(extents[:2], dilation[:2], strict=True))
+    words = {
+        **source.whole("source"), **target.whole("target"), "inputs": inputs,
+        "blocks": -(-filters.shape[0] // LANES), "filters": address(points),
+        **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
+        **{f"target_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
+        **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
+        **PLAIN, "scratch": address(room), "scratch_worker": 0,
+        **{f"before_{axis}": 0 for axis in "zyx"},
+    }  # fmt: skip
+    for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
+        winograd.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1} | other)
+    return target
+
+
+def operands(inputs: int, outputs: int, shape: Triple) -> tuple[Any, Any]:
+    return normal(1, inputs, *shape), normal(2, outputs, inputs, 3, 3, 3, scale=0.1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shape", "dilation"),
+    [
+        (1, 1, (6, 6, 6), (1, 1, 1)),
+        (3, 5, (7, 8, 9), (1, 1, 1)),
+        (12, 16, (14, 11, 40), (1, 1, 1)),
+        (LANES + 3, 2 * LANES, (9, 10, 12), (1, 2, 1)),
+        (16, 3 * LANES + 1, (11, 12, 13), (2, 1, 3)),
+        (2, 2 * LANES + 1, (3, 3, 3), (1, 1, 1)),
+        (5, 7, (20, 21, 22), (4, 4, 4)),
+    ],
+)
+def test_correlates(inputs: int, outputs: int, shape: Triple, dilation: Triple) -> None:
+    images, filters = operands(inputs, outputs, shape)
+    expected = correlated(images, filters, dilation)
+    found = run(images, filters, dilation)
+    assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert (found.pad() == 0).all()
+    assert found.gaps_intact()
+
+
+def test_adds_bias_and_applies_the_function() -> None:
+    images, filters = operands(4, 5, (8, 8, 8))
+    bias = np.zeros(LANES, np.float32)
+    bias[:5] = normal(3, 5)
+    plain = correlated(images, filters, (1, 1, 1)) + bias[:5, None, None, None]
+    for slope in (1.0, 0.0, 0.25):
+        found = run(images, filters, (1, 1, 1), bias=address(bias), slope=slope).planar()
+        expected = np.where(plain > 0, plain, slope * plain)
+        assert np.abs(found - expected).max() <= 1e-5 * np.abs(plain).max()
+
+
+def test_values_do_not_depend_on_tasks_or_on_what_lies_around() -> None:
+    images, filters = operands(6, 8, (17, 22, 30))
+    whole = run(images, filters, (1, 2, 1)).planar()
+    tasks = [(z, z + 1, y, y + 2) for z in (3, 1, 0, 2) for y in (4, 0, 2)]
+    assert np.array_equal(run(images, filters, (1, 2, 1), tasks).planar(), whole)
+    # The same tile at another place of a longer source, in another group of tiles.
+    rows = run(images[..., 12:], filters, (1, 2, 1)).planar()
+    assert np.array_equal(rows, whole[..., 12:])
+
+
+def test_what_is_not_finite_stays_where_it_is_seen() -> None:
+    images, filters = operands(3, 4, (6, 6, 14))
+    images[1, 2, 2, 2] = np.inf
+    found = run(images, filters, (1, 1, 1)).planar()
+    assert not np.isfinite(found[..., :4]).any()
+    assert np.isfinite(found[..., 4:]).all()

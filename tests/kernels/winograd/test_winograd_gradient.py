@@ -1,0 +1,85 @@
+"""Filter gradients by Winograd's minimal filtering against sums in float64 NumPy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from blocked_images import Blocked, address, normal
+from znnpy_kernels.direct.filters import packed_size, unpack_filters
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.gradient import gradient_floats, winograd_gradient
+from znnpy_kernels.winograd.lines import NEW
+
+Triple = tuple[int, int, int]
+
+
+def expected(images: Any, gradients: Any, dilation: Triple) -> Any:
+    """Gradients of filters (output, input, z, y, x), in float64."""
+    found = np.zeros((len(gradients), len(images), 3, 3, 3))
+    for taps in product(range(3), repeat=3):
+        cut = (
+            slice(t * d, t * d + n)
+            for t, d, n in zip(taps, dilation, gradients.shape[1:], strict=True)
+        )
+        seen = images[:, *cut].astype(np.float64)
+        found[:, :, *taps] = np.einsum("izyx,ozyx->oi", seen, gradients.astype(np.float64))
+    return found
+
+
+def run(images: Any, gradients: Any, dilation: Triple, tiles: Any = None) -> Any:
+    """The sum over tasks of the given ranges (z0, z1, y0, y1) of tiles."""
+    source, gradient = Blocked.of(images), Blocked.of(gradients)
+    inputs, outputs = len(images), len(gradients)
+    room = np.full(gradient_floats(inputs, outputs) + 16, np.nan, np.float32)
+    room = room[-address(room) % 64 // 4 :]
+    z, y = (-(-n // (NEW * d)) * d for n, d in zip(gradients.shape[1:3], dilation[:2], strict=True))
+    total = np.zeros((outputs, inputs, 3, 3, 3))
+    for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
+        made = np.full(packed_size(outputs, inputs, 27) + LANES, np.nan, np.float32)
+        winograd_gradient.run(
+            **source.whole("source"), **gradient.whole("gradient"),
+            inputs=inputs, blocks=-(-outputs // LANES),
+            **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
+            **{f"gradient_size_{axis}": n
+               for axis, n in zip("zyx", gradients.shape[1:], strict=True)},
+            **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
+            z0=z0, z1=z1, y0=y0, y1=y1,
+            target=address(made), scratch=address(room), scratch_worker=0,
+        )  # fmt: skip
+        assert np.isnan(made[-LANES:]).all()
+        assert np.isfinite(made[:-LANES]).all()
+        total += unpack_filters(made[:-LANES], (outputs, inputs, 3, 3, 3))
+    return total
+
+
+def operands(inputs: int, outputs: int, shape: Triple, dilation: Triple) -> tuple[Any, Any]:
+    wide = (n + 2 * d for n, d in zip(shape, dilation, strict=True))
+    return normal(1, inputs, *wide), normal(2, outputs, *shape)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shape", "dilation"),
+    [
+        (1, 1, (1, 1, 1), (1, 1, 1)),
+        (1, 1, (4, 4, 4), (1, 1, 1)),
+        (3, 5, (5, 6, 7), (1, 2, 1)),
+        (LANES, LANES, (9, 12, 33), (1, 1, 1)),
+        (LANES + 1, 2 * LANES + 1, (9, 8, 12), (2, 1, 3)),
+        (12, 2 * LANES, (3, 17, 5), (4, 4, 4)),
+    ],
+)
+def test_sums_products(inputs: int, outputs: int, shape: Triple, dilation: Triple) -> None:
+    images, gradients = operands(inputs, outputs, shape, dilation)
+    wanted = expected(images, gradients, dilation)
+    assert np.abs(run(images, gradients, dilation) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_tasks_take_the_tiles_that_they_are_told() -> None:
+    images, gradients = operands(4, 6, (11, 14, 9), (2, 1, 1))
+    wanted = expected(images, gradients, (2, 1, 1))
+    tasks = [(z, z + 1, y, y + 2) for z in range(4) for y in (0, 2)]
+    found = run(images, gradients, (2, 1, 1), tasks)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()

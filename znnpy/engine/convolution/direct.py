@@ -1,0 +1,434 @@
+"""Direct convolution as tasks: output groups times parts of the image, all passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.few import few_kernel
+from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
+from znnpy_kernels.direct.filters import group_offset, output_groups, packed_size, transpose_filters
+from znnpy_kernels.direct.forward import NO_LIMIT, forward_kernel
+from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.rows import spread_rows
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor, source_range
+from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
+from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_parts, rows_of
+from znnpy.network.types import Edge, Node, Triple
+from znnpy.plan import ConvShape, PassName, direct_seconds, parts
+from znnpy.plan.cost import DIRECT_RATE, MEMORY_RATE
+
+ORIGIN = (0, 0, 0)
+# About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
+SLAB_BYTES = 1 << 18
+MOST_SLABS = 16  # partial weight gradients kept side by side
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Cross-correlation of the source's images with the filters, into the edge's contribution.
+
+    Bias and function of the target are applied where no other edge converges.
+    """
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    parameter = build.parameters[edge.name]
+    dilation = build.layout.geometry.dilations[edge.name]
+    node = applied_forward(build.layout, edge)
+    few = target.lanes == 1
+    blocks = -(-source.images // source.lanes)
+    for group in _groups(target):
+        words = {
+            **_source_words(source, edge.stride, edge.size, dilation, 1),
+            "filters": _transposed(build, edge) if few else parameter.values,
+            **_limits(None, ORIGIN),
+            **(PLAIN if node is None else _forward_epilogue(build, node, group)),
+        }
+        words["filters"] += 4 * group_offset(group.number, source.images, prod(edge.size))
+        filters = (
+            _transposed_region(edge, 0, target.images)
+            if few
+            else parameter.values_region(group.number * blocks, (group.number + 1) * blocks)
+        )
+        for batch, low, high, cost in _shares(target, group, _seconds(build, edge, "forward")):
+            wide = source_range(edge, dilation, target.cut, low, high)
+            step.add(
+                _kernel(target, group, words),
+                _words(target, words, source.at(batch), batch, group, low, high),
+                name=edge.name,
+                kind="direct",
+                cost=cost,
+                reads=[
+                    filters,
+                    *source.regions(batch, *wide),
+                    *(build.bias_reads(node.name) if node else ()),
+                ],
+                writes=_blocks_written(target, batch, group.first, group.count, low, high),
+            )
+
+
+def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Full correlation of the gradient with transposed filters, into what goes back to the source.
+
+    The gradients of the source's function and bias are made where nothing else reads its images.
+    """
+    target = build.images.backward[edge.name]
+    if max(edge.stride) > 1:
+        gradient = _spread(step, build, edge, gradient)
+    dilation = build.layout.geometry.dilations[edge.name]
+    node = applied_backward(build.layout, edge)
+    few = target.lanes == 1
+    parameter = build.parameters[edge.name]
+    back = (-dilation[0], -dilation[1], -dilation[2])
+    reach = (edge.size[target.cut] - 1) * dilation[target.cut]
+    for group in _groups(target):
+        shares = _shares(target, group, _seconds(build, edge, "gradient"))
+        words = {
+            **_source_words(gradient, (1, 1, 1), edge.size, dilation, -1),
+            "filters": parameter.values if few else _transposed(build, edge),
+            **_limits(gradient.shape, back),
+        }
+        if gradient.lanes == 1:  # the halo holds zeros for all taps along x
+            words |= {"limit_x": NO_LIMIT, "shift_x": 0}
+        words["filters"] += 4 * group_offset(group.number, gradient.images, prod(edge.size))
+        filters = parameter.values_region() if few else _transposed_region(edge, 0, gradient.images)
+        partials = build.bias_partials(node, group.first, len(shares) * group.count) if node else 0
+        for leaf, (batch, low, high, cost) in enumerate(shares):
+            seen = max(0, low - reach), min(gradient.extent, high)
+            epilogue = _backward_epilogue(build, node, batch, group) if node else PLAIN
+            if partials:
+                epilogue |= {"bias_gradient": partials + 4 * LANES * group.count * leaf}
+            step.add(
+                _kernel(target, group, words),
+                _words(target, words | epilogue, gradient.at(batch), batch, group, low, high),
+                name=f"{edge.name} backward",
+                kind="direct",
+                cost=cost,
+                reads=[
+                    filters,
+                    *gradient.regions(batch, *seen),
+                    *(_values_read(build, node, batch, group, low, high) if node else ()),
+                ],
+                writes=[
+                    *_blocks_written(target, batch, group.first, group.count, low, high),
+                    Region(("bias partial", edge.source, group.first, leaf)),
+                ],
+            )
+        if node and partials:
+            _sum_biases(step, build, node, target, group, partials, len(shares))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Channel blocks, or planar images, that one task makes: `count` of them from `first` on."""
+
+    number: int
+    first: int
+    count: int
+
+
+def _groups(target: Tensor) -> list[_Group]:
+    if target.lanes == 1:
+        return [_Group(0, 0, target.images)]
+    vectors = output_groups(target.images)
+    return [_Group(number, 2 * number, count) for number, count in enumerate(vectors)]
+
+
+def _shares(target: Tensor, group: _Group, seconds: float) -> list[tuple[int, int, int, float]]:
+    """(batch, low, high, seconds) of each task of a group."""
+    share = seconds / target.batch * group.count / target.blocks
+    return [
+        (batch, low, high, share * (high - low) / target.extent)
+        for batch in range(target.batch)
+        for low, high in parts(target.extent, share)
+    ]
+
+
+def _kernel(target: Tensor, group: _Group, words: Mapping[str, float]) -> Kernel:
+    if target.lanes == 1:
+        return few_kernel(target.images)
+    return forward_kernel(group.count, int(words["source_x"]))
+
+
+def _words(
+    target: Tensor,
+    words: Mapping[str, float],
+    source: int,
+    batch: int,
+    group: _Group,
+    low: int,
+    high: int,
+) -> dict[str, float]:
+    """All argument words of one task."""
+    found = {**words, "source": source, **_target_words(target, batch, group.first, low, high)}
+    if target.lanes == 1:
+        del found["source_x"], found["source_lanes"]
+    return found
+
+
+def _forward_epilogue(build: Build, node: Node, group: _Group) -> dict[str, float]:
+    bias = build.bias_address(node.name, group.first * LANES)  # planar images are one group
+    return PLAIN | {"bias": bias, "slope": slope_of(node)}
+
+
+def _backward_epilogue(build: Build, node: Node, batch: int, group: _Group) -> dict[str, float]:
+    output = build.images.activations[node.name]
+    return PLAIN | {
+        "slope": slope_of(node),
+        "output": output.at(batch, group.first),
+        "output_block": output.block_stride,
+        "output_z": output.z_stride,
+        "output_y": output.y_stride,
+    }
+
+
+def _values_read(
+    build: Build, node: Node, batch: int, group: _Group, low: int, high: int
+) -> list[Region]:
+    output = build.images.activations[node.name]
+    return _blocks_written(output, batch, group.first, group.count, low, high)
+
+
+def _sum_biases(
+    step: Step, build: Build, node: Node, target: Tensor, group: _Group, partials: int, count: int
+) -> None:
+    if target.lanes > 1:
+        sum_bias(step, build, node, group.first, group.count, partials, count)
+        return
+    for image in range(target.images):
+        place, stride = partials + 4 * LANES * image, LANES * target.images
+        sum_planar_bias(step, build, node, image, place, count, stride)
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Products of source and gradient summed over positions: a fixed tree over parts and batch."""
+    parameter = build.parameters[edge.name]
+    slabs = _slabs(build, edge, gradient)
+    leaves = [parameter.gradient] + [
+        build.shared(("partial gradient", edge.name, leaf), parameter.floats)
+        for leaf in range(1, len(slabs))
+    ]
+    for index, piece in enumerate(parameter.pieces):
+        regions = [parameter.gradient_region(index, index + 1)] + [
+            Region((("partial gradient", edge.name, leaf),), index, index + 1)
+            for leaf in range(1, len(slabs))
+        ]
+        places = [leaf + 4 * piece.start for leaf in leaves]
+        for slab, place, region in zip(slabs, places, regions, strict=True):
+            _slab_gradient(step, build, edge, gradient, piece, slab, place, region)
+        combine_flat(step, places, regions, piece.floats, f"{edge.name} gradient sum")
+
+
+def _slabs(build: Build, edge: Edge, gradient: Tensor) -> list[tuple[int, int, int]]:
+    """(batch, low, high): parts of the gradient that, with their source, fit the L2 cache."""
+    planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
+    lanes = gradient.lanes + build.value(edge.source).lanes
+    bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
+    wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
+    cuts = [gradient.extent * part // wanted for part in range(wanted + 1)]
+    return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+
+
+def _slab_gradient(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    gradient: Tensor,
+    piece: Piece,
+    slab: tuple[int, int, int],
+    place: int,
+    region: Region,
+) -> None:
+    """One slab's part of one piece, by ranges of tap rows: they write side by side."""
+    source, (batch, low, high) = build.value(edge.source), slab
+    dilation = build.layout.geometry.dilations[edge.name]
+    wide = source_range(edge, dilation, gradient.cut, low, high)
+    few = gradient.lanes == 1
+    vectors = gradient.images if few else piece.width // LANES
+    source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
+    z0, z1, y0, y1 = gradient.box(low, high)
+    kernel, extra, most = _gradient_kernel(edge, source, dilation, vectors, few=few)
+    words = _source_words(source, edge.stride, edge.size, dilation, 1) | extra
+    del words["taps_z"], words["source_block"]
+    if "vectors" in extra:
+        del words["source_lanes"]
+    width = gradient.images if few else piece.width
+    flops = 2.0 * piece.floats / piece.width * width
+    flops *= (high - low) * prod(gradient.shape) / gradient.extent
+    rows = edge.size[0] * edge.size[1]
+    for first, last in parts(-(-rows // most), flops / DIRECT_RATE):
+        first, last = first * most, min(rows, last * most)
+        step.add(
+            kernel,
+            {
+                **words,
+                "source": source.at(batch, source_block),
+                "channels": piece.inputs,
+                "tap_row0": first,
+                "tap_row1": last,
+                "gradient": gradient.at(batch, block),
+                "gradient_block": gradient.block_stride,
+                "gradient_z": gradient.z_stride,
+                "gradient_y": gradient.y_stride,
+                "z0": z0,
+                "z1": z1,
+                "y0": y0,
+                "y1": y1,
+                "width": gradient.shape[2],
+                "target": place,
+            },
+            name=f"{edge.name} weight gradient",
+            kind="direct",
+            cost=flops / DIRECT_RATE * (last - first) / rows,
+            reads=[
+                source.region(batch, source_block, *wide),
+                *_blocks_written(gradient, batch, block, vectors, low, high),
+            ],
+            writes=[region._replace(lane=first)],
+        )
+
+
+def _gradient_kernel(
+    edge: Edge, source: Tensor, dilation: Triple, vectors: int, *, few: bool
+) -> tuple[Kernel, dict[str, int], int]:
+    """The kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
+    if few:
+        return FEW_OUTPUTS[vectors - 1], {"vectors": 1, "outputs": vectors}, 1
+    if source.lanes == 1 and dilation[2] == 1 and edge.size[2] <= WIDEST:
+        kernel = FEW_INPUTS[edge.size[2] - 1]
+        return kernel, {"vectors": vectors, "outputs": 0}, most_rows(edge.size[2])
+    return weight_gradient_kernel(vectors, source.lanes), {"accumulate": 0}, 1
+
+
+def needs_transposed(build: Build, edge: Edge) -> bool:
+    """Whether a direct pass reads filters with inputs and outputs exchanged."""
+    layer = build.layout.plan.layers[edge.name]
+    back = edge.name in build.images.backward and layer.gradient == "direct"
+    few_inputs = build.layout.lanes(edge.source) == 1
+    few_outputs = build.layout.lanes(edge.target) == 1
+    return (back and not few_inputs) or (layer.forward == "direct" and few_outputs)
+
+
+def transpose(step: Step, build: Build, edge: Edge) -> None:
+    """Filters with inputs and outputs exchanged: for data gradients, and for few outputs."""
+    parameter = build.parameters[edge.name]
+    outputs, inputs, *size = parameter.shape
+    seconds = parameter.floats * 16 / MEMORY_RATE
+    for low, high in parts(outputs, seconds):
+        step.add(
+            transpose_filters,
+            {
+                "forward": parameter.values,
+                "backward": _transposed(build, edge),
+                "outputs": outputs,
+                "inputs": inputs,
+                "taps": prod(size),
+                "planar": int(build.layout.lanes(edge.target) == 1),
+                "o0": low,
+                "o1": high,
+            },
+            name=f"{edge.name} transpose",
+            kind="update",
+            cost=seconds * (high - low) / outputs,
+            reads=[parameter.values_region()],
+            writes=[_transposed_region(edge, low, high)],
+        )
+
+
+def _spread(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Tensor:
+    """The gradient of a strided convolution with zeros between its voxels."""
+    target = build.images.spread[edge.name]
+    for batch in range(gradient.batch):
+        for block in range(gradient.blocks):
+            for low, high in plane_parts(gradient, 2):
+                z, _, y, _ = gradient.box(low, high)
+                step_z, step_y, step_x = edge.stride
+                wide = low * edge.stride[gradient.cut], (high - 1) * edge.stride[gradient.cut] + 1
+                step.add(
+                    spread_rows,
+                    {
+                        **rows_of(gradient, "source", batch, block, low),
+                        "target": target.at(batch, block, z * step_z, y * step_y),
+                        "target_z": target.z_stride * step_z,
+                        "target_y": target.y_stride * step_y,
+                        **counts(gradient, low, high),
+                        "step": step_x,
+                        "width": gradient.shape[2],
+                    },
+                    name=f"{edge.name} spread",
+                    kind="copy",
+                    cost=gradient.row * gradient.shape[1] * (high - low) * 8 / MEMORY_RATE,
+                    reads=[gradient.region(batch, block, low, high)],
+                    writes=[target.region(batch, block, *wide)],
+                )
+    return target
+
+
+def _transposed(build: Build, edge: Edge) -> int:
+    outputs, inputs, *size = build.parameters[edge.name].shape
+    return build.scratch(("transposed", edge.name), packed_size(inputs, outputs, prod(size)))
+
+
+def _transposed_region(edge: Edge, low: int, high: int) -> Region:
+    return Region(("transposed", edge.name), low, high)
+
+
+def _seconds(build: Build, edge: Edge, step: PassName) -> float:
+    layout = build.layout
+    shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
+    return direct_seconds(shape, step)
+
+
+def _source_words(
+    source: Tensor, stride: Triple, size: Triple, dilation: Triple, sign: int
+) -> dict[str, int]:
+    return {
+        "source_block": source.block_stride,
+        "source_z": source.z_stride * stride[0],
+        "source_y": source.y_stride * stride[1],
+        "source_x": source.lanes * stride[2],
+        "source_lanes": source.lanes,
+        "channels": source.images,
+        "taps_z": size[0],
+        "taps_y": size[1],
+        "taps_x": size[2],
+        "tap_z": sign * source.z_stride * dilation[0],
+        "tap_y": sign * source.y_stride * dilation[1],
+        "tap_x": sign * source.lanes * dilation[2],
+    }
+
+
+def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -> dict[str, int]:
+    z0, z1, y0, y1 = target.box(low, high)
+    return {
+        "target": target.at(batch, block),
+        "target_block": target.block_stride,
+        "target_z": target.z_stride,
+        "target_y": target.y_stride,
+        "z0": z0,
+        "z1": z1,
+        "y0": y0,
+        "y1": y1,
+        "width": target.shape[2],
+        "accumulate": 0,
+    }
+
+
+def _limits(shape: Triple | None, shift: Triple) -> dict[str, int]:
+    limits = shape or (NO_LIMIT, NO_LIMIT, NO_LIMIT)
+    words = {f"limit_{axis}": limit for axis, limit in zip("zyx", limits, strict=True)}
+    return words | {f"shift_{axis}": step for axis, step in zip("zyx", shift, strict=True)}
+
+
+def _blocks_written(
+    tensor: Tensor, batch: int, block: int, vectors: int, low: int, high: int
+) -> list[Region]:
+    return [tensor.region(batch, block + i, low, high) for i in range(vectors)]

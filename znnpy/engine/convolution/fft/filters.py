@@ -1,0 +1,205 @@
+"""Spectra of filters: kept between passes where they are few, else made as they are multiplied."""
+
+from __future__ import annotations
+
+from znnpy_kernels.direct.dense_filters import dense_filters
+from znnpy_kernels.fft.filters import filter_spectra
+from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
+
+from znnpy.engine.convolution.fft.spectra import Spectra, grid_of
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.step import Step
+from znnpy.geometry import voxels
+from znnpy.network.types import Edge, Triple
+from znnpy.plan.cost import MEMORY_RATE, PRODUCT_RATE
+from znnpy.plan.fftw import spectrum_floats
+from znnpy.plan.filters import plan_filter
+from znnpy.plan.parts import parts
+
+CACHED_FLOATS = 1 << 21  # filter spectra kept between passes: 8 MiB, a share of a usual L3 cache
+GROUP = 4  # filters transformed in a worker's scratch before they are multiplied
+
+
+def filters_stay_cached(build: Build, edge: Edge) -> bool:
+    """Whether an edge's filter spectra are few enough to be kept for all passes of an update.
+
+    Above that they would be written to memory and read back at its speed; making them anew where
+    they are multiplied costs less (`scripts/bench_fft.py`).
+    """
+    outputs, inputs = build.parameters[edge.name].shape[:2]
+    return spectra_stay_cached(outputs * inputs, grid_of(build, edge))
+
+
+def spectra_stay_cached(filters: int, grid: Triple) -> bool:
+    """Whether the spectra of so many filters are few enough to be kept."""
+    return filters * spectrum_floats(grid) <= CACHED_FLOATS
+
+
+def filter_spectra_of(step: Step, build: Build, edge: Edge, *, emit: bool) -> Spectra:
+    """Spectra [out][in] of an edge's filters; `emit` adds the tasks that make them anew."""
+    parameter, grid = build.parameters[edge.name], grid_of(build, edge)
+    outputs, inputs = parameter.shape[:2]
+    spectra = Spectra(build, ("filters", edge.name), outputs * inputs, grid, kept=True)
+    if emit:
+        plan = plan_filter(grid, edge.size, build.layout.geometry.dilations[edge.name])
+        seconds = _filter_seconds(grid, edge.size)
+        for low, high in parts(inputs, outputs * inputs * seconds):
+            for output in range(outputs):
+                for source in range(low, high):
+                    _filter_task(step, spectra, build, edge, output, source, plan.address, seconds)
+    return spectra
+
+
+def _filter_task(
+    step: Step,
+    spectra: Spectra,
+    build: Build,
+    edge: Edge,
+    output: int,
+    source: int,
+    plan: int,
+    seconds: float,
+) -> None:
+    parameter = build.parameters[edge.name]
+    index = output * parameter.shape[1] + source
+    tap_z, tap_y, tap_x = parameter.tap_strides(output, source)
+    step.add(
+        filter_spectra,
+        {
+            "source": parameter.values + 4 * parameter.offset(output, source),
+            "source_z": tap_z,
+            "source_y": tap_y,
+            "source_x": tap_x,
+            "source_filter": 0,
+            "target": spectra.at(index),
+            "target_filter": spectra.floats,
+            "filters": 1,
+            "plan": plan,
+        },
+        name=f"{edge.name} filter spectra",
+        kind="transform",
+        cost=seconds,
+        reads=[parameter.values_region()],
+        writes=[spectra.region(index)],
+    )
+
+
+def densify(step: Step, build: Build, edge: Edge) -> None:
+    """Dense copies of packed filters, after each update."""
+    parameter = build.parameters[edge.name]
+    outputs, inputs, *size = parameter.shape
+    taps = size[0] * size[1] * size[2]
+    for index, piece in enumerate(parameter.pieces):
+        first = piece.first_output * inputs + piece.first_input
+        step.add(
+            dense_filters,
+            {
+                "source": parameter.values + 4 * piece.start,
+                "target": _dense(build, edge) + 4 * first * taps,
+                "width": piece.width,
+                "outputs": min(piece.width, outputs - piece.first_output),
+                "inputs": piece.inputs,
+                "taps": taps,
+                "output_stride": inputs * taps,
+            },
+            name=f"{edge.name} dense filters",
+            kind="update",
+            cost=piece.floats * 8 / MEMORY_RATE,
+            reads=[parameter.values_region(index, index + 1)],
+            writes=[Region(("dense", edge.name), index, index + 1)],
+        )
+
+
+def emit_filtered_sum(
+    step: Step, build: Build, edge: Edge, a: Spectra, out: Spectra, *, backward: bool, name: str
+) -> None:
+    """Sums of spectra times those of dense filters, made in each worker's scratch."""
+    outputs, inputs, *size = build.parameters[edge.name].shape
+    dilation = build.layout.geometry.dilations[edge.name]
+    plan = plan_filter(a.grid, edge.size, dilation)
+    taps = size[0] * size[1] * size[2]
+    terms, images = (outputs, inputs) if backward else (inputs, outputs)
+    image_step, term_step = (taps, inputs * taps) if backward else (inputs * taps, taps)
+    batch = a.count // terms
+    for image in range(images):
+        step.add(
+            filtered_sum,
+            {
+                "images": a.address,
+                "images_term": a.floats,
+                "images_row": terms * a.floats,
+                "source": _dense(build, edge) + 4 * image * image_step,
+                "source_z": size[1] * size[2],
+                "source_y": size[2],
+                "source_x": 1,
+                "source_term": term_step,
+                "out": out.at(image),
+                "out_row": images * out.floats,
+                "terms": terms,
+                "rows": batch,
+                "conjugate": int(not backward),
+                "add": 0,
+                "group": GROUP,
+                **build.worker_scratch(GROUP * a.floats),
+                "plan": plan.address,
+            },
+            name=name,
+            kind="product",
+            cost=terms * (_filter_seconds(a.grid, edge.size) + batch * a.floats * 4 / PRODUCT_RATE),
+            reads=[Region(("dense", edge.name), 0, len(build.parameters[edge.name].pieces))]
+            + [a.region(index) for index in range(a.count)],
+            writes=[out.region(row * images + image) for row in range(batch)],
+        )
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, x: Spectra, dy: Spectra) -> None:
+    """Filter gradients from spectra: each product is transformed back where it was made."""
+    parameter = build.parameters[edge.name]
+    outputs, inputs = parameter.shape[:2]
+    batch = x.count // inputs
+    plan = plan_filter(x.grid, edge.size, build.layout.geometry.dilations[edge.name])
+    seconds = _filter_seconds(x.grid, edge.size) + batch * x.floats * 4 / PRODUCT_RATE
+    for index, piece in enumerate(parameter.pieces):
+        for output in range(piece.first_output, min(piece.first_output + piece.width, outputs)):
+            tap_z, tap_y, tap_x = parameter.tap_strides(output, piece.first_input)
+            step.add(
+                filter_gradients,
+                {
+                    "a": x.at(piece.first_input),
+                    "a_term": inputs * x.floats,
+                    "a_filter": x.floats,
+                    "b": dy.at(output),
+                    "b_term": outputs * dy.floats,
+                    "b_filter": 0,
+                    "terms": batch,
+                    "target": parameter.gradient + 4 * parameter.offset(output, piece.first_input),
+                    "target_z": tap_z,
+                    "target_y": tap_y,
+                    "target_x": tap_x,
+                    "target_filter": piece.width,
+                    "filters": piece.inputs,
+                    **build.worker_scratch(x.floats),
+                    "plan": plan.address,
+                },
+                name=f"{edge.name} weight gradient",
+                kind="product",
+                cost=piece.inputs * seconds,
+                reads=[dy.region(row * outputs + output) for row in range(batch)]
+                + [
+                    x.region(row * inputs + source)
+                    for row in range(batch)
+                    for source in range(piece.first_input, piece.first_input + piece.inputs)
+                ],
+                writes=[parameter.gradient_region(index, index + 1, output)],
+            )
+
+
+def _dense(build: Build, edge: Edge) -> int:
+    """Address of an edge's dense filters."""
+    outputs, inputs, *size = build.parameters[edge.name].shape
+    return build.scratch(("dense", edge.name), outputs * inputs * size[0] * size[1] * size[2])
+
+
+def _filter_seconds(grid: Triple, size: Triple) -> float:
+    return 4.0 * voxels(grid) * size[0] / PRODUCT_RATE

@@ -1,0 +1,153 @@
+"""Spectra of whole images: made once a step and shared by the passes; and back to images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from znnpy_kernels.fft.images import image_spectra, spectra_images
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.geometry import voxels
+from znnpy.network.types import Edge, Triple
+from znnpy.plan.cost import TRANSFORM_RATE
+from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
+from znnpy.plan.parts import TARGET_SECONDS, parts
+
+LINE = 16  # floats: cuts between frequencies fall on cache lines
+
+
+def grid_of(build: Build, edge: Edge) -> Triple:
+    """FFT grid of an edge: the source's size, rounded up to sizes that transform fast."""
+    z, y, x = (good_size(size) for size in build.layout.shape(edge.source))
+    return (z, y, x)
+
+
+class Spectra:
+    """Spectra of a tensor's images on one grid: [batch][image][floats]; `kept` from step to step."""
+
+    def __init__(
+        self,
+        build: Build,
+        name: tuple[object, ...],
+        count: int,
+        grid: Triple,
+        *,
+        kept: bool = False,
+    ) -> None:
+        self.key = (*name, grid)
+        self.grid, self.count = grid, count
+        self.floats = spectrum_floats(grid)
+        reserve = build.scratch if kept else build.shared
+        self.address = reserve(self.key, count * self.floats)
+
+    def at(self, index: int, frequency: int = 0) -> int:
+        """Address of one spectrum, from a float on."""
+        return self.address + 4 * (index * self.floats + frequency)
+
+    def region(self, index: int, low: int = 0, high: int | None = None) -> Region:
+        """Floats low..high of one spectrum."""
+        return Region((self.key, index), low, self.floats if high is None else high)
+
+    def cuts(self, seconds: float) -> list[tuple[int, int]]:
+        """Ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
+        return [(low * LINE, high * LINE) for low, high in parts(self.floats // LINE, seconds)]
+
+
+def image_spectra_of(
+    step: Step, build: Build, tensor: Tensor, owner: str, what: str, grid: Triple
+) -> Spectra:
+    """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
+    spectra = Spectra(build, (what, owner), tensor.batch * tensor.images, grid)
+    if not step.once(spectra.key):
+        return spectra
+    plan = plan_forward(grid, tensor.shape)
+    for batch in range(tensor.batch):
+        for first, count in _channel_groups(tensor, grid):
+            block, lane = divmod(first, tensor.lanes)
+            index = batch * tensor.images + first
+            step.add(
+                image_spectra,
+                {
+                    "source": tensor.at(batch, block) + 4 * lane,
+                    "source_z": tensor.z_stride,
+                    "source_y": tensor.y_stride,
+                    "source_x": tensor.lanes,
+                    "source_channel": 1 if tensor.lanes > 1 else tensor.block_stride,
+                    "target": spectra.at(index),
+                    "target_channel": spectra.floats,
+                    "channels": count,
+                    "plan": plan.address,
+                },
+                name=f"{owner} {what}",
+                kind="transform",
+                cost=count * _transform_seconds(grid),
+                reads=[tensor.region(batch, block)],
+                writes=[spectra.region(index + c) for c in range(count)],
+            )
+    return spectra
+
+
+def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -> None:
+    """Inverse transforms of all spectra into a tensor; the spectra are used up."""
+    plan = plan_inverse(spectra.grid, tensor.shape)
+    for batch in range(tensor.batch):
+        for first, count in _channel_groups(tensor, spectra.grid):
+            block, lane = divmod(first, tensor.lanes)
+            index = batch * tensor.images + first
+            last = lane + count == tensor.channels(block)
+            step.add(
+                spectra_images,
+                {
+                    "source": spectra.at(index),
+                    "source_channel": spectra.floats,
+                    "target": tensor.at(batch, block) + 4 * lane,
+                    "target_z": tensor.z_stride,
+                    "target_y": tensor.y_stride,
+                    "target_x": tensor.lanes,
+                    "target_channel": 1 if tensor.lanes > 1 else tensor.block_stride,
+                    "channels": count,
+                    # Who had this memory before may have left something in these lanes.
+                    "pad": tensor.lanes - tensor.channels(block) if last else 0,
+                    "add": 0,
+                    "plan": plan.address,
+                },
+                name=name,
+                kind="transform",
+                cost=count * _transform_seconds(spectra.grid),
+                reads=[],
+                writes=[
+                    *(spectra.region(index + c) for c in range(count)),
+                    Region((tensor.name, batch, block), 0, tensor.extent, lane),
+                ],
+            )
+
+
+def combine_spectra(step: Step, leaves: Sequence[Spectra], name: str) -> None:
+    """Sum spectra of converging edges into the first, by a tree of fixed shape for each image."""
+    for index in range(leaves[0].count):
+        combine_flat(
+            step,
+            [leaf.at(index) for leaf in leaves],
+            [leaf.region(index) for leaf in leaves],
+            leaves[0].floats,
+            name,
+        )
+
+
+def _channel_groups(tensor: Tensor, grid: Triple) -> list[tuple[int, int]]:
+    """(first channel, count): as many channels of a block a task as fill its time."""
+    wanted = max(1, round(TARGET_SECONDS / _transform_seconds(grid)))
+    groups = []
+    for block in range(tensor.blocks):
+        channels = tensor.channels(block)
+        for low in range(0, channels, wanted):
+            groups.append((block * tensor.lanes + low, min(wanted, channels - low)))
+    return groups
+
+
+def _transform_seconds(grid: Triple) -> float:
+    size = voxels(grid)
+    return 2.5 * size * max(1, size.bit_length() - 1) / TRANSFORM_RATE

@@ -1,0 +1,296 @@
+"""Sources of few images: spectra of their tiles with lanes over tiles, and products with them.
+
+They take LANES / images times less time and memory than spectra with lanes over images, so all tiles are
+transformed at once, and what they are multiplied with comes in small groups.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.few_columns import RUNS, few_gradients, few_products
+from znnpy_kernels.spectral.gemm import spectral_gradients, spectral_products
+from znnpy_kernels.spectral.tile_lanes import lanes_floats, tile_lanes
+
+from znnpy.engine.convolution.spectral.buffers import Filters, tiling_of
+from znnpy.engine.convolution.spectral.columns import column_words, line_seconds
+from znnpy.engine.convolution.spectral.words import lattice_strides, sizes
+from znnpy.engine.convolution.tiles import (
+    PAIR,
+    WHOLE,
+    Grid,
+    Place,
+    PlaneSpectra,
+    Share,
+    TileSpectra,
+    Tiling,
+    Window,
+    planes_of,
+)
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step
+from znnpy.network.types import Edge
+from znnpy.plan import PassName, parts
+from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
+
+SHORTER = 4  # tasks than others
+
+
+class _Run(NamedTuple):
+    """Tiles that lie in one block of lanes; `tile` is the first one's number in a group."""
+
+    grid: Grid
+    block: int
+    lane: int
+    tile: int
+    tiles: int
+
+
+class FewSpectra:
+    """Spectra of all tiles of few images: [grid][block of lanes][frequency][re, im][lane]."""
+
+    def __init__(self, tiling: Tiling, images: int) -> None:
+        self.tiling, self.images, self.tiles = tiling, images, LANES // images
+        self.block_stride = tiling.frequencies * PAIR
+        self.firsts: dict[int, int] = {}  # block by the first tile of its grid
+        self.blocks = 0
+        for grid in tiling.grids:
+            self.firsts[grid.first] = self.blocks
+            self.blocks += self.count(grid)
+        self.place = Place(0, ())
+
+    @property
+    def floats(self) -> int:
+        """Of all blocks."""
+        return self.blocks * self.block_stride
+
+    def count(self, grid: Grid) -> int:
+        """Blocks of a grid."""
+        return -(-grid.tiles // self.tiles)
+
+    def at(self, grid: Grid, block: int, lane: int = 0, frequency: int = 0) -> int:
+        """Address of a block of a grid."""
+        floats = (self.firsts[grid.first] + block) * self.block_stride + frequency * PAIR + lane
+        return self.place.address + 4 * floats
+
+    def region(self, grid: Grid, block: int) -> Region:
+        """One block."""
+        return Region((self.place.key, self.firsts[grid.first] + block), 0, WHOLE)
+
+    def share(self, grid: Grid, low: int, high: int) -> Share:
+        """The tiles of some blocks of a grid."""
+        return Share(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
+
+    def planes(self, tensor: Tensor) -> PlaneSpectra:
+        """Half transformed tiles of a tensor, in groups that hold tiles of at most RUNS runs each."""
+        tiling = self.tiling
+        most = column_group(tiling.tile, tiling.tiles, tensor.images)
+        if most > self.tiles:
+            most -= most % self.tiles
+        found = PlaneSpectra(tiling, tensor.images, most)
+        while max(len(self.runs(found, group)) for group in range(found.groups)) > RUNS:
+            most -= 1
+            found = PlaneSpectra(tiling, tensor.images, most)
+        return found
+
+    def runs(self, others: TileSpectra, group: int) -> list[_Run]:
+        """The tiles of a group of other spectra, block by block."""
+        found = []
+        for share in others.shares(group):
+            for block in range(share.low // self.tiles, -(-share.high // self.tiles)):
+                low = max(share.low, block * self.tiles)
+                high = min(share.high, (block + 1) * self.tiles)
+                tile = share.grid.first + low - share.start
+                lane = low % self.tiles * self.images
+                found.append(_Run(share.grid, block, lane, tile, high - low))
+        return found
+
+
+def is_few(build: Build, edge: Edge) -> bool:
+    """Whether the source's images lie planar and two tiles at least fit into the lanes."""
+    source = build.value(edge.source)
+    return source.lanes == 1 and 2 * source.images <= LANES
+
+
+def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
+    """Spectra of the source's tiles, made now unless the other pass has left them."""
+    source, tiling = build.value(edge.source), tiling_of(build, edge, which)
+    x = FewSpectra(tiling, source.images)
+    layer = build.layout.plan.layers[edge.name]
+    same = layer.method("forward") == layer.method("weight")
+    key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, same or which)
+    x.place = Place(build.shared(key, x.floats), key)
+    if step.once(key):
+        _emit_lanes(step, build, edge, x)
+    return x
+
+
+def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra) -> None:
+    source, tiling = build.value(edge.source), x.tiling
+    seconds = tile_seconds(tiling.tile, LANES_RATE)
+    for grid in tiling.grids:
+        limit = tiling.lattice_shape(source.shape, grid.lattice)
+        for low, high in parts(x.count(grid), x.count(grid) * seconds):
+            window = Window((0, 0, 0), tiling.tile)
+            planes = planes_of(source, tiling, x.share(grid, low, high), window)
+            assert planes is not None
+            step.add(
+                tile_lanes,
+                {
+                    "source": source.at(grid.batch, 0, *grid.lattice),
+                    "source_image": source.block_stride,
+                    **lattice_strides("source", source, tiling),
+                    "images": source.images,
+                    "tiles": grid.tiles,
+                    "tiles_y": grid.counts[1],
+                    "tiles_x": grid.counts[2],
+                    "block0": low,
+                    "block1": high,
+                    **sizes("step", tiling.step),
+                    **sizes("limit", limit),
+                    **sizes("size", tiling.tile),
+                    "target": x.at(grid, 0),
+                    "target_block": x.block_stride,
+                    **build.worker_scratch(lanes_floats(tiling.tile)),
+                },
+                name=f"{edge.source} tiles",
+                kind="transform",
+                cost=(high - low) * seconds,
+                reads=[source.region(grid.batch, image, *planes) for image in range(source.images)],
+                writes=[x.region(grid, block) for block in range(low, high)],
+            )
+
+
+def emit_few_products(
+    step: Step, edge: Edge, x: FewSpectra, w: Filters, y: TileSpectra, group: int
+) -> None:
+    """Spectra of the sums over images, of one group of tiles."""
+    count, number = x.tiling.frequencies, 0
+    for run in x.runs(y, group):
+        seconds = _seconds(run, w, count)
+        for low, high in parts(count, seconds):
+            step.add(
+                spectral_products,
+                _words(x, run, w, y, group, low, high),
+                name=f"{edge.name} products",
+                kind="product",
+                cost=seconds * (high - low) / count,
+                reads=[x.region(run.grid, run.block), w.place.region()],
+                writes=[y.places[group].region(lane=number)],
+            )
+            number += 1
+
+
+def emit_few_weight_products(
+    step: Step, edge: Edge, x: FewSpectra, w: Filters, dy: TileSpectra, group: int
+) -> None:
+    """Add one group of tiles to the spectra of filter gradients."""
+    count = x.tiling.frequencies
+    # All runs follow each other in each range: the narrower it is, the shorter is that chain.
+    ranges = parts(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
+    for number, run in enumerate(x.runs(dy, group)):
+        seconds = _seconds(run, w, count)
+        for low, high in ranges:
+            step.add(
+                spectral_gradients,
+                {**_words(x, run, w, dy, group, low, high), "accumulate": int(group + number > 0)},
+                name=f"{edge.name} weight products",
+                kind="product",
+                cost=seconds * (high - low) / count,
+                reads=[x.region(run.grid, run.block), dy.places[group].region()],
+                writes=[w.place.region(low, high)],
+            )
+
+
+def emit_few_column_products(
+    step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, y: PlaneSpectra, group: int
+) -> None:
+    """Spectra of the sums over images of one group of tiles, column by column."""
+    words, seconds = _column_words(build, x, w, y, group), _column_seconds(x, w, y, group)
+    for low, high in parts(y.columns, seconds):
+        step.add(
+            few_products,
+            words | {"w": w.at(), "column0": low, "column1": high},
+            name=f"{edge.name} products",
+            kind="product",
+            cost=seconds * (high - low) / y.columns,
+            reads=[*_blocks(x, y, group), w.place.region()],
+            writes=[y.places[group].region(low, high)],
+        )
+
+
+def emit_few_column_gradients(
+    step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, dy: PlaneSpectra, group: int
+) -> None:
+    """Add one group of tiles to the spectra of filter gradients, column by column."""
+    words = _column_words(build, x, w, dy, group)
+    words |= {"w": 0, "gradient": w.at(), "accumulate": int(group > 0)}
+    seconds = _column_seconds(x, w, dy, group)
+    for low, high in parts(dy.columns, _column_seconds(x, w, dy, 0)):
+        step.add(
+            few_gradients,
+            words | {"column0": low, "column1": high},
+            name=f"{edge.name} weight products",
+            kind="product",
+            cost=seconds * (high - low) / dy.columns,
+            reads=[*_blocks(x, dy, group), dy.places[group].region(low, high)],
+            writes=[w.place.region(low, high)],
+        )
+
+
+def _column_words(
+    build: Build, x: FewSpectra, w: Filters, y: PlaneSpectra, group: int
+) -> dict[str, int]:
+    runs = x.runs(y, group)
+    places = [
+        ((x.at(run.grid, run.block, run.lane) - x.place.address) // 4, run.tile, run.tiles)
+        for run in runs
+    ]
+    places += [(0, 0, 0)] * (RUNS - len(runs))
+    words = column_words(build, x.images, w, y, group) | {"x": x.place.address, "runs": len(runs)}
+    for number, (lane, first, tiles) in enumerate(places):
+        words |= {f"lane{number}": lane, f"first{number}": first, f"tiles{number}": tiles}
+    return words
+
+
+def _blocks(x: FewSpectra, y: PlaneSpectra, group: int) -> list[Region]:
+    return [x.region(run.grid, run.block) for run in x.runs(y, group)]
+
+
+def _column_seconds(x: FewSpectra, w: Filters, y: PlaneSpectra, group: int) -> float:
+    products = sum(_seconds(run, w, x.tiling.frequencies) for run in x.runs(y, group))
+    return line_seconds(y, group) + products
+
+
+def _words(
+    x: FewSpectra, run: _Run, w: Filters, y: TileSpectra, group: int, low: int, high: int
+) -> dict[str, int]:
+    return {
+        "x": x.at(run.grid, run.block, run.lane, low),
+        "x_frequency": PAIR,
+        "x_tile": x.images,
+        "x_block": PAIR,
+        "w": w.at(frequency=low),
+        "w_frequency": w.frequency_stride,
+        "w_input": w.input_stride,
+        "w_block": PAIR,
+        "y": y.at(group, run.tile, frequency=low),
+        "y_frequency": y.frequency_stride,
+        "y_tile": y.tile_stride,
+        "y_block": y.block_stride,
+        "frequencies": high - low,
+        "tiles": run.tiles,
+        "inputs": x.images,
+        "blocks": y.blocks,
+        "x_parts": LANES,
+        "y_parts": y.parts,
+        "lanes": y.last_lanes,
+    }
+
+
+def _seconds(run: _Run, w: Filters, frequencies: int) -> float:
+    """Bound by the spectra of outputs."""
+    return 4.0 * PAIR * w.blocks * frequencies * (run.tiles + 1) / FEW_RATE

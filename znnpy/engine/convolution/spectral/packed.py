@@ -1,0 +1,169 @@
+"""Transforms of tiles whose spectra are packed: lanes over a group's tiles and images."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.packed_planes import packed_plane_images, packed_planes, plane_floats
+from znnpy_kernels.spectral.packed_tiles import packed_floats, packed_images, packed_spectra
+
+from znnpy.engine.convolution.spectral.buffers import join
+from znnpy.engine.convolution.spectral.words import ORIGIN, sizes
+from znnpy.engine.convolution.tiles import (
+    PlaneSpectra,
+    Share,
+    TileSpectra,
+    Window,
+    planes_of,
+    squares_of,
+)
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step
+from znnpy.geometry import voxels
+from znnpy.network.types import Node, Triple
+from znnpy.plan import parts
+from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
+
+
+def emit_packed_spectra(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    window: Window,
+    group: int,
+    name: str,
+) -> None:
+    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+    words = _words(build, spectra, tensor, group, window.count)
+    for number, (low, high) in enumerate(_cuts(spectra, group)):
+        step.add(
+            packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra,
+            {**words, "vector0": low, "vector1": high},
+            name=name,
+            kind="transform",
+            cost=_seconds(spectra, high - low),
+            reads=[
+                tensor.region(share.grid.batch, block, *planes)
+                for share in _touched(spectra, group, low, high)
+                if (planes := planes_of(tensor, spectra.tiling, share, window))
+                for block in range(spectra.blocks)
+            ],
+            writes=[spectra.places[group].region(lane=number)],
+        )
+    join(step, spectra.places[group])
+
+
+def emit_packed_images(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    count: Triple,
+    group: int,
+    name: str,
+    node: Node | None = None,
+) -> None:
+    """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
+
+    Bias and function of `node` are applied to points of tiles that do not overlap.
+    """
+    tiling, window = spectra.tiling, Window(ORIGIN, count)
+    words = {
+        **_words(build, spectra, tensor, group, count),
+        "scale": 1.0 / voxels(tiling.tile),
+        "bias": build.bias_address(node.name, 0) if node else 0,
+        "relu": int(node is not None and node.function == "relu"),
+    }
+    join(step, spectra.places[group])
+    for low, high in _cuts(spectra, group, apart=count != tiling.step):
+        step.add(
+            packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images,
+            {**words, "vector0": low, "vector1": high},
+            name=name,
+            kind="transform",
+            cost=_seconds(spectra, high - low),
+            reads=[
+                spectra.places[group].region(),
+                *(build.bias_reads(node.name) if node else ()),
+            ],
+            writes=[
+                # Tiles that overlap are added one after the other; other tasks write other lanes.
+                tensor.region(share.grid.batch, block, *planes)._replace(lane=lane)
+                for share in _touched(spectra, group, low, high)
+                if (planes := planes_of(tensor, tiling, share, window))
+                for block in range(spectra.blocks)
+                for lane in (
+                    squares_of(tiling, share)
+                    if count != tiling.step
+                    else (group * spectra.vectors(0) + low,)
+                )
+            ],
+        )
+
+
+def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
+    """Vectors of each transform task; `apart`: of one lattice where none holds tiles of two."""
+    firsts = [
+        (share.grid.first + share.low - share.start) * spectra.images
+        for share in spectra.shares(group)
+    ]
+    if not apart or any(first % LANES for first in firsts):
+        firsts = [0]
+    found = []
+    for first, last in pairwise([*(first // LANES for first in firsts), spectra.vectors(group)]):
+        cuts = parts(last - first, _seconds(spectra, last - first))
+        found += [(first + low, first + high) for low, high in cuts]
+    return found
+
+
+def _seconds(spectra: TileSpectra, vectors: int) -> float:
+    share = PLANES_SHARE if isinstance(spectra, PlaneSpectra) else 1.0
+    return share * PACKING * vectors * tile_seconds(spectra.tiling.tile)
+
+
+def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Share]:
+    """Tiles that some vectors hold, wholly or in part."""
+    start, images = group * spectra.most, spectra.images
+    first, last = low * LANES // images, -(-high * LANES // images)
+    end = start + min(spectra.count(group), last)
+    return spectra.tiling.shares(start + first, end, group, start)
+
+
+def _words(
+    build: Build, spectra: TileSpectra, tensor: Tensor, group: int, count: Triple
+) -> dict[str, int]:
+    tiling = spectra.tiling
+    return {
+        "images": spectra.images,
+        **sizes("extent", tiling.extents),
+        **sizes("dilation", tiling.dilation),
+        **sizes("step", tiling.step),
+        **sizes("count", count),
+        **sizes("shape", tensor.shape),
+        **sizes("size", tiling.tile),
+        "first": group * spectra.most,
+        "tiles": spectra.count(group),
+        "image": tensor.at(0, 0, *ORIGIN),
+        "image_batch": tensor.batch_stride,
+        "image_block": tensor.block_stride,
+        "image_z": tensor.z_stride,
+        "image_y": tensor.y_stride,
+        "image_x": tensor.lanes,
+        **_places(build, spectra, group),
+    }
+
+
+def _places(build: Build, spectra: TileSpectra, group: int) -> dict[str, int]:
+    """Where spectra, or half transformed tiles, lie, and scratch."""
+    tile = spectra.tiling.tile
+    if isinstance(spectra, PlaneSpectra):
+        return {"planes": spectra.at(group), **build.worker_scratch(plane_floats(tile))}
+    return {
+        "spectra": spectra.at(group),
+        "spectra_frequency": spectra.frequency_stride,
+        "spectra_parts": spectra.parts,
+        **build.worker_scratch(packed_floats(tile)),
+    }

@@ -1,0 +1,111 @@
+"""Products of each frequency: sums over images, and over tiles for filter gradients."""
+
+from __future__ import annotations
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.gemm import (
+    backward_floats,
+    backward_products,
+    spectral_gradients,
+    spectral_products,
+)
+
+from znnpy.engine.convolution.spectral.buffers import Filters
+from znnpy.engine.convolution.tiles import PAIR, TileSpectra
+from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.step import Step
+from znnpy.network.types import Edge
+from znnpy.plan import parts
+from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
+
+
+def emit_products(
+    step: Step, edge: Edge, x: TileSpectra, w: Filters, y: TileSpectra, group: int, name: str
+) -> None:
+    """Spectra of the sums over images, of one group of tiles."""
+    count = x.tiling.frequencies
+    seconds = _product_seconds(x, w, group)
+    for low, high in parts(count, seconds):
+        step.add(
+            spectral_products,
+            _product_words(x, w, y, group, low, high),
+            name=f"{edge.name} {name}",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[x.places[group].region(), w.place.region()],
+            writes=[y.places[group].region(low, high)],
+        )
+
+
+def emit_backward_products(
+    step: Step, build: Build, edge: Edge, dy: TileSpectra, w: Filters, dx: TileSpectra, group: int
+) -> None:
+    """The same for a data gradient that multiplies with the forward pass's filters."""
+    count, outputs = dy.tiling.frequencies, build.parameters[edge.name].shape[0]
+    seconds = _product_seconds(dy, w, group)
+    words = {
+        "inputs": outputs,
+        "images": w.inputs,
+        **build.worker_scratch(backward_floats(outputs)),
+    }
+    for low, high in parts(count, seconds):
+        step.add(
+            backward_products,
+            _product_words(dy, w, dx, group, low, high) | words,
+            name=f"{edge.name} backward products",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[dy.places[group].region(), w.place.region()],
+            writes=[dx.places[group].region(low, high)],
+        )
+
+
+def emit_weight_products(
+    step: Step, edge: Edge, x: TileSpectra, w: Filters, dy: TileSpectra, group: int
+) -> None:
+    """Add one group of tiles to the spectra of filter gradients."""
+    count = x.tiling.frequencies
+    seconds = _product_seconds(x, w, group)
+    for low, high in parts(count, _product_seconds(x, w, 0)):
+        step.add(
+            spectral_gradients,
+            {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
+            name=f"{edge.name} weight products",
+            kind="product",
+            cost=seconds * (high - low) / count,
+            reads=[x.places[group].region(), dy.places[group].region()],
+            writes=[w.place.region(low, high)],
+        )
+
+
+def _product_words(
+    x: TileSpectra, w: Filters, y: TileSpectra, group: int, low: int, high: int
+) -> dict[str, int]:
+    return {
+        "x": x.at(group, frequency=low),
+        "x_frequency": x.frequency_stride,
+        "x_tile": x.tile_stride,
+        "x_block": x.block_stride,
+        "w": w.at(frequency=low),
+        "w_frequency": w.frequency_stride,
+        "w_input": w.input_stride,
+        "w_block": PAIR,
+        "y": y.at(group, frequency=low),
+        "y_frequency": y.frequency_stride,
+        "y_tile": y.tile_stride,
+        "y_block": y.block_stride,
+        "frequencies": high - low,
+        "tiles": x.count(group),
+        "inputs": w.inputs,
+        "blocks": y.blocks,
+        "x_parts": x.parts,
+        "y_parts": y.parts,
+        "lanes": y.last_lanes,
+    }
+
+
+def _product_seconds(x: TileSpectra, w: Filters, group: int) -> float:
+    """Of one group: bound by operations and by the spectra that come and go."""
+    outputs = w.blocks * LANES
+    seconds = w.inputs * outputs / PRODUCT_RATE + (w.inputs + outputs) / SPECTRA_RATE
+    return 8.0 * x.count(group) * x.tiling.frequencies * seconds

@@ -1,0 +1,178 @@
+"""Transforms of groups of tiles and back."""
+
+from __future__ import annotations
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
+
+from znnpy.engine.convolution.spectral.buffers import join
+from znnpy.engine.convolution.spectral.packed import emit_packed_images, emit_packed_spectra
+from znnpy.engine.convolution.spectral.words import ORIGIN, lattice_strides, sizes
+from znnpy.engine.convolution.tiles import (
+    PAIR,
+    Share,
+    TileSpectra,
+    Tiling,
+    Window,
+    planes_of,
+    squares_of,
+)
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step
+from znnpy.geometry import voxels
+from znnpy.network.types import Node, Triple
+from znnpy.plan import parts
+from znnpy.plan.tiles import tile_seconds
+
+
+def emit_spectra(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    window: Window,
+    group: int,
+    name: str,
+) -> None:
+    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+    if spectra.packed:
+        emit_packed_spectra(step, build, spectra, tensor, window, group, name)
+        return
+    tiling = spectra.tiling
+    planar = tensor.lanes == 1
+    seconds = tile_seconds(tiling.tile, held=window.count)
+    words = {
+        "source_block": tensor.block_stride * (LANES if planar else 1),
+        **lattice_strides("source", tensor, tiling),
+        "source_lane": tensor.block_stride if planar else 1,
+        **sizes("origin", window.origin),
+        **sizes("count", window.count),
+        "target_frequency": spectra.frequency_stride,
+        "target_tile": spectra.tile_stride,
+        "target_block": PAIR,
+        **build.worker_scratch(scratch_floats(tiling.tile)),
+    }
+    for number, (share, first, last) in enumerate(_cuts(spectra, group, seconds)):
+        held = range(first * LANES, min(tensor.images, last * LANES)) if planar else None
+        planes = planes_of(tensor, tiling, share, window)
+        step.add(
+            tile_spectra,
+            {
+                **words,
+                **_tile_words(tiling, share),
+                "source": tensor.at(
+                    share.grid.batch, first * (LANES if planar else 1), *share.grid.lattice
+                ),
+                "channels": tensor.images - first * LANES,
+                "blocks": last - first,
+                **sizes("limit", tiling.lattice_shape(tensor.shape, share.grid.lattice)),
+                "target": spectra.at(share.group, share.grid.first - share.start, first),
+            },
+            name=name,
+            kind="transform",
+            cost=seconds * (share.high - share.low) * (last - first),
+            reads=[
+                tensor.region(share.grid.batch, block, *planes)
+                for block in held or range(first, last)
+                if planes
+            ],
+            writes=[spectra.places[group].region(lane=number)],
+        )
+    join(step, spectra.places[group])
+
+
+def emit_images(
+    step: Step,
+    build: Build,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    count: Triple,
+    group: int,
+    name: str,
+    node: Node | None = None,
+) -> None:
+    """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
+
+    Bias and function of `node` are applied to points of tiles that do not overlap.
+    """
+    if spectra.packed:
+        emit_packed_images(step, build, spectra, tensor, count, group, name, node)
+        return
+    tiling = spectra.tiling
+    seconds = tile_seconds(tiling.tile, held=count)
+    window = Window(ORIGIN, count)
+    old = tuple(many - new for many, new in zip(count, tiling.step, strict=True))
+    overlap = max(old) > 0
+    words = {
+        "source_frequency": spectra.frequency_stride,
+        "source_tile": spectra.tile_stride,
+        "source_block": PAIR,
+        **sizes("first", ORIGIN),
+        **sizes("origin", ORIGIN),
+        **sizes("count", count),
+        "old_z": old[0],
+        "old_y": old[1],
+        "old_x": old[2],
+        "target_block": tensor.block_stride,
+        **lattice_strides("target", tensor, tiling),
+        "scale": 1.0 / voxels(tiling.tile),
+        "relu": int(node is not None and node.function == "relu"),
+        **build.worker_scratch(scratch_floats(tiling.tile)),
+    }
+    join(step, spectra.places[group])
+    for share, low, high in _cuts(spectra, group, seconds):
+        planes = planes_of(tensor, tiling, share, window)
+        assert planes is not None
+        batch, lattice = share.grid.batch, share.grid.lattice
+        step.add(
+            tile_images,
+            {
+                **words,
+                **_tile_words(tiling, share),
+                "source": spectra.at(share.group, share.grid.first - share.start, low),
+                "blocks": high - low,
+                **sizes("limit", tiling.lattice_shape(tensor.shape, lattice)),
+                "target": tensor.at(batch, low, *lattice),
+                "bias": build.bias_address(node.name, low * LANES) if node else 0,
+                "channels": tensor.images - low * LANES,
+            },
+            name=name,
+            kind="transform",
+            cost=seconds * (share.high - share.low) * (high - low),
+            reads=[
+                spectra.places[group].region(),
+                *(build.bias_reads(node.name) if node else ()),
+            ],
+            writes=[
+                # Tiles that overlap are added one after the other; those of other lattices never do.
+                tensor.region(batch, block, *planes)._replace(lane=lane)
+                for block in range(low, high)
+                for lane in (
+                    squares_of(tiling, share) if overlap else (share.grid.first + share.low,)
+                )
+            ],
+        )
+
+
+def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Share, int, int]]:
+    """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
+    found = []
+    for share in spectra.shares(group):
+        tiles = share.high - share.low
+        for low, high in parts(tiles, tiles * spectra.blocks * seconds):
+            part = Share(share.grid, share.low + low, share.low + high, group, share.start)
+            for first, last in parts(spectra.blocks, (high - low) * spectra.blocks * seconds):
+                found.append((part, first, last))
+    return found
+
+
+def _tile_words(tiling: Tiling, share: Share) -> dict[str, int]:
+    return {
+        "tiles_y": share.grid.counts[1],
+        "tiles_x": share.grid.counts[2],
+        "tile0": share.low,
+        "tile1": share.high,
+        **sizes("step", tiling.step),
+        **sizes("size", tiling.tile),
+    }

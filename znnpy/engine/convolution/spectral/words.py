@@ -1,0 +1,23 @@
+"""Argument words that kernels of tiles share."""
+
+from __future__ import annotations
+
+from znnpy.engine.convolution.tiles import Tiling
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.network.types import Triple
+
+ORIGIN = (0, 0, 0)
+
+
+def lattice_strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
+    """Strides of a lattice."""
+    z, y, x = tiling.dilation
+    return {
+        f"{prefix}_z": tensor.z_stride * z,
+        f"{prefix}_y": tensor.y_stride * y,
+        f"{prefix}_x": tensor.lanes * x,
+    }
+
+
+def sizes(prefix: str, triple: Triple) -> dict[str, int]:
+    return {f"{prefix}_{axis}": size for axis, size in zip("zyx", triple, strict=True)}

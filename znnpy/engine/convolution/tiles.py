@@ -1,0 +1,250 @@
+"""Where the tiles of a spectral pass lie, and where their spectra lie in the arena.
+
+Tiles of all lattices and images of the batch are numbered through: [batch][lattice z y x][tile z y x].
+They are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane]. What is
+used soon after it was made goes round a ring of buffers that all layers share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.network.types import Triple
+from znnpy.plan.tiles import frequencies, lattices
+
+PAIR = 2 * LANES  # floats of a complex vector
+WHOLE = 1 << 40  # frequencies: more than any spectrum has
+MOST_BANDS = 4  # along an axis of a lattice, whose overlapping tiles are ordered apart
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The tiles of one lattice of one image of the batch; `first` is the number of the first."""
+
+    batch: int
+    lattice: Triple  # its first voxel
+    counts: Triple  # tiles along z, y, x
+    first: int
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of this lattice."""
+        return prod(self.counts)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Tiles low..high of a grid, within a group of tiles that starts at number `start`."""
+
+    grid: Grid
+    low: int
+    high: int
+    group: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles of `tile` points whose `step` new points cover images of `extents` voxels."""
+
+    tile: Triple
+    step: Triple
+    dilation: Triple
+    extents: Triple
+    batch: int
+
+    @property
+    def overlap(self) -> Triple:
+        """Points along z, y, x that are not new."""
+        z, y, x = (size - new for size, new in zip(self.tile, self.step, strict=True))
+        return z, y, x
+
+    @property
+    def frequencies(self) -> int:
+        """Complex numbers of a spectrum."""
+        return frequencies(self.tile)
+
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """Those of all images and lattices, in the order of their numbers."""
+        axes = [
+            [(first, -(-points // step)) for first, points in enumerate(lattices(extent, dilation))]
+            for extent, dilation, step in zip(self.extents, self.dilation, self.step, strict=True)
+        ]
+        grids: list[Grid] = []
+        number = 0
+        for batch, (z, y, x) in product(range(self.batch), product(*axes)):
+            grids.append(Grid(batch, (z[0], y[0], x[0]), (z[1], y[1], x[1]), number))
+            number += grids[-1].tiles
+        return tuple(grids)
+
+    @property
+    def tiles(self) -> int:
+        """Number of all tiles."""
+        return self.grids[-1].first + self.grids[-1].tiles
+
+    def in_lattices(self, most: int) -> int:
+        """At most so many tiles, of whole lattices or an equal part of one, unless that is far fewer."""
+        count, *others = (grid.tiles for grid in self.grids)
+        if not others or set(others) != {count}:
+            return most
+        if most >= count:
+            return most - most % count
+        cuts = next(cuts for cuts in range(-(-count // most), count + 1) if count % cuts == 0)
+        return count // cuts if 2 * count > cuts * most else most
+
+    def shares(self, low: int, high: int, group: int, start: int) -> list[Share]:
+        """Every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
+        return [
+            Share(
+                grid,
+                max(low, grid.first) - grid.first,
+                min(high, grid.first + grid.tiles) - grid.first,
+                group,
+                start,
+            )
+            for grid in self.grids
+            if grid.first < high and low < grid.first + grid.tiles
+        ]
+
+    def lattice_shape(self, shape: Triple, lattice: Triple) -> Triple:
+        """Points of a lattice in images of a shape."""
+        z, y, x = (
+            -(-(size - first) // step)
+            for size, first, step in zip(shape, lattice, self.dilation, strict=True)
+        )
+        return z, y, x
+
+
+class Place(NamedTuple):
+    """A buffer and the key by which tasks declare that they touch it."""
+
+    address: int
+    key: tuple[object, ...]
+
+    def region(self, low: int = 0, high: int = WHOLE, lane: int = -1) -> Region:
+        """Frequencies low..high; `lane` >= 0 marks what one task alone writes."""
+        return Region((self.key,), low, high, lane)
+
+
+class TileSpectra:
+    """Spectra of all tiles of some images, in groups of `most` tiles; `places` by group.
+
+    Each image has a lane of its own in every tile, or, `packed`, lanes go over a group's tiles and images.
+    """
+
+    def __init__(self, tiling: Tiling, images: int, most: int, *, packed: bool = False) -> None:
+        self.tiling, self.images, self.most, self.packed = tiling, images, most, packed
+        self.blocks = -(-images // LANES)
+        floats = most * images if packed else most * self.blocks * LANES
+        # An odd number of pairs of lines, so that frequencies do not fall on one set of the caches.
+        vectors = -(-floats // LANES) | 1
+        self.tile_stride = images if packed else self.blocks * PAIR
+        self.block_stride = LANES if packed else PAIR
+        self.parts = vectors * LANES if packed else LANES
+        self.frequency_stride = vectors * PAIR
+        self.floats = self.frequency_stride * tiling.frequencies
+        self.groups = -(-tiling.tiles // most)
+        self.places: dict[int, Place] = {}
+
+    @property
+    def last_lanes(self) -> int:
+        """Lanes of a tile's last block that belong to it."""
+        return (self.images - 1) % LANES + 1 if self.packed else LANES
+
+    def vectors(self, group: int) -> int:
+        """Vectors of a group of packed tiles, or blocks of all its tiles."""
+        if self.packed:
+            return -(-self.count(group) * self.images // LANES)
+        return self.count(group) * self.blocks
+
+    def count(self, group: int) -> int:
+        """Tiles of a group: `most` but for the last."""
+        return min(self.most, self.tiling.tiles - group * self.most)
+
+    def at(self, group: int, tile: int = 0, block: int = 0, frequency: int = 0) -> int:
+        """Address of a complex vector."""
+        floats = frequency * self.frequency_stride + tile * self.tile_stride
+        return self.places[group].address + 4 * (floats + block * self.block_stride)
+
+    def shares(self, group: int) -> list[Share]:
+        """Every grid's tiles of a group."""
+        start = group * self.most
+        return self.tiling.shares(start, start + self.count(group), group, start)
+
+
+class PlaneSpectra(TileSpectra):
+    """Packed tiles transformed along their planes alone: [vector][z][y][kx][re, im][lane].
+
+    A column is one frequency of the planes along the axis that is left, of `points` points.
+    """
+
+    def __init__(self, tiling: Tiling, images: int, most: int) -> None:
+        super().__init__(tiling, images, most, packed=True)
+        z, y, x = tiling.tile
+        row = (x // 2 + 1) * PAIR
+        self.vector_stride = z * (y * row + PAIR)
+        self.axis, self.point_stride = (1, row) if z == 1 else (0, y * row + PAIR)
+        self.points = tiling.tile[self.axis]
+        self.columns = row // PAIR * (1 if z == 1 else y)
+        self.floats = self.vectors(0) * self.vector_stride
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which points of a lattice a tile touches: `count` from origin + tile number * step on."""
+
+    origin: Triple
+    count: Triple
+
+
+def planes_of(
+    tensor: Tensor, tiling: Tiling, share: Share, window: Window
+) -> tuple[int, int] | None:
+    """Planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
+    rows, columns = share.grid.counts[1], share.grid.counts[2]
+    first, last = share.low // (rows * columns), (share.high - 1) // (rows * columns)
+    axis = tensor.cut
+    if axis == 1:
+        if first == last:
+            first, last = share.low // columns % rows, (share.high - 1) // columns % rows
+        else:
+            first, last = 0, rows - 1
+    start, step = share.grid.lattice[axis], tiling.dilation[axis]
+    limit = tiling.lattice_shape(tensor.shape, share.grid.lattice)[axis]
+    low = max(0, window.origin[axis] + first * tiling.step[axis])
+    high = min(limit, window.origin[axis] + last * tiling.step[axis] + window.count[axis])
+    return (start + low * step, start + (high - 1) * step + 1) if low < high else None
+
+
+def squares_of(tiling: Tiling, share: Share) -> list[int]:
+    """Lanes for the squares of a lattice along y and x that overlapping tiles touch.
+
+    Tiles without a square in common have no point in common, in whatever planes they lie.
+    """
+    rows, columns = share.grid.counts[1], share.grid.counts[2]
+    found: set[tuple[int, int]] = set()
+    for tile in range(share.low, min(share.high, share.low + rows * columns)):
+        found |= set(
+            product(
+                _bands(tiling, 1, rows, tile // columns % rows),
+                _bands(tiling, 2, columns, tile % columns),
+            )
+        )
+    first = share.grid.first * (MOST_BANDS + 1) ** 2
+    return [first + y * (MOST_BANDS + 1) + x for y, x in sorted(found)]
+
+
+def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
+    """Bands of whole steps that a tile touches: one or two, as none is narrower than an overlap."""
+    step, size = tiling.step[axis], tiling.tile[axis]
+    steps = max(-(-(size - step) // step), -(-count // MOST_BANDS))
+    return range(tile // steps, (tile * step + size - 1) // (step * steps) + 1)

@@ -1,0 +1,301 @@
+"""Winograd's minimal filtering as tasks: whole slabs of tiles, forward and data gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.filters import output_groups
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_filters
+from znnpy_kernels.winograd.forward import CUBE, scratch_floats, winograd
+from znnpy_kernels.winograd.lines import NEW
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.biases import sum_bias
+from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.tasks.step import Step
+from znnpy.errors import PlanError
+from znnpy.network.types import Edge, Triple
+from znnpy.plan import ConvShape, parts
+from znnpy.plan.parts import TARGET_SECONDS
+from znnpy.plan.winograd import FILTER_RATE, backward_shape, takes, winograd_seconds
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Cross-correlation of the source's images with the filters, into the edge's contribution.
+
+    Bias and function of the target are applied where no other edge converges.
+    """
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    node = applied_forward(build.layout, edge)
+    words = PLAIN
+    if node:
+        words = PLAIN | {"bias": build.bias_address(node.name, 0), "slope": slope_of(node)}
+    seconds = winograd_seconds(shape_of(build, edge, source, target)) / target.batch
+    for task in _tasks(build, edge, source, target, seconds, backward=False):
+        wide = task.first, min(source.extent, task.last + task.reach)
+        step.add(
+            winograd,
+            {**words, **task.words},
+            name=edge.name,
+            kind="winograd",
+            cost=task.seconds,
+            reads=[
+                _filters_region(edge, backward=False),
+                *source.regions(task.batch, *wide),
+                *(build.bias_reads(node.name) if node else ()),
+            ],
+            writes=task.regions(target),
+        )
+
+
+def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Full correlation of the gradient with flipped, exchanged filters, into what goes back.
+
+    The gradients of the source's function and bias are made where nothing else reads its images.
+    """
+    target = build.images.backward[edge.name]
+    node = applied_backward(build.layout, edge)
+    shape = backward_shape(shape_of(build, edge, target, gradient))
+    seconds = winograd_seconds(shape) / target.batch
+    tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
+    partials = build.bias_partials(node, 0, len(tasks) * target.blocks) if node else 0
+    for leaf, task in enumerate(tasks):
+        seen = max(0, task.first - task.reach), min(gradient.extent, task.last)
+        words = dict(PLAIN)
+        values = build.images.activations[node.name] if node else None
+        if node and values:
+            words |= {"slope": slope_of(node), **place_words("output", values, task.batch)}
+        if partials:
+            words["bias_gradient"] = partials + 4 * LANES * target.blocks * leaf
+        step.add(
+            winograd,
+            {**words, **task.words},
+            name=f"{edge.name} backward",
+            kind="winograd",
+            cost=task.seconds,
+            reads=[
+                _filters_region(edge, backward=True),
+                *gradient.regions(task.batch, *seen),
+                *(values.regions(task.batch, task.first, task.last) if values else ()),
+            ],
+            writes=[*task.regions(target), Region(("bias partial", edge.source, 0, leaf))],
+        )
+    if node and partials:
+        sum_bias(step, build, node, 0, target.blocks, partials, len(tasks))
+
+
+def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
+    """The shape of an edge between images of these tensors; PlanError if it cannot run so."""
+    layout = build.layout
+    shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
+    if not takes(shape) or source.lanes == 1 or target.lanes == 1:
+        raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of images")
+    return shape
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some tiles of one image of the batch: planes `first` to `last` hold what they write.
+
+    `reach`: planes from a target's voxel to the last one of the source that it sees, or the first.
+    """
+
+    batch: int
+    first: int
+    last: int
+    reach: int
+    lane: int  # -1: it writes whole planes
+    seconds: float
+    words: Mapping[str, float]
+
+    def regions(self, target: Tensor) -> list[Region]:
+        """What it writes."""
+        found = target.regions(self.batch, self.first, self.last)
+        return [region._replace(lane=self.lane) for region in found]
+
+
+def _tasks(
+    build: Build, edge: Edge, source: Tensor, target: Tensor, seconds: float, *, backward: bool
+) -> list[_Task]:
+    """All tasks of a pass; `seconds` for one image of the batch."""
+    dilation = build.layout.geometry.dilations[edge.name]
+    reach = (2 * dilation[0], 2 * dilation[1], 2 * dilation[2])
+    words = {
+        "filters": _points(build, edge, backward=backward),
+        "inputs": source.images,
+        "blocks": target.blocks,
+        **size_words("source_size", source.shape),
+        **size_words("target_size", target.shape),
+        **size_words("dilation", dilation),
+        **size_words("before", reach if backward else (0, 0, 0)),
+        **build.worker_scratch(scratch_floats(source.images, target.images)),
+    }
+    planes = tile_planes(target, dilation)
+    return [
+        _Task(
+            batch,
+            *_planes(target, dilation, low, high),
+            reach[target.cut],
+            -1 if high - low >= dilation[target.cut] else low,
+            seconds * (high - low) / planes,
+            words
+            | place_words("source", source, batch)
+            | place_words("target", target, batch)
+            | tile_words(target, dilation, low, high),
+        )
+        for batch in range(target.batch)
+        for low, high in _shares(target, dilation, seconds)
+    ]
+
+
+def tile_planes(target: Tensor, dilation: Triple) -> int:
+    """Tiles along the cut axis; the last ones may lie outside."""
+    step = dilation[target.cut]
+    return -(-target.extent // (NEW * step)) * step
+
+
+def _shares(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
+    """Ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
+    step = dilation[target.cut]
+    slabs = tile_planes(target, dilation) // step
+    if seconds / slabs <= 2 * TARGET_SECONDS:
+        return [(low * step, high * step) for low, high in parts(slabs, seconds)]
+    cuts = [low for low, _ in parts(step, seconds / slabs)] + [step]
+    return [(s * step + a, s * step + b) for s in range(slabs) for a, b in pairwise(cuts)]
+
+
+def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
+    """Planes among which those of some tiles lie."""
+    step = dilation[target.cut]
+    slab, first = divmod(low, step)
+    if high - low >= step:
+        return slab * NEW * step, min(target.extent, high // step * NEW * step)
+    start = slab * NEW * step + first
+    return start, min(target.extent, start + (NEW - 1) * step + high - low)
+
+
+def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
+    """The argument words of tiles low..high along the cut axis."""
+    z, y = (-(-n // (NEW * d)) * d for n, d in zip(target.shape[:2], dilation[:2], strict=True))
+    if target.cut == 0:
+        return {"z0": low, "z1": high, "y0": 0, "y1": y}
+    return {"z0": 0, "z1": z, "y0": low, "y1": high}
+
+
+def place_words(name: str, tensor: Tensor, batch: int) -> dict[str, int]:
+    """The argument words of a tensor's place and strides."""
+    return {
+        name: tensor.at(batch),
+        f"{name}_block": tensor.block_stride,
+        f"{name}_z": tensor.z_stride,
+        f"{name}_y": tensor.y_stride,
+    }
+
+
+def size_words(name: str, sizes: Triple) -> dict[str, int]:
+    """Three argument words."""
+    return {f"{name}_{axis}": size for axis, size in zip("zyx", sizes, strict=True)}
+
+
+def derive(step: Step, build: Build, edge: Edge) -> None:
+    """Transformed filters of the passes that run so."""
+    layer = build.layout.plan.layers[edge.name]
+    if layer.forward == "winograd":
+        _derive(step, build, edge, backward=False)
+    if layer.gradient == "winograd" and edge.name in build.images.backward:
+        _derive(step, build, edge, backward=True)
+
+
+def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
+    for piece in build.parameters[edge.name].pieces:
+        for run in _runs(build, edge, piece, backward=backward):
+            seconds = 4 * LANES * run.images * CUBE / FILTER_RATE
+            for low, high in parts(run.images, seconds):
+                _transform(step, build, edge, run, (low, high), backward=backward)
+
+
+class _Run(NamedTuple):
+    """Filters of `images` images with LANES others; floats from the start of filters and of points.
+
+    `tap`, `image`, `lane`, `target_image`: floats from one to the next; `lanes`: others that there are.
+    """
+
+    source: int
+    tap: int
+    image: int
+    lane: int
+    lanes: int
+    images: int
+    target: int
+    target_image: int
+
+
+def _runs(build: Build, edge: Edge, piece: Piece, *, backward: bool) -> list[_Run]:
+    outputs, inputs = build.parameters[edge.name].shape[:2]
+    tap = piece.inputs * piece.width
+    if not backward:
+        first = piece.first_output * inputs + piece.first_input * piece.width
+        return [
+            _Run(
+                piece.start + vector, tap, piece.width, 1, LANES, piece.inputs,
+                first + vector, piece.width,
+            )
+            for vector in range(0, piece.width, LANES)
+        ]  # fmt: skip
+    group, vector = divmod(piece.first_input // LANES, 2)
+    width = LANES * output_groups(inputs)[group]
+    images = min(piece.width, outputs - piece.first_output)
+    first = 2 * LANES * group * outputs + piece.first_output * width + vector * LANES
+    last = piece.start + (prod(edge.size) - 1) * tap  # taps in reverse
+    return [_Run(last, -tap, 1, piece.width, piece.inputs, images, first, width)]
+
+
+def _transform(
+    step: Step, build: Build, edge: Edge, run: _Run, part: tuple[int, int], *, backward: bool
+) -> None:
+    parameter, (low, high) = build.parameters[edge.name], part
+    target = run.target + low * run.target_image
+    step.add(
+        winograd_filters,
+        {
+            "source": parameter.values + 4 * (run.source + low * run.image),
+            "source_tap": run.tap,
+            "source_input": run.image,
+            "inputs": high - low,
+            "source_lane": run.lane,
+            "lanes": run.lanes,
+            "target": _points(build, edge, backward=backward) + 4 * target,
+            "target_point": _point_floats(build, edge, backward=backward),
+            "target_input": run.target_image,
+            **build.worker_scratch(SCRATCH_FLOATS),
+        },
+        name=f"{edge.name} filter points{' backward' if backward else ''}",
+        kind="transform",
+        cost=4 * (high - low) * LANES * CUBE / FILTER_RATE,
+        reads=[parameter.values_region()],
+        writes=[_filters_region(edge, backward=backward)._replace(lane=target)],
+    )
+
+
+def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
+    images, others = build.parameters[edge.name].shape[:2]
+    lanes, terms = (others, images) if backward else (images, others)
+    return terms * -(-lanes // LANES) * LANES
+
+
+def _points(build: Build, edge: Edge, *, backward: bool) -> int:
+    floats = CUBE * _point_floats(build, edge, backward=backward)
+    return build.scratch(("winograd filters", edge.name, backward), floats)
+
+
+def _filters_region(edge: Edge, *, backward: bool) -> Region:
+    return Region(("winograd filters", edge.name, backward), 0, 1)

@@ -1,0 +1,103 @@
+"""Tasks of the loss: gradients of output nodes, and sums that become loss and error of the step."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.losses import LOSSES, sum_partials
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.biases import sum_bias
+from znnpy.engine.tasks.fusion import biased_in_loss
+from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def loss_group(copy: int) -> int:
+    """Group of the tasks that end the forward pass and loss of a step."""
+    return 2 * copy
+
+
+def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
+    """Loss of one output node: its gradient, partial sums, and their sum in the step's results."""
+    output, gradient = build.images.activations[node.name], build.output_gradient(node)
+    staged = build.staged
+    cuts = plane_parts(output, 6 * output.blocks)
+    count = len(cuts) * output.batch
+    width = -(-output.images // LANES) * LANES
+    biased = gradient and biased_in_loss(build.layout, node, loss)
+    biases = build.bias_partials(node, 0, count * width // LANES) if biased else 0
+    partials = build.scratch(("loss partials", node.name), 4 * count)
+    for batch in range(output.batch):
+        for index, (low, high) in enumerate(cuts):
+            leaf = batch * len(cuts) + index
+            step.add(
+                LOSSES[loss],
+                {
+                    **rows_of(output, "output", batch, 0, low),
+                    **_gradient_words(gradient, batch, low),
+                    **_planar(output, "target", batch, low),
+                    **_planar(output, "weight", batch, low),
+                    "places": staged.places[node.name],
+                    **counts(output, low, high),
+                    "output_block": output.block_stride,
+                    "normaliser": staged.normalizers[node.name],
+                    "partial": partials + 16 * leaf,
+                    "channels": output.images,
+                    "width": output.shape[2],
+                    "lanes": output.lanes,
+                    "bias_gradient": biases + 4 * width * leaf if biases else 0,
+                    "bias_block": LANES,
+                },
+                name=f"{node.name} loss",
+                kind="loss",
+                cost=output.block_stride * output.blocks * 24 / MEMORY_RATE / len(cuts),
+                reads=output.regions(batch, low, high),
+                writes=[
+                    *(gradient.regions(batch, low, high) if gradient else ()),
+                    Region(("loss partials", node.name), leaf, leaf + 1),
+                    Region(("bias partial", node.name, 0, leaf)),
+                ],
+            )
+    if biases:
+        sum_bias(step, build, node, 0, width // LANES, biases, count)
+    step.add(
+        sum_partials,
+        {
+            "partials": partials,
+            "count": count,
+            "normaliser": staged.normalizers[node.name],
+            "target": staged.results[node.name],
+        },
+        name=f"{node.name} loss sum",
+        kind="loss",
+        cost=1e-6,
+        reads=[Region(("loss partials", node.name), 0, count)],
+        writes=[Region(("result", node.name, build.copy))],
+        group=loss_group(build.copy),
+    )
+
+
+def _gradient_words(gradient: Tensor | None, batch: int, low: int) -> dict[str, int]:
+    """Words of the gradient; address 0 where nothing before the output learns."""
+    if gradient is None:
+        return dict.fromkeys(("gradient", "gradient_block", "gradient_z", "gradient_y"), 0)
+    return {
+        **rows_of(gradient, "gradient", batch, 0, low),
+        "gradient_block": gradient.block_stride,
+    }
+
+
+def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]:
+    """Words of a planar target or weight array of the output's shape: an offset in bytes."""
+    depth, height, width = output.shape
+    image = depth * height * width
+    z, _, y, _ = output.box(low, low + 1)
+    return {
+        prefix: 4 * (batch * output.images * image + (z * height + y) * width),
+        f"{prefix}_image": image,
+        f"{prefix}_z": height * width,
+        f"{prefix}_y": width,
+    }

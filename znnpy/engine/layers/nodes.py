@@ -1,0 +1,177 @@
+"""Tasks of nodes: converging sums, bias and transfer function, and their way back."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.rows import copy_channels
+
+from znnpy.engine.convolution.fft import summed_elsewhere
+from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
+from znnpy.engine.tasks.fusion import finished_backward, finished_forward
+from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_parts, rows_of
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def converge_forward(step: Step, build: Build, node: Node) -> None:
+    """Sum or concatenate what the incoming edges brought, then apply bias and function in place."""
+    incoming = build.layout.network.incoming(node.name)
+    if node.kind == "concat":
+        brought = [build.images.contributions[edge.name] for edge in incoming]
+        _concatenate(step, build.images.activations[node.name], brought, node.name)
+    else:
+        included = summed_elsewhere(build, incoming, "forward")
+        leaves = [build.images.contributions[e.name] for e in incoming if e.name not in included]
+        combine_tensors(step, leaves, f"{node.name} sum")
+    if node.kind == "transfer" and not finished_forward(build.layout, node):
+        _transfer_forward(step, build, node)
+
+
+def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
+    """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum."""
+    outgoing = build.layout.network.outgoing(node.name)
+    included = summed_elsewhere(build, outgoing, "gradient")
+    leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
+    if leaves:
+        combine_tensors(step, leaves, f"{node.name} gradient sum")
+    if node.kind == "transfer":
+        _partials(build, node)
+        if not finished_backward(build.layout, node, loss):
+            _transfer_backward(step, build, node)
+
+
+def _shape(node: Node) -> dict[str, float]:
+    return {"slope": node.slope, "amplitude": node.amplitude, "gain": node.gain}
+
+
+def _cost(tensor: Tensor, planes: int, operands: int) -> float:
+    other = tensor.shape[1 - tensor.cut]
+    return tensor.row * other * planes * 4 * operands / MEMORY_RATE
+
+
+def _transfer_forward(step: Step, build: Build, node: Node) -> None:
+    if node.function == "softmax":
+        softmax_forward(step, build, node)
+        return
+    if node.function == "linear" and not node.bias:
+        return
+    tensor = build.images.activations[node.name]
+    planar = tensor.lanes == 1
+    for batch in range(tensor.batch):
+        for block in range(tensor.blocks):
+            for low, high in plane_parts(tensor, 2):
+                step.add(
+                    FORWARD[node.function],
+                    {
+                        **rows_of(tensor, "source", batch, block, low),
+                        **rows_of(tensor, "target", batch, block, low),
+                        **counts(tensor, low, high),
+                        "bias": build.bias_address(node.name, block * tensor.lanes),
+                        "channels": LANES if planar else tensor.channels(block),
+                        "length": tensor.row,
+                        **_shape(node),
+                        "planar": int(planar),
+                    },
+                    name=node.name,
+                    kind="transfer",
+                    cost=_cost(tensor, high - low, 2),
+                    reads=build.bias_reads(node.name),
+                    writes=[tensor.region(batch, block, low, high)],
+                )
+
+
+def _transfer_backward(step: Step, build: Build, node: Node) -> None:
+    gradient = build.images.gradients[node.name]
+    if node.function == "softmax":
+        softmax_backward(step, build, node)
+    elif node.function == "linear" and not node.bias:
+        return
+    function = "linear" if node.function == "softmax" else node.function
+    output = build.images.activations[node.name]
+    cuts = plane_parts(gradient, 3)
+    planar = gradient.lanes == 1
+    for block, partials in enumerate(_partials(build, node)):
+        for batch in range(gradient.batch):
+            for index, (low, high) in enumerate(cuts):
+                leaf = batch * len(cuts) + index
+                step.add(
+                    BACKWARD[function],
+                    {
+                        **rows_of(output, "output", batch, block, low),
+                        **rows_of(gradient, "gradient", batch, block, low),
+                        **rows_of(gradient, "target", batch, block, low),
+                        **counts(gradient, low, high),
+                        "bias_gradient": partials + 4 * LANES * leaf if partials else 0,
+                        "channels": LANES if planar else gradient.channels(block),
+                        "length": gradient.row,
+                        **_shape(node),
+                    },
+                    name=f"{node.name} backward",
+                    kind="transfer",
+                    cost=_cost(gradient, high - low, 3),
+                    reads=[output.region(batch, block, low, high)],
+                    writes=[
+                        gradient.region(batch, block, low, high),
+                        Region(("bias partial", node.name, block, leaf)),
+                    ],
+                )
+        count = gradient.batch * len(cuts)
+        if partials and planar:
+            sum_planar_bias(step, build, node, block, partials, count, LANES)
+        elif partials:
+            sum_bias(step, build, node, block, 1, partials, count)
+
+
+def _partials(build: Build, node: Node) -> list[int]:
+    """Rooms for the partial sums of each block, the same whatever the loss makes of them."""
+    gradient = build.images.gradients[node.name]
+    count = gradient.batch * len(plane_parts(gradient, 3))
+    return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
+
+
+def _concatenate(step: Step, target: Tensor, sources: list[Tensor], name: str) -> None:
+    first = 0
+    for index, source in enumerate(sources):
+        _copy_channels(step, source, target, 0, first, index == len(sources) - 1, name)
+        first += source.images
+
+
+def split_concat(step: Step, build: Build, node: Node, edge: str, first: int) -> Tensor:
+    """The part of a concat node's gradient that belongs to one edge, as a tensor of its own."""
+    source = build.images.gradients[node.name]
+    target = build.concat_gradient(edge)
+    _copy_channels(step, source, target, first, 0, True, f"{node.name} split")
+    return target
+
+
+def _copy_channels(
+    step: Step, source: Tensor, target: Tensor, from_: int, to: int, pad: bool, name: str
+) -> None:
+    channels = min(source.images - from_, target.images - to)
+    for batch in range(source.batch):
+        for low, high in plane_parts(target, 2 * target.blocks):
+            step.add(
+                copy_channels,
+                {
+                    **rows_of(source, "source", batch, 0, low),
+                    **rows_of(target, "target", batch, 0, low),
+                    **counts(source, low, high),
+                    "source_block": source.block_stride,
+                    "target_block": target.block_stride,
+                    "first_source": from_,
+                    "first_target": to,
+                    "channels": channels,
+                    "pad": int(pad),
+                    "width": source.shape[2],
+                },
+                name=name,
+                kind="copy",
+                cost=_cost(source, high - low, 2) * source.blocks,
+                reads=source.regions(batch, low, high),
+                writes=target.regions(batch, low, high),
+            )

@@ -1,0 +1,64 @@
+"""Tasks of softmax at an output node: all channels of a voxel at once."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers import softmax
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def softmax_forward(step: Step, build: Build, node: Node) -> None:
+    """Bias and softmax in place, for every part of every image of the batch."""
+    tensor = build.images.activations[node.name]
+    for batch in range(tensor.batch):
+        for low, high in plane_parts(tensor, 4 * tensor.blocks):
+            step.add(
+                softmax.softmax_forward,
+                {
+                    **rows_of(tensor, "source", batch, 0, low),
+                    **rows_of(tensor, "target", batch, 0, low),
+                    **counts(tensor, low, high),
+                    "source_block": tensor.block_stride,
+                    "target_block": tensor.block_stride,
+                    "bias": build.bias_address(node.name, 0),
+                    "channels": tensor.images,
+                    "width": tensor.shape[2],
+                },
+                name=node.name,
+                kind="transfer",
+                cost=tensor.block_stride * tensor.blocks * 16 / MEMORY_RATE,
+                reads=build.bias_reads(node.name),
+                writes=tensor.regions(batch, low, high),
+            )
+
+
+def softmax_backward(step: Step, build: Build, node: Node) -> None:
+    """From the gradient by the softmax's values to that by its logits."""
+    output, target = build.images.activations[node.name], build.images.gradients[node.name]
+    gradient = build.output_gradient(node)
+    assert gradient is not None
+    for batch in range(target.batch):
+        for low, high in plane_parts(target, 6 * target.blocks):
+            step.add(
+                softmax.softmax_backward,
+                {
+                    **rows_of(output, "output", batch, 0, low),
+                    **rows_of(gradient, "gradient", batch, 0, low),
+                    **rows_of(target, "target", batch, 0, low),
+                    **counts(target, low, high),
+                    "output_block": output.block_stride,
+                    "gradient_block": gradient.block_stride,
+                    "target_block": target.block_stride,
+                    "bias_gradient": 0,
+                    "channels": target.images,
+                    "width": target.shape[2],
+                },
+                name=f"{node.name} backward",
+                kind="transfer",
+                cost=target.block_stride * target.blocks * 24 / MEMORY_RATE,
+                reads=output.regions(batch, low, high) + gradient.regions(batch, low, high),
+                writes=target.regions(batch, low, high),
+            )

@@ -1,0 +1,94 @@
+"""Tasks that move parameters: gradient norm and clipping, the optimiser, and what filters imply."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.norms import clip_scale, sum_of_squares
+
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.parameters import Parameter
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.step import Step
+from znnpy.plan import parts
+from znnpy.plan.cost import MEMORY_RATE
+
+SCALE_KEY = ("clip scale",)
+
+
+def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
+    """Update every parameter; with `clip_norm` all wait for the norm over all gradients."""
+    scale = 0 if clip_norm is None else _emit_clip(step, build, clip_norm)
+    for parameter in build.parameters.values():
+        _emit_update(step, build, parameter, optimizer, scale)
+
+
+def _emit_update(
+    step: Step, build: Build, parameter: Parameter, optimizer: Optimizer, scale: int
+) -> None:
+    hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
+    pieces = parameter.pieces
+    for low, high in parts(len(pieces), parameter.floats * 20 / MEMORY_RATE):
+        begin, last = pieces[low].start, pieces[high - 1]
+        length = last.start + last.floats - begin
+        states = {
+            name: address + 4 * begin
+            for name, address in zip(optimizer.state_names, parameter.states, strict=True)
+        }
+        if optimizer.kind == "sgd":
+            states.setdefault("momentum", 0)
+        step.add(
+            optimizer.kernel,
+            {
+                "parameters": parameter.values + 4 * begin,
+                "gradient": parameter.gradient + 4 * begin,
+                **states,
+                "hyper": hyper,
+                "scale": scale,
+                "length": length,
+            },
+            name=f"{parameter.name} update",
+            kind="update",
+            cost=length * 20 / MEMORY_RATE,
+            reads=[
+                parameter.gradient_region(low, high),
+                *([Region(SCALE_KEY)] if scale else []),
+            ],
+            writes=[parameter.values_region(low, high)],
+        )
+
+
+def _emit_clip(step: Step, build: Build, clip_norm: float) -> int:
+    """Sum of squares of every gradient, then one scale for all; returns its address."""
+    parameters = list(build.parameters.values())
+    partials = build.scratch(("norm partials",), 2 * len(parameters))
+    scale = build.scratch(SCALE_KEY, 1)
+    for index, parameter in enumerate(parameters):
+        step.add(
+            sum_of_squares,
+            {
+                "source": parameter.gradient,
+                "length": parameter.floats,
+                "partial": partials + 8 * index,
+            },
+            name=f"{parameter.name} norm",
+            kind="update",
+            cost=parameter.floats * 4 / MEMORY_RATE,
+            reads=[parameter.gradient_region()],
+            writes=[Region(("norm partials",), index, index + 1)],
+        )
+    step.add(
+        clip_scale,
+        {
+            "partials": partials,
+            "count": len(parameters),
+            "max_norm": clip_norm,
+            "scale": scale,
+            "norm": 0,
+        },
+        name="clip",
+        kind="update",
+        cost=1e-6,
+        reads=[Region(("norm partials",), 0, len(parameters))],
+        writes=[Region(SCALE_KEY)],
+    )
+    return scale

@@ -1,0 +1,1 @@
+"""Where everything lies: one arena, and the tensors, parameters and staged data in it."""

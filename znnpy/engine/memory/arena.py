@@ -1,0 +1,120 @@
+"""One block of memory for everything that tasks touch, so that its size is known before it is taken."""
+
+from __future__ import annotations
+
+import mmap
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LINE = 64  # bytes: a cache line and the widest vector, so that aligned loads may be used
+SLACK = 64  # floats behind each buffer: vector loads may read past the last voxel, never write
+Name = Hashable
+"""What buffers that share memory are known by: the first word of their regions' keys."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Where shared buffers lie: byte offsets in `bytes` of memory, and who overlaps whom.
+
+    `busiest` are those of the moment at which most bytes are needed.
+    """
+
+    offsets: Mapping[Name, int]
+    bytes: int
+    neighbours: Mapping[Name, Sequence[Name]]
+    busiest: Sequence[Name]
+
+
+class Shared(NamedTuple):
+    """A buffer that others may share memory with: its bytes and what they are for."""
+
+    bytes: int
+    use: str
+
+
+class Arena:
+    """Hands out addresses one after the other; with no memory behind it, only counts.
+
+    Build once with `Arena()` to learn `bytes`, then again with `Arena.of(bytes)`: the same requests
+    in the same order give the same offsets. Memory starts at zero and belongs to the arena. Buffers
+    asked for by `share` lie apart too, unless a plan says where: then they lie before all others,
+    and whoever uses one finds there what another left.
+    """
+
+    def __init__(
+        self, memory: NDArray[np.uint8] | None = None, sharing: Sharing | None = None
+    ) -> None:
+        self._memory = memory
+        self._base = 0 if memory is None else int(memory.ctypes.data)
+        self._sharing = sharing
+        self.bytes = sharing.bytes if sharing else 0
+        self.uses: Counter[str] = Counter()  # bytes of kept buffers by what they are for
+        self.shared: dict[Name, Shared] = {}
+
+    @classmethod
+    def of(cls, size: int, sharing: Sharing | None = None) -> Arena:
+        """An arena with `size` zeroed bytes behind it, aligned to a cache line."""
+        return cls(aligned_bytes(size), sharing)
+
+    @property
+    def counting(self) -> bool:
+        """Whether addresses are only being counted."""
+        return self._memory is None
+
+    def reserve(self, floats: int, use: str) -> int:
+        """Address of room for that many float32, aligned to 64 bytes, slack behind it.
+
+        `use` says in plain words what for, for `uses`.
+        """
+        size = buffer_bytes(floats)
+        self.uses[use] += size
+        return self._take(size)
+
+    def share(self, name: Hashable, floats: int, use: str) -> int:
+        """The same for a buffer that is only used from its first task in a step to its last."""
+        self.shared[name] = Shared(buffer_bytes(floats), use)
+        if self._sharing:
+            return self._base + self._sharing.offsets[name]
+        return self._take(buffer_bytes(floats))
+
+    def view(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> NDArray[np.generic]:
+        """A NumPy view of reserved memory."""
+        if self._memory is None:
+            raise MemoryError("a counting arena has no memory to look at")
+        start = address - self._base
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        return self._memory[start : start + size].view(dtype).reshape(shape)
+
+    def _take(self, size: int) -> int:
+        address = self._base + self.bytes
+        self.bytes += size
+        if self._memory is not None and self.bytes > self._memory.size:
+            raise MemoryError("the arena was sized for other buffers than it is asked for")
+        return address
+
+
+def aligned_bytes(size: int) -> NDArray[np.uint8]:
+    """Zeroed memory that begins at a cache line."""
+    raw = np.frombuffer(_zeros(size + LINE), np.uint8)
+    start = -raw.ctypes.data % LINE
+    return raw[start : start + size]
+
+
+def _zeros(size: int) -> mmap.mmap:
+    """Fresh memory, in large pages where the system has them: they are touched, and found, faster."""
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def buffer_bytes(floats: int) -> int:
+    """Bytes that a buffer of so many float32 takes."""
+    return -(-(floats + SLACK) * 4 // LINE) * LINE

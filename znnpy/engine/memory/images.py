@@ -1,0 +1,209 @@
+"""Every tensor of one update: activations, gradients, and where each edge leaves its contribution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from znnpy_kernels.direct.few import FEW
+from znnpy_kernels.direct.forward import gradient_halo
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.tensors import Tensor, new_tensor
+from znnpy.geometry import Geometry
+from znnpy.network.types import Edge, Network, Triple
+from znnpy.plan import Plan, cut_axis
+
+
+@dataclass
+class Images:
+    """Tensors by node or edge name, shared by the even and the odd step.
+
+    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged.
+    `contributions`: what an edge brings to its target; the first of converging edges writes into the
+    activation itself. `gradients`: of the loss by a node's value, later by the sum of its edges.
+    `backward`: what an edge brings to its source's gradient. `spread`: gradients of strided
+    convolutions with zeros between their voxels.
+    """
+
+    cut: int
+    activations: dict[str, Tensor] = field(default_factory=dict)
+    contributions: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    backward: dict[str, Tensor] = field(default_factory=dict)
+    spread: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What decides the shape of all buffers: network, sizes, plan, batch, and the passes wanted."""
+
+    network: Network
+    geometry: Geometry
+    plan: Plan
+    batch: int
+    training: bool
+    seed: int = 0
+    workers: int = 1
+
+    @property
+    def cut(self) -> int:
+        """Axis along which all images are cut into parts."""
+        return cut_axis(next(iter(self.geometry.output_shapes.values())))
+
+    def shape(self, node: str) -> Triple:
+        """Shape of a node's images, z y x."""
+        return self.geometry.nodes[node].shape
+
+    def stays_planar(self, node: str) -> bool:
+        """Whether a node is an input that only feeds convolutions and crops: its staged images are used."""
+        outgoing = self.network.outgoing(node)
+        kinds = {edge.kind for edge in outgoing}
+        return self.network.node(node).kind == "input" and kinds <= {"conv", "crop"}
+
+    def lanes(self, node: str) -> int:
+        """Lanes of a node's images and gradients: 1 where they are planar."""
+        return 1 if self.stays_planar(node) or is_planar(self, node) else LANES
+
+    def contributed(self, edge: Edge) -> int:
+        """Images that an edge brings to its target: those of its source, or of a conv's filters."""
+        end = edge.target if edge.kind == "conv" else edge.source
+        return self.network.node(end).images
+
+
+def is_planar(layout: Layout, name: str) -> bool:
+    """Whether a node has so few images, all between convolutions with many, that they lie planar."""
+    node, network = layout.network.node(name), layout.network
+    edges = network.incoming(name) + network.outgoing(name)
+    return (
+        node.images <= FEW
+        and node.kind in ("transfer", "sum")
+        and node.function != "softmax"
+        and any(edge.kind == "conv" for edge in edges)
+        and all(_takes_planar(layout, edge, edge.target == name) for edge in edges)
+    )
+
+
+def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
+    """Whether an edge's passes can have a planar target, or else a planar source."""
+    other = edge.source if target else edge.target
+    if edge.kind != "conv":
+        return edge.kind == "crop" and target and layout.stays_planar(other)
+    if max(edge.stride) > 1 or layout.stays_planar(other):
+        return False
+    if layout.network.node(other).images <= FEW:
+        return False
+    layer = layout.plan.layers[edge.name]
+    if target:
+        others = layer.gradient, layer.weight
+        return layer.forward == "direct" and "fft" not in others and "winograd" not in others
+    return layer.gradient == "direct" and not layer.uses("winograd")
+
+
+def trained_nodes(network: Network) -> set[str]:
+    """Nodes whose gradient some filter or bias needs."""
+    trained: set[str] = set()
+    for node in network.nodes:
+        incoming = network.incoming(node.name)
+        if (
+            (node.kind == "transfer" and node.bias)
+            or any(edge.kind == "conv" for edge in incoming)
+            or any(edge.source in trained for edge in incoming)
+        ):
+            trained.add(node.name)
+    return trained - {node.name for node in network.inputs}
+
+
+def reserve_images(arena: Arena, layout: Layout) -> Images:
+    """Reserve all tensors of a forward pass, and of the backward pass when training."""
+    images = Images(layout.cut)
+    for node in layout.network.nodes:
+        if not layout.stays_planar(node.name):
+            _reserve_activation(arena, layout, images, node.name)
+    if layout.training:
+        trained = trained_nodes(layout.network)
+        for node in layout.network.nodes:
+            if node.name in trained:
+                _reserve_gradient(arena, layout, images, node.name)
+    return images
+
+
+def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+    """A node's values, which outlive the step when training, and what its edges bring beside the first's."""
+    network = layout.network
+    node = network.node(name)
+    make = partial(
+        new_tensor,
+        arena,
+        batch=layout.batch,
+        shape=layout.shape(name),
+        cut=images.cut,
+        lanes=layout.lanes(name),
+    )
+    # Without a backward pass only outputs are needed for longer than the edges that read them.
+    passing = not layout.training and node.kind != "input" and bool(network.outgoing(name))
+    own = make(("activations", name), images=node.images, shared=passing)
+    images.activations[name] = own
+    for index, edge in enumerate(network.incoming(name)):
+        first = node.kind != "concat" and index == 0
+        images.contributions[edge.name] = (
+            own
+            if first
+            else make(("contributions", edge.name), images=layout.contributed(edge), shared=True)
+        )
+
+
+def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+    network, halo = layout.network, gradient_halo_of(layout, name)
+    # What has a halo, zero from the start, shares its memory with nobody.
+    make = partial(
+        new_tensor,
+        arena,
+        batch=layout.batch,
+        images=network.node(name).images,
+        shape=layout.shape(name),
+        cut=images.cut,
+        lanes=layout.lanes(name),
+        halo=halo,
+        shared=not halo,
+    )
+    own = make(("gradients", name))
+    images.gradients[name] = own
+    for index, edge in enumerate(network.outgoing(name)):
+        images.backward[edge.name] = make(("gradients", name, edge.name)) if index else own
+    for edge in network.incoming(name):
+        if edge.kind == "conv" and max(edge.stride) > 1:
+            _reserve_spread(arena, layout, images, edge)
+
+
+def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) -> None:
+    """Zeros between voxels are there from the start: nobody shares this memory."""
+    z, y, x = (
+        (size - 1) * stride + 1
+        for size, stride in zip(layout.shape(edge.target), edge.stride, strict=True)
+    )
+    halo = gradient_halo(edge.size[2], layout.geometry.dilations[edge.name][2])
+    count = layout.network.node(edge.target).images
+    images.spread[edge.name] = new_tensor(
+        arena,
+        ("gradients", "spread", edge.name),
+        layout.batch,
+        count,
+        (z, y, x),
+        cut=images.cut,
+        halo=halo,
+    )
+
+
+def gradient_halo_of(layout: Layout, name: str) -> int:
+    """Zeros on both sides of a gradient's rows that direct data gradients of its edges may read."""
+    dilations: Mapping[str, Triple] = layout.geometry.dilations
+    planar = layout.lanes(name) == 1
+    halos = [
+        gradient_halo(edge.size[2], dilations[edge.name][2], planar=planar)
+        for edge in layout.network.incoming(name)
+        if edge.kind == "conv" and layout.plan.layers[edge.name].gradient == "direct"
+    ]
+    return max(halos, default=0)

@@ -1,0 +1,89 @@
+"""Plans that need more memory than there is, or than allowed, are refused, with a size that would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import prod
+
+from znnpy.data.memory import readable, whole_memory
+from znnpy.engine.memory.build import STEPS
+from znnpy.engine.memory.images import Layout
+from znnpy.errors import NetworkError, PlanError
+from znnpy.geometry import Geometry, describe, fit
+from znnpy.network.types import Network, Triple
+
+FLOAT = 4  # bytes
+
+
+def refuse_hopeless(
+    network: Network, geometry: Geometry, batch: int, training: bool, limit: int | None
+) -> None:
+    """PlanError when the images alone exceed `limit` bytes or the machine: planning that takes minutes."""
+    least, machine = least_bytes(network, geometry, batch, training), whole_memory()
+    allowed = machine if limit is None else min(machine, limit)
+    if least <= allowed:
+        return
+    whose = "this machine has" if allowed == machine else "max_memory is"
+    raise PlanError(
+        f"output_shape {_described(geometry)} needs inputs of "
+        f"{_joined(geometry.input_shapes.values())} voxels (z, y, x), and the images of "
+        f"{batch} of them at least {readable(least)} of memory; {whose} {readable(allowed)}"
+    )
+
+
+def least_bytes(network: Network, geometry: Geometry, batch: int, training: bool) -> int:
+    """Bytes that no plan can do without: what updates keep of every node, or a forward pass of its ends."""
+    size = {
+        node.name: FLOAT * batch * node.images * prod(geometry.nodes[node.name].shape)
+        for node in network.nodes
+    }
+    ends = {node.name for node in (*network.inputs, *network.outputs)}
+    inner = [size[node.name] for node in network.nodes if node.name not in ends]
+    inputs = sum(size[node.name] for node in network.inputs)
+    outputs = sum(size[node.name] for node in network.outputs)
+    if training:
+        return STEPS * inputs + sum(inner) + outputs
+    return inputs + max(inner, default=0) + outputs
+
+
+def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
+    """PlanError when a layout needs more than `limit` bytes, naming an output shape that would fit."""
+    needed = needs(layout)
+    if needed <= limit:
+        return
+    fitting = _fitting(limit, layout, needs)
+    hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
+    raise PlanError(
+        f"output_shape {_described(layout.geometry)} needs {readable(needed)}, max_memory is "
+        f"{readable(limit)}; {hint}"
+    )
+
+
+def _fitting(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
+    """The largest of some shapes of the same proportions that fits."""
+    for percent in range(95, 0, -5):
+        shapes = {
+            name: _scaled(shape, percent / 100)
+            for name, shape in layout.geometry.output_shapes.items()
+        }
+        try:
+            smaller = replace(layout, geometry=fit(layout.network, shapes))
+        except NetworkError:
+            continue
+        if needs(smaller) <= limit:
+            return _described(smaller.geometry)
+    return None
+
+
+def _scaled(shape: Triple, factor: float) -> Triple:
+    z, y, x = (max(1, int(size * factor)) for size in shape)
+    return (z, y, x)
+
+
+def _described(geometry: Geometry) -> str:
+    return _joined(geometry.output_shapes.values())
+
+
+def _joined(shapes: Iterable[Triple]) -> str:
+    return ", ".join(describe(shape) for shape in shapes)

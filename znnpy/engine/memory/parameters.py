@@ -1,0 +1,139 @@
+"""Filters and biases in the arena: packed for the kernels, dense (out, in, z, y, x) for users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from znnpy_kernels.direct.filters import output_groups, pack_filters, packed_size, unpack_filters
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.regions import Region
+from znnpy.network.parameters import parameter_shapes
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Filters between one output group and one input block, contiguous: [z][y][x][input][lane].
+
+    Offsets and sizes in floats; `width` lanes of outputs, `inputs` real input images.
+    """
+
+    start: int
+    floats: int
+    first_output: int
+    width: int
+    first_input: int
+    inputs: int
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One filter bank or bias vector: addresses of values, gradient and optimiser states.
+
+    All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions
+    count pieces. Padding is 0 and stays 0.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    floats: int
+    source_lanes: int
+    pieces: tuple[Piece, ...]
+    values: int
+    gradient: int
+    states: tuple[int, ...]
+
+    @property
+    def is_filters(self) -> bool:
+        """Whether these are filters (weight decay applies) and not biases."""
+        return len(self.shape) == 5
+
+    def values_region(self, low: int = 0, high: int | None = None) -> Region:
+        """Pieces low..high of the values."""
+        return Region(("values", self.name), low, len(self.pieces) if high is None else high)
+
+    def gradient_region(self, low: int = 0, high: int | None = None, lane: int = -1) -> Region:
+        """Pieces low..high of the gradient."""
+        count = len(self.pieces) if high is None else high
+        return Region(("gradient", self.name), low, count, lane)
+
+    def piece_of(self, output: int, source: int) -> int:
+        """Index of the piece that holds the filter from one input to one output image."""
+        blocks = -(-self.shape[1] // self.source_lanes)
+        return output // (2 * LANES) * blocks + source // self.source_lanes
+
+    def offset(self, output: int, source: int) -> int:
+        """Floats before tap 0, 0, 0 of one filter."""
+        piece = self.pieces[self.piece_of(output, source)]
+        inside = (source - piece.first_input) * piece.width + output - piece.first_output
+        return piece.start + inside
+
+    def tap_strides(self, output: int, source: int) -> tuple[int, int, int]:
+        """Floats between taps along z, y, x."""
+        piece = self.pieces[self.piece_of(output, source)]
+        step = piece.inputs * piece.width
+        return self.shape[3] * self.shape[4] * step, self.shape[4] * step, step
+
+
+def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, Parameter]:
+    """Reserve values, and gradients and `states` buffers each when training, by parameter name."""
+    found = {}
+    for name, shape in parameter_shapes(layout.network).items():
+        lanes = _source_lanes(layout, name) if len(shape) == 5 else LANES
+        pieces = _pieces(shape, lanes)
+        floats = pieces[-1].start + pieces[-1].floats
+        count = states + 1 if layout.training else 0
+        values, *others = (arena.reserve(floats, "parameters") for _ in range(1 + count))
+        gradient = others[0] if others else 0
+        found[name] = Parameter(
+            name, shape, floats, lanes, pieces, values, gradient, tuple(others[1:])
+        )
+    return found
+
+
+def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
+    """A dense filter bank or bias vector of the parameter's shape in packed order."""
+    if parameter.is_filters:
+        return pack_filters(array, parameter.source_lanes)
+    packed = np.zeros(parameter.floats, np.float32)
+    packed[: array.size] = array
+    return packed
+
+
+def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
+    """The dense form of a packed buffer, as an array of its own."""
+    shape = parameter.shape
+    if len(shape) == 5:
+        outputs, inputs, z, y, x = shape
+        return unpack_filters(packed, (outputs, inputs, z, y, x), parameter.source_lanes)
+    return packed[: shape[0]].copy()
+
+
+def _source_lanes(layout: Layout, edge: str) -> int:
+    """Lanes of the tensor that an edge reads: 1 for planar images."""
+    source = next(e.source for e in layout.network.edges if e.name == edge)
+    return layout.lanes(source)
+
+
+def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:
+    if len(shape) == 1:
+        blocks = range(-(-shape[0] // LANES))
+        return tuple(Piece(b * LANES, LANES, b * LANES, LANES, 0, 1) for b in blocks)
+    outputs, inputs, *size = shape
+    pieces: list[Piece] = []
+    start = first = 0
+    for vectors in output_groups(outputs):
+        width = vectors * LANES
+        for source in range(0, inputs, source_lanes):
+            count = min(source_lanes, inputs - source)
+            floats = prod(size) * count * width
+            pieces.append(Piece(start, floats, first, width, source, count))
+            start += floats
+        first += width
+    assert start == packed_size(outputs, inputs, prod(size))
+    return tuple(pieces)

@@ -1,0 +1,114 @@
+"""Where the voxels of a node's images, or of their gradients, lie in the arena."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.regions import Region
+from znnpy.geometry import voxels
+from znnpy.network.types import Edge, Triple
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Float32 images laid out [batch][channel block][z][y][x][lane]; strides count floats.
+
+    `address` is that of the first voxel; rows may have a halo of zeros on both sides along x, which
+    nobody writes. `lanes` is LANES, or 1 for planar images. Lanes beyond `images` hold zeros.
+    """
+
+    address: int
+    batch: int
+    images: int
+    shape: Triple
+    lanes: int
+    batch_stride: int
+    block_stride: int
+    z_stride: int
+    y_stride: int
+    name: tuple[object, ...]
+    cut: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of channel blocks."""
+        return -(-self.images // self.lanes)
+
+    def channels(self, block: int) -> int:
+        """Real channels in one block; the others are padding."""
+        return min(self.lanes, self.images - block * self.lanes)
+
+    def at(self, batch: int, block: int = 0, z: int = 0, y: int = 0, x: int = 0) -> int:
+        """Address of a voxel's first lane."""
+        offset = batch * self.batch_stride + block * self.block_stride
+        return self.address + 4 * (offset + z * self.z_stride + y * self.y_stride + x * self.lanes)
+
+    def box(self, low: int, high: int) -> tuple[int, int, int, int]:
+        """z0, z1, y0, y1 of planes low..high along the cut axis."""
+        if self.cut == 0:
+            return low, high, 0, self.shape[1]
+        return 0, self.shape[0], low, high
+
+    @property
+    def extent(self) -> int:
+        """Planes along the cut axis."""
+        return self.shape[self.cut]
+
+    @property
+    def row(self) -> int:
+        """Floats of one row, halo excluded."""
+        return self.shape[2] * self.lanes
+
+    def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
+        """Planes low..high along the cut axis of one block, for the dependency tracker."""
+        return Region((self.name, batch, block), low, self.extent if high is None else high)
+
+    def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
+        """The same planes of all blocks of one image of the batch."""
+        return [self.region(batch, block, low, high) for block in range(self.blocks)]
+
+
+def new_tensor(
+    arena: Arena,
+    name: tuple[str | int, ...],
+    batch: int,
+    images: int,
+    shape: Triple,
+    *,
+    cut: int,
+    lanes: int = LANES,
+    halo: int = 0,
+    shared: bool = False,
+) -> Tensor:
+    """Reserve a tensor; its name begins with what it is for.
+
+    `halo`: zero voxels on both sides of every row. `cut`: the axis of its parts. `shared`: the memory
+    may serve others before and after it is used.
+    """
+    y_stride = (shape[2] + 2 * halo) * lanes
+    z_stride = shape[1] * y_stride
+    block_stride = shape[0] * z_stride
+    batch_stride = -(-images // lanes) * block_stride
+    address = (
+        arena.share(name, batch * batch_stride, str(name[0]))
+        if shared
+        else arena.reserve(batch * batch_stride, str(name[0]))
+    )
+    return Tensor(
+        address + 4 * halo * lanes, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
+        name, cut,
+    )  # fmt: skip
+
+
+def dense_floats(batch: int, images: int, shape: Triple) -> int:
+    """Floats of a planar array (batch, image, z, y, x)."""
+    return batch * images * voxels(shape)
+
+
+def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) -> tuple[int, int]:
+    """Planes of the source, along the cut axis, that planes low..high of the target read."""
+    reach = (edge.size[cut] - 1) * dilation[cut]
+    return low * edge.stride[cut], (high - 1) * edge.stride[cut] + reach + 1

@@ -1,0 +1,179 @@
+"""Tasks declare what they read and write; the order they must keep follows from that.
+
+Declaring an update twice (even and odd step), and the first once more as a shadow, also yields the
+order between steps: a filter is read only after its last update, a buffer rewritten only after its
+last reader. No barrier stands between steps; what is independent overlaps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.scheduling.reachability import WORD, keep_unreached
+
+from znnpy.engine.memory.regions import Region
+from znnpy.graph import GraphBuilder
+
+_Access = tuple[int, int, int, int]
+"""(low, high, lane, moment) of an access to the regions of one key."""
+
+
+class DependencyTracker:
+    """Turns declared accesses into edges of a task graph, without those that others imply.
+
+    Moments number declarations in time. Not safe for concurrent use.
+    """
+
+    def __init__(self) -> None:
+        self._writes: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
+        self._reads: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
+        self._reached = np.zeros(1 << 12, np.uint64)
+        self._rows = np.zeros(1 << 8, np.int64)
+        self._candidates = np.zeros(1 << 8, np.int64)
+        self.predecessors: list[list[int]] = []
+
+    def declare(self, reads: Iterable[Region], writes: Iterable[Region]) -> int:
+        """Add the next task in time; returns its moment. A region both read and written counts once."""
+        moment = len(self.predecessors)
+        before: set[int] = set()
+        for region in reads:
+            before |= _overlapping(self._writes[region.key], region)
+            self._reads[region.key].append((region.low, region.high, region.lane, moment))
+        for region in writes:
+            before |= self._write(region, moment)
+        before.discard(moment)
+        self._keep(moment, sorted(before, reverse=True))
+        return moment
+
+    def _write(self, region: Region, moment: int) -> set[int]:
+        """Note a write, which makes the accesses that it covers irrelevant for later ones."""
+        reads, writes = self._reads[region.key], self._writes[region.key]
+        found = _overlapping(reads, region) | _overlapping(writes, region)
+        if found:
+            reads[:] = _not_covered(reads, region)
+            writes[:] = _not_covered(writes, region)
+        writes.append((region.low, region.high, region.lane, moment))
+        return found
+
+    def _keep(self, moment: int, candidates: Sequence[int]) -> None:
+        """Transitive reduction: latest first, drop what an already kept predecessor reaches."""
+        self._rows = _with_room(self._rows, moment + 2)
+        self._candidates = _with_room(self._candidates, len(candidates))
+        end = int(self._rows[moment]) + moment // WORD + 1
+        self._rows[moment + 1] = end
+        self._reached = _with_room(self._reached, end)
+        self._candidates[: len(candidates)] = candidates
+        kept = keep_unreached(self._reached, self._rows, moment, self._candidates, len(candidates))
+        self.predecessors.append(self._candidates[:kept].tolist())
+
+
+def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
+    """Moments of the accesses that can mean memory of the region."""
+    _, first, last, own = region
+    return {
+        moment
+        for low, high, lane, moment in accesses
+        if low < last and first < high and (lane < 0 or own < 0 or lane == own)
+    }
+
+
+def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
+    """Those that do not lie in the region as a whole."""
+    _, first, last, own = region
+    return [
+        access
+        for access in accesses
+        if access[0] < first or access[1] > last or (own >= 0 and access[2] != own)
+    ]
+
+
+def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """The array, or a longer one with its content and zeros behind it."""
+    if size <= len(array):
+        return array
+    longer = np.zeros(max(size, 2 * len(array)), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One task as the emitters describe it."""
+
+    kernel: Kernel
+    arguments: list[int]
+    name: str
+    kind: str
+    cost: float
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    group: int = -1
+    stage: int = 0
+
+
+def connect(steps: Sequence[Sequence[Declared]]) -> GraphBuilder:
+    """A task graph of one step, or of an even and an odd step that follow each other for ever.
+
+    Step s is released by phase s. Tasks that nothing of their step waits for, and that belong to no
+    group yet, form group `last_group(s)`. With two steps the first is declared once more as a
+    shadow, whose predecessors in the second step become carried edges: their tokens are there at
+    the start.
+    """
+    tracker = DependencyTracker()
+    shadow = [steps[0]] if len(steps) > 1 else []
+    bounds = [0]
+    for declared in [*steps, *shadow]:
+        for task in declared:
+            tracker.declare(task.reads, task.writes)
+        bounds.append(len(tracker.predecessors))
+    builder = GraphBuilder()
+    for step, declared in enumerate(steps):
+        _add_step(builder, declared, step, bounds[step], tracker.predecessors)
+    total = bounds[len(steps)]
+    for moment, before in enumerate(tracker.predecessors[:total]):
+        builder.follow(moment, before)
+    for moment in range(total, bounds[-1]):
+        last = [other for other in tracker.predecessors[moment] if bounds[-3] <= other < total]
+        builder.follow(moment - total, last, carried=True)
+    return builder
+
+
+def last_group(step: int) -> int:
+    """Group of the tasks that end a step."""
+    return 2 * step + 1
+
+
+def _add_step(
+    builder: GraphBuilder,
+    declared: Sequence[Declared],
+    step: int,
+    first: int,
+    predecessors: Sequence[Sequence[int]],
+) -> None:
+    """Add one step's tasks; those without predecessors in it wait for its phase."""
+    inside = [
+        [other for other in before if other >= first]
+        for before in predecessors[first : first + len(declared)]
+    ]
+    waited_for = {other - first for before in inside for other in before}
+    stage = 0
+    for index, task in enumerate(declared):
+        stage = max(stage, task.stage)  # gates have none of their own
+        ends = task.group < 0 and index not in waited_for
+        builder.task(
+            task.kernel.address,
+            task.arguments,
+            name=task.name,
+            kind=task.kind,
+            cost=task.cost,
+            phase=-1 if inside[index] else step,
+            group=last_group(step) if ends else task.group,
+            step=step,
+            stage=stage,
+        )

@@ -1,0 +1,78 @@
+"""Which passes of convolutions also do what a node would do in passes of its own."""
+
+from __future__ import annotations
+
+from znnpy.engine.memory.images import Layout
+from znnpy.network.types import Edge, Node
+
+# What each algorithm can apply to finished sums before it stores them.
+FORWARD = {
+    "direct": ("linear", "relu", "leaky_relu"),
+    "spectral": ("linear", "relu"),
+    "winograd": ("linear", "relu", "leaky_relu"),
+}
+BACKWARD = {
+    "direct": ("linear", "relu", "leaky_relu"),
+    "winograd": ("linear", "relu", "leaky_relu"),
+}
+
+
+def slope_of(node: Node) -> float:
+    """Slope of a node's function where its values are not positive."""
+    return {"linear": 1.0, "relu": 0.0}.get(node.function, node.slope)
+
+
+def applied_forward(layout: Layout, edge: Edge) -> Node | None:
+    """The node whose bias and function an edge's forward pass applies: it alone converges there."""
+    node = layout.network.node(edge.target)
+    known = FORWARD.get(layout.plan.layers[edge.name].forward, ())
+    alone = len(layout.network.incoming(node.name)) == 1
+    return node if alone and node.kind == "transfer" and node.function in known else None
+
+
+def applied_backward(layout: Layout, edge: Edge) -> Node | None:
+    """The node whose gradient an edge's data gradient finishes: nothing else reads its images."""
+    node = layout.network.node(edge.source)
+    known = BACKWARD.get(layout.plan.layers[edge.name].gradient, ())
+    alone = len(layout.network.outgoing(node.name)) == 1
+    return node if alone and node.kind == "transfer" and node.function in known else None
+
+
+def is_pair_filter(edge: Edge) -> bool:
+    """Whether an edge takes maxima over at most two voxels along each axis, at every voxel."""
+    return edge.kind in ("max_filter", "max_pool") and max(edge.size) <= 2 and max(edge.stride) == 1
+
+
+def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
+    """The node whose gradient a max-filter finishes: nothing else reads its images.
+
+    A maximum is the value of the voxel that won, so it tells whether a relu let that one through.
+    """
+    node = layout.network.node(edge.source)
+    alone = len(layout.network.outgoing(node.name)) == 1
+    known = node.kind == "transfer" and node.function in ("linear", "relu")
+    return node if alone and known and is_pair_filter(edge) else None
+
+
+def finished_forward(layout: Layout, node: Node) -> bool:
+    """Whether bias and function are in the node's images once its edges have brought them."""
+    return any(
+        edge.kind == "conv" and applied_forward(layout, edge) is node
+        for edge in layout.network.incoming(node.name)
+    )
+
+
+def finished_backward(layout: Layout, node: Node, loss: str) -> bool:
+    """Whether a node's gradient and that of its bias need no pass of their own."""
+    outgoing = layout.network.outgoing(node.name)
+    if not outgoing:
+        return biased_in_loss(layout, node, loss)
+    if masked_by_maxima(layout, outgoing[0]) is node:
+        return True
+    return any(e.kind == "conv" and applied_backward(layout, e) is node for e in outgoing)
+
+
+def biased_in_loss(layout: Layout, node: Node, loss: str) -> bool:
+    """Whether the loss adds up the gradient of an output node's bias."""
+    linear = node.kind == "transfer" and node.function == "linear"
+    return linear and loss != "softmax"

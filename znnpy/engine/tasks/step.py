@@ -1,0 +1,141 @@
+"""The tasks of one step in the making: emitters add to it, sums converge in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.rows import add_flat, add_rows
+
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.dependencies import Declared
+from znnpy.plan import parts
+from znnpy.plan.cost import MEMORY_RATE
+
+
+@dataclass
+class Step:
+    """Declared tasks of one step, in an order in which they could run one after the other."""
+
+    tasks: list[Declared] = field(default_factory=list)
+    stage: int = 0  # layer and pass that declared tasks belong to
+    _made: set[object] = field(default_factory=set)
+    _turns: Counter[str] = field(default_factory=Counter)
+
+    def once(self, key: object) -> bool:
+        """True at the first call with this key: for what several edges share."""
+        first = key not in self._made
+        self._made.add(key)
+        return first
+
+    def turn(self, ring: str, slots: int) -> int:
+        """The slot of a ring of buffers whose turn it is."""
+        self._turns[ring] += 1
+        return (self._turns[ring] - 1) % slots
+
+    def add(
+        self,
+        kernel: Kernel,
+        values: Mapping[str, float],
+        *,
+        name: str,
+        kind: str,
+        cost: float,
+        reads: Iterable[Region],
+        writes: Iterable[Region],
+        group: int = -1,
+    ) -> None:
+        """Declare one task: its kernel, argument words, estimated seconds, and what it touches."""
+        self.tasks.append(
+            Declared(
+                kernel,
+                kernel.arguments(**values),
+                name,
+                kind,
+                cost,
+                tuple(reads),
+                tuple(writes),
+                group,
+                self.stage,
+            )
+        )
+
+
+def tree(leaves: int) -> list[tuple[int, int]]:
+    """Pairs (into, from) of a combining tree of fixed shape; leaf 0 ends with the sum of all."""
+    pairs, distance = [], 1
+    while distance < leaves:
+        pairs += [(i, i + distance) for i in range(0, leaves - distance, 2 * distance)]
+        distance *= 2
+    return pairs
+
+
+def plane_parts(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
+    """Cuts of one block for an elementwise task that touches `operands` such blocks."""
+    floats = tensor.shape[0] * tensor.shape[1] * tensor.row
+    return parts(tensor.extent, floats * 4 * operands / MEMORY_RATE)
+
+
+def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:
+    """The argument words `prefix`, `prefix_z`, `prefix_y` for the planes from `low` on."""
+    z, _, y, _ = tensor.box(low, low + 1)
+    return {
+        prefix: tensor.at(batch, block, z, y),
+        f"{prefix}_z": tensor.z_stride,
+        f"{prefix}_y": tensor.y_stride,
+    }
+
+
+def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
+    """The argument words `planes` and `rows` of a part."""
+    z0, z1, y0, y1 = tensor.box(low, high)
+    return {"planes": z1 - z0, "rows": y1 - y0}
+
+
+def combine_tensors(step: Step, leaves: Sequence[Tensor], name: str) -> None:
+    """Sum tensors of one shape into the first, by a fixed tree for every block and part."""
+    cuts = plane_parts(leaves[0], 3)
+    for into, other in tree(len(leaves)):
+        first, second = leaves[into], leaves[other]
+        for batch in range(first.batch):
+            for block in range(first.blocks):
+                for low, high in cuts:
+                    step.add(
+                        add_rows,
+                        {
+                            **rows_of(first, "first", batch, block, low),
+                            **rows_of(second, "second", batch, block, low),
+                            **rows_of(first, "target", batch, block, low),
+                            **counts(first, low, high),
+                            "length": first.row,
+                        },
+                        name=name,
+                        kind="sum",
+                        cost=first.row * first.shape[1] * (high - low) * 12 / MEMORY_RATE,
+                        reads=[second.region(batch, block, low, high)],
+                        writes=[first.region(batch, block, low, high)],
+                    )
+
+
+def combine_flat(
+    step: Step, leaves: Sequence[int], regions: Sequence[Region], length: int, name: str
+) -> None:
+    """Sum flat ranges of `length` floats into the first, by a tree of fixed shape."""
+    for into, other in tree(len(leaves)):
+        step.add(
+            add_flat,
+            {
+                "first": leaves[into],
+                "second": leaves[other],
+                "target": leaves[into],
+                "length": length,
+            },
+            name=name,
+            kind="sum",
+            cost=length * 12 / MEMORY_RATE,
+            reads=[regions[other]],
+            writes=[regions[into]],
+        )
