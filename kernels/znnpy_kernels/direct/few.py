@@ -5,7 +5,7 @@ register block keeps one vector of partial sums for each of the outputs at some 
 positions; every filter vector and voxel is loaded once a tap. In the end a tree of shuffles and
 additions makes one number of each vector.
 
-Argument words are those of `direct_forward` with another meaning of
+Argument words are those of `forward` with another meaning of
 
     source, source_block        blocked images, x positions LANES floats apart (no stride along x)
     channels                    input images

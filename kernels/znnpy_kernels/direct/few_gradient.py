@@ -4,7 +4,7 @@ Few inputs: sums of LANES outputs for whole rows of taps of one input image stay
 every vector of the output gradient is loaded once for all of them. Few outputs: sums of LANES inputs
 for some taps and all outputs; in the end inputs and outputs change places in a tile.
 
-Argument words are those of `direct_gradient`, for one input block and one output group; further
+Argument words are those of `gradient`, for one input block and one output group; further
 
     vectors                     few inputs: vectors of LANES outputs in the group
     source, channels            few inputs: one planar image, taps along x one float apart, 1

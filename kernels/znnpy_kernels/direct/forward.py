@@ -26,7 +26,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
                                 forward (NO_LIMIT, 0); data gradient (size of the output gradient
                                 without halo, -sparsity)
     accumulate                  0: overwrite the target; 1: add to it before bias and transfer
-    bias, slope, output*, bias_gradient     see `direct_epilogue`
+    bias, slope, output*, bias_gradient     see `direct.epilogue`
 
 In the data gradient `source` is voxel (0, 0, 0) of the output gradient (the halo lies before it) and
 `channels` counts the layer's output images. Nothing but the target rows is written. Tasks may run

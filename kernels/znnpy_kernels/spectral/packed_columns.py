@@ -1,7 +1,7 @@
 """Products of tiles that `packed_planes` has left half transformed, column by column.
 
 A column is what tiles have at one frequency of their planes, along the axis that is left. Columns of
-all tiles of a row are transformed, multiplied frequency by frequency as in `spectral_gemm`, and
+all tiles of a row are transformed, multiplied frequency by frequency as in `gemm`, and
 transformed back, all within a worker's scratch, which a cache holds: whole spectra never reach memory.
 
     packed_products     y = x times filters, summed over images; or the data gradient, from gradients
@@ -18,7 +18,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     points, columns             of a tile along the axis; of a plane
     column0, column1            of this task
     tiles                       of the row
-    w, w_frequency, w_input, w_block    spectra of filters as in `spectral_gemm`, of the whole tile
+    w, w_frequency, w_input, w_block    spectra of filters as in `gemm`, of the whole tile
     exchanged                   of products: 1 if the filters are those of the forward pass
     gradient, accumulate        spectra of filter gradients, with the strides of w; 1 adds to them
     scratch, scratch_worker     64-byte aligned; worker w owns `column_floats(...)` floats from

@@ -1,6 +1,6 @@
 """Tiles of images to spectra and back: the transforms of tiled spectral convolution.
 
-A tile has nz * ny * nx points, each size one of `fft_codelets.SIZES`, and the spectrum of LANES real
+A tile has nz * ny * nx points, each size one of `fft.codelets.SIZES`, and the spectrum of LANES real
 images at once: frequency f = (kz * ny + ky) * (nx // 2 + 1) + kx, each LANES real parts and then LANES
 imaginary parts. Tiles lie in a grid of rows and columns: tile t = (tz * tiles_y + ty) * tiles_x + tx
 begins at voxel origin + (tz, ty, tx) * step. A sparse convolution is an ordinary one on interleaved

@@ -11,11 +11,11 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     source, source_block, source_z, source_y        voxel (0, 0, 0) of the first block of images
     inputs, source_size_*       images and voxels of the source; tiles see zeros beyond
     dilation_*                  voxels from tap to tap
-    filters                     of `winograd_filters`
+    filters                     of `filters`
     target, target_block, target_z, target_y        voxel (0, 0, 0) of the first block
     blocks, target_size_*       vectors of output images and voxels of the target
     z0, z1, y0, y1              tiles of this task along z and y; all along x
-    bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct_epilogue`
+    bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct.epilogue`
     scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats` from w * scratch_worker on
     before_*                    voxels before the source that the target's first ones see, all zeros
 

@@ -1,6 +1,6 @@
 """Transforms of Winograd's minimal filtering for filter gradients: six voxels, four gradients, three taps.
 
-    dg = G' [(A dy) * (B' d)]       the transpose of `winograd_lines`, by the filter
+    dg = G' [(A dy) * (B' d)]       the transpose of `lines`, by the filter
 
 Vectors hold LANES images. All addresses and steps are int64 in bytes.
 """

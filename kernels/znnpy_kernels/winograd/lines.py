@@ -229,7 +229,7 @@ def target_plane_of(at: Any) -> Any:
     """The intrinsic `(arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
     NEW x NEW outputs of a plane of vectors `step` bytes from each other, with the epilogue of
-    `direct_epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
+    `direct.epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
     columns lie as far from each other as the target's.
     """
 
