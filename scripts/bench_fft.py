@@ -16,8 +16,8 @@ from stopwatch import best
 from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
 from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
 from znnpy_kernels.fft.images import image_spectra, spectra_images
-from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.fft.products import spectral_product
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import FftPlan, good_size, plan_forward, plan_inverse

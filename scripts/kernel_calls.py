@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.abi import Kernel
+from znnpy_kernels.machine.abi import Kernel
 
 Buffer = NDArray[np.float32]
 
