@@ -19,7 +19,7 @@ from killing import Planned, content, planned
 from lost_power import recorded, restore, states
 from small_run import final, short
 
-from znnpy.data.outputs import journal_of
+from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.errors import ZnnpyError
 from znnpy.infer.write import run_job
 from znnpy.train import loop
@@ -48,7 +48,11 @@ class Prediction:
         self._whole = content(self._path)
 
     def do(self, mark: Callable[[str], object]) -> None:
-        run_job(self._prediction.job, self._path, "p", show=lambda _: mark("block") and None)
+        run_job(
+            self._prediction.job,
+            Destination(self._path, "p"),
+            show=lambda _: mark("block") and None,
+        )
         mark("done")
 
     def check(self, marks: list[str]) -> str:

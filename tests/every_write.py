@@ -24,7 +24,7 @@ from killing import content, remove
 from small_run import SHORT, final, write_config
 
 from znnpy.cli.app import main as znnpy
-from znnpy.data.outputs import journal_of
+from znnpy.data.writing.destination import journal_of
 from znnpy.infer.log import log_of
 from znnpy.train import loop, session
 from znnpy.train.progress import Quiet

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from soaking.process import WrongError
-from znnpy.data.outputs import journal_of, partial_of
+from znnpy.data.writing.destination import journal_of, partial_of
 from znnpy.infer.log import log_of
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.rundir import LOG

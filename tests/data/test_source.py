@@ -10,7 +10,7 @@ import pytest
 
 from znnpy.data import source
 from znnpy.data.hdf5_volume import Hdf5Volume
-from znnpy.data.source import load, open_volume, split_source
+from znnpy.data.source import load, open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 
@@ -76,16 +76,6 @@ def test_offsets_of_another_meaning_are_passed_over(tmp_path: Path, other: objec
     with open_volume(tmp_path / "a.h5") as volume:
         assert volume.neighbours is None
         assert np.array_equal(volume.read_all()[0], CUBE)
-
-
-def test_split_source(tmp_path: Path) -> None:
-    assert split_source("a.h5:x/y") == (Path("a.h5"), "x/y")
-    assert split_source("a.h5") == (Path("a.h5"), None)
-    odd = tmp_path / "a:b.h5"
-    odd.write_bytes(b"")
-    assert split_source(str(odd)) == (odd, None)
-    with pytest.raises(VolumeError, match="no dataset is named"):
-        split_source("a.h5:")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -12,6 +12,7 @@ import numpy as np
 from znnpy.config import config_from
 from znnpy.data.scene import Scene
 from znnpy.data.source import open_volume
+from znnpy.data.writing.destination import Destination
 from znnpy.infer.build import Weights
 from znnpy.infer.job import Job, Request, plan_job
 from znnpy.infer.write import run_job
@@ -47,7 +48,7 @@ class Small:
         """Predict to a file and read it."""
         with self.scene().reference as volume:
             job = self.job(Scene({"input": volume}, {}), name, **changes)
-            run_job(job, self.folder / name, "p", overwrite)
+            run_job(job, Destination(self.folder / name, "p", overwrite))
         with h5py.File(self.folder / name) as file:
             return file["p"][...]
 

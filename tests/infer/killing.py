@@ -14,8 +14,8 @@ from typing import Any
 from children import KILLED, WRITE, forked
 from jobs import Small
 
-from znnpy.data.outputs import journal_of
 from znnpy.data.scene import Scene
+from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.errors import ZnnpyError
 from znnpy.infer.job import Job
 from znnpy.infer.log import log_of
@@ -34,7 +34,7 @@ class Planned:
         show = (lambda _: WRITE(said, b".") and None) if said is not None else None
         if arm is not None:
             arm()
-        run_job(self.job, self.path, "p", show=show)
+        run_job(self.job, Destination(self.path, "p"), show=show)
 
     @property
     def blocks(self) -> int:

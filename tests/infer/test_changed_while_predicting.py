@@ -13,6 +13,7 @@ from jobs import EXTENT, small
 from znnpy.config.models import VolumeSection
 from znnpy.data.scene import Scene
 from znnpy.data.source import open_volume
+from znnpy.data.writing.destination import Destination
 from znnpy.errors import ChangedError, VolumeError
 from znnpy.infer.build import prediction_of
 from znnpy.infer.cluster import cluster
@@ -39,7 +40,7 @@ def test_blocks_after_a_change_are_not_done(tmp_path: Path, form: str, change: s
     with open_volume(tmp_path / name) as volume:
         job = tiny.job(Scene({"input": volume}, {}), block=BLOCK, sources={})
         with pytest.raises(ChangedError, match="has changed while it was read") as caught:
-            run_job(job, tmp_path / "out.h5", "p", show=show)
+            run_job(job, Destination(tmp_path / "out.h5", "p"), show=show)
     assert "--overwrite" in str(caught.value)
     assert not (tmp_path / "out.h5").exists()
     assert len(blocks) < len(job.order) / 2
@@ -82,6 +83,6 @@ def test_workers_find_a_change(tmp_path: Path) -> None:
     with tiny.scene().reference as volume, cluster("local:2") as client:
         job = tiny.job(Scene({"input": volume}, {}), block=(2, 3, 3))
         with pytest.raises(VolumeError, match=r"has changed while it was read|is another file"):
-            run_distributed(client, job, section, tmp_path / "out.h5", "p", show=show)
+            run_distributed(client, job, section, Destination(tmp_path / "out.h5", "p"), show)
     assert not (tmp_path / "out.h5").exists()
     assert len(blocks) < len(job.order)

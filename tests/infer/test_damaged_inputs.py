@@ -29,6 +29,7 @@ from jobs import Small, small
 from znnpy.data.scene import Scene
 from znnpy.data.source import open_volume
 from znnpy.data.volume import Array, ArrayVolume, Volume
+from znnpy.data.writing.destination import Destination
 from znnpy.errors import ZnnpyError
 from znnpy.infer.write import run_job
 
@@ -78,7 +79,7 @@ def plainly(path: Path, plain: Callable[[Path], Array]) -> Array:
 def predicted(tiny: Small, volume: Volume, sources: dict[str, Path]) -> Array:
     """By way of a file."""
     job = tiny.job(Scene({"input": volume}, {}), sources=sources)
-    run_job(job, tiny.folder / "out.h5", "p", overwrite=True)
+    run_job(job, Destination(tiny.folder / "out.h5", "p", overwrite=True))
     with h5py.File(tiny.folder / "out.h5") as file:
         return np.asarray(file["p"])
 

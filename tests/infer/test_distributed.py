@@ -11,8 +11,9 @@ from jobs import small
 from killing import content, predict, remove
 
 from znnpy.config.models import VolumeSection
-from znnpy.data.outputs import journal_of, open_output, partial_of
 from znnpy.data.scene import Scene
+from znnpy.data.writing.destination import Destination, journal_of, partial_of
+from znnpy.data.writing.outputs import open_output
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer import distributed
 from znnpy.infer.cluster import cluster
@@ -26,11 +27,12 @@ def test_attached_output_only_puts(tmp_path: Path) -> None:
     whole = tiny.run("one.h5", block=BLOCK)
     with tiny.scene().reference as volume:
         job, path = tiny.job(Scene({"input": volume}, {}), block=BLOCK), tmp_path / "out.h5"
+        there = Destination(path, "p")
         with pytest.raises(VolumeError, match="no process is writing"):
-            open_output(path, "p", job.spec, attached=True)
+            open_output(there, job.spec, attached=True)
         with (
-            open_output(path, "p", job.spec) as output,
-            open_output(path, "p", job.spec, attached=True) as helper,
+            open_output(there, job.spec) as output,
+            open_output(there, job.spec, attached=True) as helper,
         ):
             for lower, upper in job.spec.blocks():
                 z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
@@ -58,7 +60,7 @@ def test_two_workers_one_killed(tmp_path: Path, suffix: str) -> None:
                 os.kill(killed[0], signal.SIGKILL)
 
         job = tiny.job(Scene({"input": volume}, {}), path.name, block=BLOCK)
-        run_distributed(client, job, section, path, "p", show=show)
+        run_distributed(client, job, section, Destination(path, "p"), show)
     assert killed
     assert content(path) == whole
     assert not journal_of(path).exists()
@@ -79,7 +81,7 @@ def test_workers_that_die_of_one_block(tmp_path: Path, monkeypatch: pytest.Monke
         with monkeypatch.context() as patched:
             patched.setattr(distributed, "predict_block", die)
             with pytest.raises(ZnnpyError, match="4 dask workers died of it") as said:
-                run_distributed(client, job, section, path, "p")
+                run_distributed(client, job, section, Destination(path, "p"))
         assert "\n" not in str(said.value)
         assert said.value.__suppress_context__
     assert partial_of(path).exists()

@@ -21,9 +21,11 @@ from killing import (
     remove,
 )
 
-from znnpy.data.journal import Journal
-from znnpy.data.outputs import Finished, journal_of, open_output
 from znnpy.data.scene import Scene
+from znnpy.data.writing.contract import Finished
+from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.journal import Journal
+from znnpy.data.writing.outputs import open_output
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.write import run_job
 
@@ -115,13 +117,14 @@ def test_full_disk_leaves_nothing_behind(tiny: Small, monkeypatch: pytest.Monkey
 
 
 def test_second_writer_is_refused(tiny: Small) -> None:
+    there = Destination(tiny.folder / "out.h5", "p")
     with tiny.scene().reference as volume:
         job = tiny.job(Scene({"input": volume}, {}), block=BLOCK)
         with (
-            open_output(tiny.folder / "out.h5", "p", job.spec),
+            open_output(there, job.spec),
             pytest.raises(VolumeError, match="another process"),
         ):
-            run_job(job, tiny.folder / "out.h5", "p")
+            run_job(job, there)
 
 
 def test_finished_is_reported_once(tiny: Small) -> None:
@@ -129,7 +132,7 @@ def test_finished_is_reported_once(tiny: Small) -> None:
     path = tiny.folder / "out.h5"
     with tiny.scene().reference as volume:
         job = tiny.job(Scene({"input": volume}, {}), block=BLOCK)
-        run_job(job, path, "p")
+        run_job(job, Destination(path, "p"))
         whole = path.read_bytes()
         path.rename(path.with_name("out.h5.partial"))
         journal = Journal(journal_of(path))
@@ -137,7 +140,7 @@ def test_finished_is_reported_once(tiny: Small) -> None:
         journal.complete()
         journal.close()
         with pytest.raises(Finished):
-            open_output(path, "p", job.spec)
+            open_output(Destination(path, "p"), job.spec)
     assert path.read_bytes() == whole
 
 

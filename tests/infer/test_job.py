@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from jobs import PATCH, small
 
-from znnpy.data import block_writer
+from znnpy.data.writing import hdf5_output
+from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
 from znnpy.infer.blocks import Grid, Region
 from znnpy.infer.log import log_of
@@ -63,7 +64,7 @@ def test_blocks_of_a_region_are_whole_patches_of_the_volume(tiny):
 
 def interrupted(tiny, monkeypatch, after, **changes):
     """Run until so many blocks are written."""
-    real, written = block_writer.BlockWriter.write, []
+    real, written = hdf5_output.Hdf5Output.write, []
 
     def write(self, lower, values):
         if len(written) == after:
@@ -72,7 +73,7 @@ def interrupted(tiny, monkeypatch, after, **changes):
         real(self, lower, values)
 
     with monkeypatch.context() as patched:
-        patched.setattr(block_writer.BlockWriter, "write", write)
+        patched.setattr(hdf5_output.Hdf5Output, "write", write)
         with pytest.raises(KeyboardInterrupt):
             tiny.run(**changes)
     assert not (tiny.folder / "out.h5").exists()
@@ -83,9 +84,9 @@ def test_stopped_job_goes_on_with_what_is_recorded(tiny, monkeypatch):
     interrupted(tiny, monkeypatch, 5, block=PATCH)
     written = []
     monkeypatch.setattr(
-        block_writer.BlockWriter,
+        hdf5_output.Hdf5Output,
         "write",
-        lambda self, lower, values, real=block_writer.BlockWriter.write: (
+        lambda self, lower, values, real=hdf5_output.Hdf5Output.write: (
             written.append(lower) or real(self, lower, values)
         ),
     )
@@ -151,13 +152,14 @@ def test_seams_are_none_or_found(tiny):
     with tiny.scene().reference as volume:
         job = tiny.job(type(tiny.scene())({"input": volume}, {}), block=PATCH)
         path = tiny.folder / "out.h5"
-        run_job(job, path, "p")
-        fine = verify_seams(job, path, "p", 20)
+        there = Destination(path, "p")
+        run_job(job, there)
+        fine = verify_seams(job, there, 20)
         assert not fine.found
         assert fine.largest < 1e-5
         with h5py.File(path, "r+") as file:
             file["p"][:, :4] += 0.1
-        assert verify_seams(job, path, "p", 20).found
+        assert verify_seams(job, there, 20).found
 
 
 def test_memory_that_is_too_small_names_what_would_do(tmp_path):

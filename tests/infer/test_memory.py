@@ -17,13 +17,14 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from jobs import small
 from znnpy.data.scene import Scene
+from znnpy.data.writing.destination import Destination
 from znnpy.infer.write import run_job
 
 folder, limit = Path(sys.argv[2]), int(sys.argv[3])
 tiny = small(folder, sys.argv[4], 2, max_memory=limit)
 with tiny.scene().reference as volume:
     job = tiny.job(Scene({"input": volume}, {}), patch=None, flips=sys.argv[5] == "flips")
-    run_job(job, folder / "out.h5", "p")
+    run_job(job, Destination(folder / "out.h5", "p"))
 # ru_maxrss would begin with the peak of the process that started this one.
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 print(job.memory, peak, job.runs)

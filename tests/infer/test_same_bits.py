@@ -15,8 +15,8 @@ from children import KILLED, counted, forked
 from jobs import EXTENT, Small, small
 from killing import content, predict
 
-from znnpy.data.outputs import journal_of
 from znnpy.data.source import open_volume
+from znnpy.data.writing.destination import journal_of
 
 BLOCK = (2, 5, 5)
 BLOCKS = [(1, 17, 19), (4, 10, 6), (3, 3, 3), (9, 4, 19), (8, 8, 7)]

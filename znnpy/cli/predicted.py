@@ -10,15 +10,14 @@ from znnpy.data.memory import readable
 from znnpy.scheduler.cores import available_cores
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from znnpy.data.volume import Triple
+    from znnpy.data.writing.destination import Destination
     from znnpy.infer.job import Job
 
 
-def print_job(job: Job, path: Path, dataset: str, overwrite: bool) -> None:
+def print_job(job: Job, destination: Destination) -> None:
     """Blocks, patch, halo, memory, size, time, what stands at the output's place; sizes z, y, x."""
-    from znnpy.data.journaled import standing
+    from znnpy.data.writing.standing import standing
     from znnpy.infer.trial import trial_seconds
 
     threads = job.weights.config.run.threads or available_cores()
@@ -41,7 +40,7 @@ def print_job(job: Job, path: Path, dataset: str, overwrite: bool) -> None:
             f"about {_duration(seconds)} on {threads} threads, "
             f"{job.region.voxels / seconds:,.0f} voxels/s, by a trial run of one small patch",
         ),
-        ("existing", standing(path, dataset, job.spec, overwrite)),
+        ("existing", standing(destination, job.spec)),
     ):
         typer.echo(f"{what:12} {value}")
 

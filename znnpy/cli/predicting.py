@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -22,6 +22,7 @@ from znnpy.cli.options import (
 
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
+    from znnpy.data.writing.destination import Destination
     from znnpy.infer.blocks import Region
     from znnpy.infer.job import Job, Request
     from znnpy.network.types import Network, Node
@@ -126,7 +127,7 @@ def predict(
     interruptions; with another patch they differ by rounding, so a run remembers its patch for each
     stack, and a line says when a memory limit asks for another. Stopped, the same command goes on.
     """
-    from znnpy.data.source import split_source
+    from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
     from znnpy.scheduler.cores import available_cores
     from znnpy.train.progress import Plain
@@ -150,20 +151,9 @@ def predict(
     request = _with(
         request, **sizes, logits=logits, flips=augment is not None, grid=grid, processes=processes
     )
-    path, dataset = split_source(output)
-    usual = "" if path.suffix == ".zarr" else DATASET  # of a Zarr folder, its own image
+    destination = Destination.named(output, DATASET, overwrite)
     with StopSignals():
-        _predict(
-            saved,
-            section,
-            request,
-            path,
-            dataset or usual,
-            overwrite,
-            dry_run,
-            verify_seams,
-            dask,
-        )
+        _predict(saved, section, request, destination, dry_run, verify_seams, dask)
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
@@ -180,40 +170,36 @@ def _predict(
     saved: SavedRun,
     section: VolumeSection,
     request: Request,
-    path: Path,
-    dataset: str,
-    overwrite: bool,
+    destination: Destination,
     dry_run: bool,
     seams: int,
     dask: str | None,
 ) -> None:
-    from znnpy.data.journaled import refuse_inputs, refuse_other_data, refuse_output
+    from znnpy.data.writing.preflight import refuse_loss, refuse_output
     from znnpy.infer.build import Weights
     from znnpy.infer.job import plan_job
     from znnpy.infer.material import open_inputs
     from znnpy.train.remembered import remember, remembered
 
-    refuse_output(path, overwrite or dry_run)
+    refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
     weights = Weights(saved.config, saved.network, saved.plan, saved.checkpoint.parameters)
     scene = open_inputs(section, saved.config.data, saved.network)
     try:
-        refuse_inputs(path, scene.volumes())
-        if overwrite:
-            refuse_other_data(path, dataset)
+        refuse_loss(destination, scene.volumes())
         patches = remembered(saved.path, _note)
-        job = plan_job(weights, scene, request, path, _attributes(saved), patches)
+        job = plan_job(weights, scene, request, destination.path, _attributes(saved), patches)
         for note in job.notes:
             _note(note)
         if dry_run:
             from znnpy.cli.predicted import print_job
 
-            print_job(job, path, dataset, overwrite)
+            print_job(job, destination)
             return
         if job.usual:
             remember(saved.path, job.usual, _note)
-        _write(job, section, path, dataset, overwrite, dask)
+        _write(job, section, destination, dask)
         if seams:
-            _verify(job, path, dataset, seams)
+            _verify(job, destination, seams)
     finally:
         scene.close()
 
@@ -222,11 +208,8 @@ def _note(text: str) -> None:
     typer.echo(f"znnpy: note: {text}", err=True)
 
 
-def _write(
-    job: Job, section: VolumeSection, path: Path, dataset: str, overwrite: bool, dask: str | None
-) -> None:
+def _write(job: Job, section: VolumeSection, destination: Destination, dask: str | None) -> None:
     from znnpy.cli.blocks_bar import BlocksBar
-    from znnpy.data.outputs import array_name
     from znnpy.infer.cluster import cluster, risk
     from znnpy.infer.write import run_job
 
@@ -234,26 +217,25 @@ def _write(
         typer.echo(f"warning: {words}", err=True)
     with BlocksBar("predicting") as bar:
         if dask is None:
-            run_job(job, path, dataset, overwrite, bar.show, bar.prepare)
+            run_job(job, destination, bar.show, bar.prepare)
         else:
             from znnpy.infer.distributed import run_distributed
 
             with cluster(dask) as client:
-                run_distributed(client, job, section, path, dataset, overwrite, bar.show)
-    typer.echo(f"{array_name(path, dataset)}  {job.spec.shape} (c, z, y, x)")
+                run_distributed(client, job, section, destination, bar.show)
+    typer.echo(f"{destination.name}  {job.spec.shape} (c, z, y, x)")
 
 
-def _verify(job: Job, path: Path, dataset: str, count: int) -> None:
-    from znnpy.data.outputs import array_name
+def _verify(job: Job, destination: Destination, count: int) -> None:
     from znnpy.errors import VolumeError
     from znnpy.infer.seams import verify_seams
 
-    found = verify_seams(job, path, dataset, count)
+    found = verify_seams(job, destination, count)
     words = f"{count} places on borders computed again: largest difference {found.largest:.2g}"
     typer.echo(f"{words} (up to {found.allowed:.2g} is rounding)")
     if found.found:
         where = f"near voxel {found.where} (z, y, x)"
-        raise VolumeError(f"{array_name(path, dataset)} has a seam {where}")
+        raise VolumeError(f"{destination.name} has a seam {where}")
 
 
 def _attributes(saved: SavedRun) -> dict[str, Any]:
@@ -281,8 +263,6 @@ def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: s
 
 
 def _with(request: Request, **changes: Any) -> Request:
-    from dataclasses import replace
-
     return replace(request, **changes)
 
 

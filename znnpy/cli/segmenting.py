@@ -72,19 +72,20 @@ def segment(
 
     Works in memory, and refuses before it starts when that is not enough.
     """
-    from znnpy.data.source import open_volume, split_source
+    from znnpy.data.source import open_volume
+    from znnpy.data.writing.destination import Destination
     from znnpy.segment import Request
     from znnpy.segment import segment as run
-    from znnpy.segment.job import refuse_labels, write_labels
+    from znnpy.segment.job import DATASET, refuse_labels, write_labels
 
-    path, dataset = split_source(output)
+    destination = Destination.named(output, DATASET, overwrite)
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()))
     with open_volume(prediction) as volume:
-        refuse_labels(path, dataset, volume, overwrite)
+        refuse_labels(destination, volume)
         found = run(volume, request, memory_bytes(max_memory))
-        name = write_labels(path, dataset, volume, found, request, overwrite)
+        write_labels(destination, volume, found, request)
     typer.echo(
-        f"{name}  {found.labels.shape} (z, y, x): {len(found.sizes):,} objects, "
+        f"{destination.name}  {found.labels.shape} (z, y, x): {len(found.sizes):,} objects, "
         f"{found.assigned:.1%} of the voxels"
     )

@@ -19,9 +19,6 @@ import numpy as np
 from znnpy.data.memory import readable
 from znnpy.errors import VolumeError
 
-RAW_NAMES = ("volumes/raw", "raw", "main")
-LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
-
 FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
 # Read only when asked for by name: all but szip are plug-ins.
 MORE_FILTERS = {

@@ -9,9 +9,10 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from znnpy.data.hdf5_safety import LABEL_NAMES, RAW_NAMES, Trust
+from znnpy.data.hdf5_safety import Trust
 from znnpy.data.hdf5_volume import Hdf5Volume
 from znnpy.data.memory import available_memory, readable
+from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
 from znnpy.data.tiff_folder import TiffFolder, planes_of
 from znnpy.data.tiff_volume import TiffVolume
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
@@ -73,18 +74,6 @@ def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
 
         return ZarrVolume(path, dataset, names, role == "labels", trust)
     return Hdf5Volume(path, dataset, names, trust)
-
-
-def split_source(source: str | Path) -> tuple[Path, str | None]:
-    """Cut "path:dataset" at its last colon; a file of the whole name comes first."""
-    whole = Path(source)
-    text = str(source)
-    if isinstance(source, Path) or ":" not in text or whole.exists():
-        return whole, None
-    path, _, dataset = text.rpartition(":")
-    if not dataset.strip("/"):
-        raise VolumeError(f"{source}: no dataset is named after the colon")
-    return Path(path), dataset
 
 
 def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:

@@ -13,16 +13,17 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.models import VolumeSection
-from znnpy.data.outputs import BlockOutput, Finished, open_output
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
+from znnpy.data.writing.contract import BlockOutput, Finished
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.outputs import open_output
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.blocks import Region, sub
 from znnpy.infer.build import patch_model
@@ -44,8 +45,7 @@ class Shipment:
 
     job: Job
     section: VolumeSection
-    path: Path
-    dataset: str
+    destination: Destination
     token: str
 
 
@@ -53,17 +53,16 @@ def run_distributed(
     client: Any,
     job: Job,
     section: VolumeSection,
-    path: Path,
-    dataset: str,
-    overwrite: bool = False,
+    destination: Destination,
     show: Show | None = None,
 ) -> None:
     """As `write.run_job`, by the workers of a client."""
-    with suppress(Finished), writing(job, path, dataset, overwrite) as (output, log, left):
+    with suppress(Finished), writing(job, destination) as (output, log, left):
         if left:
-            token = f"{path.resolve()} {time.time_ns()}"
+            path = destination.path.resolve()
+            token = f"{path} {time.time_ns()}"
             shipped = replace(job, scene=UNOPENED)
-            shipment = Shipment(shipped, section, path.resolve(), dataset, token)
+            shipment = Shipment(shipped, section, replace(destination, path=path), token)
             _run(client, shipment, left, output, log, show)
 
 
@@ -85,7 +84,7 @@ class _Worker:
         scene = open_inputs(shipment.section, weights.config.data, weights.network)
         self._job = replace(job, scene=scene)
         _refuse_other_files(self._job)
-        self._output = open_output(shipment.path, shipment.dataset, job.spec, attached=True)
+        self._output = open_output(shipment.destination, job.spec, attached=True)
         plan = job.candidate.plan.to_record()
         self._model = patch_model(weights.config, job.network, job.patch, plan)
         self._model.set_parameters(weights.parameters)
@@ -189,6 +188,6 @@ def _handed_out(shipment: Shipment) -> Any:
 
 def _lost(shipment: Shipment, block: Region, why: str) -> ZnnpyError:
     return ZnnpyError(
-        f"{shipment.path}: the block at {block.lower} cannot be computed: {why}. Finished blocks are "
+        f"{shipment.destination.path}: the block at {block.lower} cannot be computed: {why}. Finished blocks are "
         "kept, the same command goes on"
     )

@@ -16,9 +16,10 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.config.models import AffinityTarget
 from znnpy.data.memory import readable
 from znnpy.data.normalise import Normalisation
-from znnpy.data.outputs import OutputSpec, aligned_phase, begun
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple
+from znnpy.data.writing.contract import OutputSpec
+from znnpy.data.writing.outputs import aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, sub, triple, whole_field
 from znnpy.infer.build import Weights

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from znnpy.data.journal import write_all
+from znnpy.data.writing.journal import write_all
 from znnpy.infer.blocks import Region
 
 

@@ -6,13 +6,12 @@ They are computed in patches shifted by half, so that what was a border lies in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from znnpy.data.outputs import array_name
 from znnpy.data.source import open_volume
 from znnpy.data.volume import Triple
+from znnpy.data.writing.destination import Destination
 from znnpy.infer.blocks import Grid, Region, add, sub, triple
 from znnpy.infer.job import Job
 from znnpy.infer.write import predicting
@@ -37,7 +36,7 @@ class Seams:
         return self.largest > self.allowed
 
 
-def verify_seams(job: Job, path: Path, dataset: str, count: int) -> Seams:
+def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
     """Compare `count` places on borders of blocks or patches with a computation that has none there.
 
     Places are drawn with a fixed seed. Positions are voxels of the output.
@@ -45,7 +44,7 @@ def verify_seams(job: Job, path: Path, dataset: str, count: int) -> Seams:
     grid = Grid(job.patch, triple(n // 2 for n in job.patch))
     largest, where, scale = 0.0, (0, 0, 0), 1.0
     with (
-        open_volume(array_name(path, dataset), max_bytes=job.spec.nbytes) as written,
+        open_volume(destination.name, max_bytes=job.spec.nbytes) as written,
         predicting(job, grid=grid) as prediction,
     ):
         for box in _places(job, count):

@@ -8,7 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from znnpy.data.outputs import BlockOutput, Finished, open_output
+from znnpy.data.writing.contract import BlockOutput, Finished
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.outputs import open_output
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
 from znnpy.errors import ChangedError, VolumeError, reason
@@ -46,19 +48,14 @@ Show = Callable[[Done], None]
 
 
 def run_job(
-    job: Job,
-    path: Path,
-    dataset: str,
-    overwrite: bool = False,
-    show: Show | None = None,
-    report: Report | None = None,
+    job: Job, destination: Destination, show: Show | None = None, report: Report | None = None
 ) -> None:
-    """Write a prediction to `path`; what an earlier process wrote of it is kept.
+    """Write a prediction; what an earlier process wrote of it is kept.
 
-    The file appears at `path` only when every block is written. Raises VolumeError for outputs in
+    The file appears at its place only when every block is written. Raises VolumeError for outputs in
     the way and for disks that fail; what is done stays done.
     """
-    with suppress(Finished), writing(job, path, dataset, overwrite) as (output, log, left):
+    with suppress(Finished), writing(job, destination) as (output, log, left):
         if left:
             with predicting(job, report) as prediction:
                 _run(job, prediction, left, output, log, show)
@@ -66,20 +63,23 @@ def run_job(
 
 @contextmanager
 def writing(
-    job: Job, path: Path, dataset: str, overwrite: bool
+    job: Job, destination: Destination
 ) -> Iterator[tuple[BlockOutput, BlockLog, list[Region]]]:
     """The output, its log and the blocks that are left; afterwards the output is finished.
 
     Raises `Finished` when an earlier process had written all, ChangedError when an input is not what it
     was: such a block is not done.
     """
+    path = destination.path
     try:
         with (
-            open_output(path, dataset, job.spec, overwrite) as output,
+            open_output(destination, job.spec) as output,
             BlockLog(log_of(path)) as log,
         ):
             left = [block for block in job.order if job.placed(block) not in output.done]
-            log.note("start", blocks=len(job.order), left=len(left), **job.spec.head(dataset))
+            log.note(
+                "start", blocks=len(job.order), left=len(left), **job.spec.head(destination.dataset)
+            )
             yield output, log, left
             output.finish()
             _note_end(log, path)

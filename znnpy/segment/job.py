@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from znnpy.data.contiguous import write_volume
-from znnpy.data.journaled import refuse_inputs, refuse_other_data, refuse_output
 from znnpy.data.memory import available_memory, readable
-from znnpy.data.outputs import array_name
 from znnpy.data.volume import Volume
+from znnpy.data.writing.contiguous import write_volume
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError
 from znnpy.segment.methods import components, mutex, watershed
 from znnpy.segment.prediction import Float32, Kind, Meaning, meaning, probabilities
@@ -91,17 +90,11 @@ def estimate(volume: Volume, method: Method, channels: int) -> int:
 
 
 def write_labels(
-    path: Path,
-    dataset: str | None,
-    volume: Volume,
-    found: Segmented,
-    request: Request,
-    overwrite: bool,
-) -> str:
+    destination: Destination, volume: Volume, found: Segmented, request: Request
+) -> None:
     """Write labels as HDF5 or, by the suffix .zarr, as OME-Zarr; whole or not at all.
 
-    Attributes: the prediction's `resolution` and `offset`, and how the labels came about. Returns the
-    name of what was written.
+    Attributes: the prediction's `resolution` and `offset`, and how the labels came about.
     """
     attributes = {
         "resolution": list(volume.resolution),
@@ -111,22 +104,19 @@ def write_labels(
         "threshold": found.threshold,
         "min_size": request.min_size,
     }
-    if path.suffix == ".zarr":
-        from znnpy.data.zarr_output import write_zarr
+    if destination.is_zarr:
+        from znnpy.data.writing.zarr_output import write_zarr
 
-        write_zarr(path, dataset or "", found.labels, attributes, overwrite=overwrite)
-        return array_name(path, dataset or "")
-    write_volume(path, dataset or DATASET, found.labels, attributes, overwrite=overwrite)
-    return array_name(path, dataset or DATASET)
+        write_zarr(destination, found.labels, attributes)
+    else:
+        write_volume(destination, found.labels, attributes)
 
 
-def refuse_labels(path: Path, dataset: str | None, volume: Volume, overwrite: bool) -> None:
+def refuse_labels(destination: Destination, volume: Volume) -> None:
     """VolumeError where no labels can be written, before anything is computed."""
-    refuse_output(path)
-    if path.exists() and not overwrite:
-        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
-    refuse_inputs(path, [volume])
-    refuse_other_data(path, dataset or DATASET)
+    refuse_place(destination.path)
+    destination.refuse_standing()
+    refuse_loss(destination, [volume])
 
 
 def _labels(values: Float32, request: Request, found: Meaning, threshold: float) -> NDArray[Any]:

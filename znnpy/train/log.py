@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from znnpy.data.journal import write_all
+from znnpy.data.writing.journal import write_all
 from znnpy.errors import RunError
 from znnpy.files import explained, sync
 from znnpy.train.records import Record

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from znnpy.data import contiguous
-from znnpy.data.contiguous import write_volume
 from znnpy.data.source import open_volume
+from znnpy.data.writing import contiguous
+from znnpy.data.writing.contiguous import write_volume
+from znnpy.data.writing.destination import Destination
 from znnpy.errors import VolumeError
 
 RANDOM = np.random.default_rng(0)
@@ -20,7 +21,9 @@ RANDOM = np.random.default_rng(0)
 def test_round_trip(tmp_path: Path, dtype: type) -> None:
     array = RANDOM.integers(0, 100, (2, 3, 4, 5)).astype(dtype)[:, ::-1]
     path = tmp_path / "a.h5"
-    write_volume(path, "volumes/raw", array, {"resolution": [40, 4, 4], "offset": (1, 2, 3)})
+    write_volume(
+        Destination(path, "volumes/raw"), array, {"resolution": [40, 4, 4], "offset": (1, 2, 3)}
+    )
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.h5"]
     with open_volume(path) as volume:
         assert np.array_equal(volume.read_all(), array)
@@ -31,17 +34,17 @@ def test_round_trip(tmp_path: Path, dtype: type) -> None:
 
 def test_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
-    write_volume(path, "raw", np.zeros((2, 2, 2)))
+    write_volume(Destination(path, "raw"), np.zeros((2, 2, 2)))
     with pytest.raises(VolumeError, match=r"a\.h5 exists already"):
-        write_volume(path, "raw", np.ones((2, 2, 2)))
-    write_volume(path, "raw", np.ones((2, 2, 2)), overwrite=True)
+        write_volume(Destination(path, "raw"), np.ones((2, 2, 2)))
+    write_volume(Destination(path, "raw", overwrite=True), np.ones((2, 2, 2)))
     with open_volume(path) as volume:
         assert volume.read_all().all()
 
 
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match="there is no folder"):
-        write_volume(tmp_path / "missing" / "a.h5", "raw", np.zeros((2, 2, 2)))
+        write_volume(Destination(tmp_path / "missing" / "a.h5", "raw"), np.zeros((2, 2, 2)))
 
 
 @pytest.mark.parametrize("call", ["posix_fallocate", "pwrite", "fsync"])
@@ -51,10 +54,10 @@ def test_full_disk_leaves_nothing_behind(
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    write_volume(tmp_path / "old.h5", "raw", np.zeros((2, 2, 2)))
+    write_volume(Destination(tmp_path / "old.h5", "raw"), np.zeros((2, 2, 2)))
     before = (tmp_path / "old.h5").read_bytes()
     monkeypatch.setattr(contiguous.os, call, fail)
     with pytest.raises(VolumeError, match=r"disk is full|no room on the disk"):
-        write_volume(tmp_path / "old.h5", "raw", np.ones((2, 2, 2)), overwrite=True)
+        write_volume(Destination(tmp_path / "old.h5", "raw", True), np.ones((2, 2, 2)))
     assert [entry.name for entry in tmp_path.iterdir()] == ["old.h5"]
     assert (tmp_path / "old.h5").read_bytes() == before

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from children import KILLED, WRITE, counted, forked
 
-from znnpy.data import block_writer
-from znnpy.data.block_writer import BlockWriter
-from znnpy.data.outputs import Finished, OutputSpec, journal_of
 from znnpy.data.source import open_volume
+from znnpy.data.writing import hdf5_output
+from znnpy.data.writing.contract import Finished, OutputSpec
+from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.hdf5_output import Hdf5Output
 from znnpy.errors import ShapeError, VolumeError
 
 DATA = np.random.default_rng(0).normal(size=(2, 5, 6, 7)).astype(np.float32)
@@ -34,10 +35,10 @@ def writer(
     job: object = "one",
     block: tuple[int, int, int] = (3, 2, 4),
     overwrite: bool = False,
-) -> BlockWriter:
+) -> Hdf5Output:
     kind, attributes = np.dtype(np.float32), {"resolution": [3, 2, 1]}
     spec = OutputSpec(DATA.shape, kind, block, attributes, {"weights": job})
-    return BlockWriter(path, "volumes/affinities", spec, overwrite)
+    return Hdf5Output(Destination(path, "volumes/affinities", overwrite), spec)
 
 
 def test_blocks_in_any_order(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_header_that_changed_is_refused(tmp_path: Path) -> None:
 def test_blocks_of_whole_rows_and_planes(
     tmp_path: Path, shape: tuple[int, int, int], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_writer, "FEW", few)
+    monkeypatch.setattr(hdf5_output, "FEW", few)
     with writer(tmp_path / "out.h5", block=shape) as out:
         for (z, y, x), (z1, y1, x1) in out.spec.blocks():
             out.write((z, y, x), DATA[:, z:z1, y:y1, x:x1])
@@ -159,7 +160,7 @@ def test_blocks_of_whole_rows_and_planes(
 
 def test_rows_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit of file sizes within a block, met by the compiled loop: one error, the rest kept."""
-    monkeypatch.setattr(block_writer, "FEW", 0)
+    monkeypatch.setattr(hdf5_output, "FEW", 0)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with writer(tmp_path / "out.h5") as out:
         out.write(CORNERS[0], block(CORNERS[0]))
@@ -209,7 +210,7 @@ SPEC = OutputSpec(PLANES.shape, PLANES.dtype, (1, 3, 4))
 def writing(path: Path, calls: int, pipe: int) -> None:
     """Write the four blocks of `PLANES`, tell each, and die at a call that comes after so many."""
     counted(calls)
-    with BlockWriter(path, "main", SPEC) as out:
+    with Hdf5Output(Destination(path, "main"), SPEC) as out:
         for z in range(4):
             if ((z, 0, 0), (z + 1, 3, 4)) not in out.done:
                 out.write((z, 0, 0), PLANES[:, z : z + 1])
@@ -226,7 +227,7 @@ def test_killed_at_every_call(tmp_path: Path) -> None:
         finished = path.exists() and not journal_of(path).exists()
         if not finished:
             # A file whose journal was complete is moved to its place, then found to be finished.
-            with contextlib.suppress(Finished), BlockWriter(path, "main", SPEC) as out:
+            with contextlib.suppress(Finished), Hdf5Output(Destination(path, "main"), SPEC) as out:
                 done = {lower[0] for lower, _ in out.done}
                 assert {int(z) for z in told.decode()} <= done
                 for z in set(range(4)) - done:

@@ -1,12 +1,15 @@
 """What stands at an output's place, in words, and that the words hold."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from znnpy.data.journaled import standing
-from znnpy.data.outputs import Finished, OutputSpec, journal_of, open_output
+from znnpy.data.writing.contract import Finished, OutputSpec
+from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.outputs import open_output
+from znnpy.data.writing.standing import standing
 from znnpy.errors import VolumeError
 
 
@@ -20,42 +23,44 @@ def block() -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["out.h5", "out.zarr"])
 def test_words_and_deeds_agree(tmp_path: Path, name: str) -> None:
-    path, dataset = tmp_path / name, "p" if name == "out.h5" else ""
+    there = Destination(tmp_path / name, "p" if name == "out.h5" else "")
+    anew = replace(there, overwrite=True)
     job, other = spec(net="a"), spec(net="b")
-    assert "does not exist yet" in standing(path, dataset, job, False)
-    with open_output(path, dataset, job) as output:
+    assert "does not exist yet" in standing(there, job)
+    with open_output(there, job) as output:
         output.write((0, 0, 2), block())
-        assert "would go on, 1 of 3 blocks are written" in standing(path, dataset, job, False)
-    assert "would go on, 1 of 3 blocks are written" in standing(path, dataset, job, True)
-    words = standing(path, dataset, other, False)
+        assert "would go on, 1 of 3 blocks are written" in standing(there, job)
+    assert "would go on, 1 of 3 blocks are written" in standing(anew, job)
+    words = standing(there, other)
     assert "would be refused" in words
     assert 'net was "a", now "b"' in words
     with pytest.raises(VolumeError, match='net was "a", now "b"'):
-        open_output(path, dataset, other)
-    assert "would be begun anew" in standing(path, dataset, other, True)
-    with open_output(path, dataset, job) as output:
+        open_output(there, other)
+    assert "would be begun anew" in standing(anew, other)
+    with open_output(there, job) as output:
         assert len(output.done) == 1
         output.write((0, 0, 0), block())
         output.write((0, 0, 4), block())
         output.finish()
-    assert "would be refused" in standing(path, dataset, job, False)
+    assert "would be refused" in standing(there, job)
     with pytest.raises(VolumeError, match="exists already"):
-        open_output(path, dataset, job)
-    assert "would be replaced" in standing(path, dataset, job, True)
+        open_output(there, job)
+    assert "would be replaced" in standing(anew, job)
 
 
 def test_a_finished_output_that_was_not_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "out.h5"
-    with open_output(path, "p", spec()) as output:
+    there = Destination(path, "p")
+    with open_output(there, spec()) as output:
         for x in (0, 2, 4):
             output.write((0, 0, x), block())
         monkeypatch.setattr(type(output), "_move", lambda _: None)
         output.finish()
     monkeypatch.undo()
     assert journal_of(path).exists()
-    assert "only be moved" in standing(path, "p", spec(), False)
+    assert "only be moved" in standing(there, spec())
     with pytest.raises(Finished):
-        open_output(path, "p", spec())
+        open_output(there, spec())
     assert path.exists()

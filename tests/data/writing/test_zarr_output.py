@@ -7,15 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
 
-from znnpy.data.outputs import OutputSpec, open_output
 from znnpy.data.source import open_volume
-from znnpy.data.zarr_output import ZarrOutput, write_zarr
+from znnpy.data.writing.contract import OutputSpec
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.outputs import open_output
+from znnpy.data.writing.zarr_output import ZarrOutput, write_zarr
 from znnpy.errors import ShapeError, VolumeError
 
 DATA = np.random.default_rng(0).normal(size=(2, 5, 6, 7)).astype(np.float32)
@@ -36,7 +39,7 @@ def part(lower: Triple, upper: Triple) -> np.ndarray:
 
 
 def writer(path: Path, overwrite: bool = False, **named: object) -> ZarrOutput:
-    made = open_output(path, "", spec(**named), overwrite)  # type: ignore[arg-type]
+    made = open_output(Destination(path, "", overwrite), spec(**named))  # type: ignore[arg-type]
     assert isinstance(made, ZarrOutput)
     return made
 
@@ -83,7 +86,7 @@ def test_read_by_zarr_and_by_znnpy(tmp_path: Path) -> None:
 
 def test_named_image_within_a_folder(tmp_path: Path) -> None:
     path = tmp_path / "out.zarr"
-    out = open_output(path, "volumes/affinities", spec())
+    out = open_output(Destination(path, "volumes/affinities"), spec())
     assert isinstance(out, ZarrOutput)
     with out:
         fill(out)
@@ -93,7 +96,7 @@ def test_named_image_within_a_folder(tmp_path: Path) -> None:
         assert np.array_equal(volume.read_all(), DATA)
     for bad in ("../x", "a//b", "a/.."):
         with pytest.raises(VolumeError, match="no path inside"):
-            open_output(tmp_path / "b.zarr", bad, spec())
+            open_output(Destination(tmp_path / "b.zarr", bad), spec())
 
 
 @pytest.mark.parametrize("done", [0, 1, 7, 12])
@@ -175,7 +178,7 @@ def test_blocks_off_the_grid(tmp_path: Path, lower: Triple) -> None:
 def test_chunks_divide_blocks(tmp_path: Path) -> None:
     data = np.arange(3 * 128 * 100).reshape(1, 3, 128, 100).astype(np.uint16)
     whole = OutputSpec((1, 3, 128, 100), data.dtype, (3, 128, 100))
-    with ZarrOutput(tmp_path / "a.zarr", "", whole) as out:
+    with ZarrOutput(Destination(tmp_path / "a.zarr", ""), whole) as out:
         out.write((0, 0, 0), data)
         out.finish()
     metadata = json.loads((tmp_path / "a.zarr/0/zarr.json").read_text())
@@ -191,7 +194,7 @@ def test_constant_blocks(tmp_path: Path, value: int) -> None:
     data = np.full((1, 4, 8, 4), value, np.uint8)
     data[:, :, 4:] = 1
     for lower in ((0, 0, 0), (0, 4, 0)):
-        with ZarrOutput(tmp_path / "a.zarr", "", whole) as out:
+        with ZarrOutput(Destination(tmp_path / "a.zarr", ""), whole) as out:
             assert len(out.done) == lower[1] // 4
             out.write(lower, data[:, :, lower[1] : lower[1] + 4])
             if lower[1]:
@@ -209,15 +212,14 @@ def test_lost_shard_of_floats_is_seen(tmp_path: Path) -> None:
 
 def test_array_in_memory(tmp_path: Path) -> None:
     labels = np.arange(4 * 5 * 6, dtype=np.uint64).reshape(4, 5, 6)
-    write_zarr(
-        tmp_path / "a.zarr", "", labels, {"resolution": np.array([4.0, 4, 4])}, block=(2, 5, 4)
-    )
+    there = Destination(tmp_path / "a.zarr", "")
+    write_zarr(there, labels, {"resolution": np.array([4.0, 4, 4])}, block=(2, 5, 4))
     group = zarr.open_group(tmp_path / "a.zarr", mode="r")
     assert np.array_equal(group["0"][:], labels)
     assert [a["name"] for a in group.attrs["ome"]["multiscales"][0]["axes"]] == ["z", "y", "x"]
     with pytest.raises(VolumeError, match="exists already"):
-        write_zarr(tmp_path / "a.zarr", "", labels)
-    write_zarr(tmp_path / "a.zarr", "", labels + 1, overwrite=True)
+        write_zarr(there, labels)
+    write_zarr(replace(there, overwrite=True), labels + 1)
     assert np.array_equal(zarr.open_array(tmp_path / "a.zarr/0")[:], labels + 1)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 

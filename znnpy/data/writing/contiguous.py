@@ -20,6 +20,8 @@ import numpy as np
 
 from znnpy.data.memory import readable
 from znnpy.data.volume import Array
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.preflight import refuse_place
 from znnpy.errors import VolumeError, reason
 from znnpy.files import explained, replacing
 
@@ -42,26 +44,20 @@ class Layout:
 
 
 def write_volume(
-    path: str | Path,
-    dataset: str,
-    array: Array,
-    attributes: Attributes | None = None,
-    *,
-    overwrite: bool = False,
+    destination: Destination, array: Array, attributes: Attributes | None = None
 ) -> None:
     """Write one array as a new HDF5 file, whole or not at all.
 
     CREMI's names are volumes/raw and volumes/labels/neuron_ids, its attributes `resolution` and
-    `offset` in nanometres, z, y, x. An existing file is refused unless `overwrite`. Raises VolumeError,
-    also when the disk is full.
+    `offset` in nanometres, z, y, x. Raises VolumeError, also when the disk is full.
     """
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise VolumeError(f"{path} exists already; name another file, or ask to overwrite it")
-    if not path.parent.is_dir():
-        raise VolumeError(f"{path} cannot be written: there is no folder {path.parent}")
+    path = destination.path
+    refuse_place(path)
+    destination.refuse_standing()
     with explained(path, VolumeError), replacing(path) as new:
-        place = allocate(new, dataset, Layout(array.shape, array.dtype, attributes or {}))
+        place = allocate(
+            new, destination.dataset, Layout(array.shape, array.dtype, attributes or {})
+        )
         with descriptor(new) as file:
             write_at(file, place, np.ascontiguousarray(array))
 

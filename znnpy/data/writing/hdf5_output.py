@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -12,31 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.data.file_rows import write_rows
 
-from znnpy.data.contiguous import Layout, allocate, write_at
-from znnpy.data.journal import Region
-from znnpy.data.journaled import JournaledOutput
-from znnpy.data.outputs import OutputSpec
 from znnpy.data.volume import Array
+from znnpy.data.writing.contiguous import Layout, allocate, write_at
+from znnpy.data.writing.contract import OutputSpec
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.journal import Region
+from znnpy.data.writing.journaled import JournaledOutput
 from znnpy.errors import VolumeError
 from znnpy.files import replacing
 
 FEW = 64  # rows of a block that Python writes one by one
 
 
-class BlockWriter(JournaledOutput):
+class Hdf5Output(JournaledOutput):
     """A new HDF5 file with one contiguous dataset (C, Z, Y, X)."""
 
     def __init__(
-        self,
-        path: str | Path,
-        dataset: str,
-        spec: OutputSpec,
-        overwrite: bool = False,
-        *,
-        attached: bool = False,
+        self, destination: Destination, spec: OutputSpec, *, attached: bool = False
     ) -> None:
         self._file, self._place = -1, 0
-        super().__init__(path, dataset, spec, overwrite, attached=attached)
+        super().__init__(destination, spec, attached=attached)
 
     def close(self) -> None:
         """Close the files; the journal stays, so that writing can go on later."""
@@ -49,7 +43,7 @@ class BlockWriter(JournaledOutput):
         self._scrap()
         layout = Layout(self.spec.shape, self.spec.dtype, self.spec.attributes)
         with replacing(self._partial) as new:
-            place = allocate(new, self._dataset, layout)
+            place = allocate(new, self.destination.dataset, layout)
         return {"place": place, "header": self._header(place)}
 
     def _reopen(self, head: Mapping[str, Any]) -> None:

@@ -105,7 +105,7 @@ def read_done(path: Path) -> tuple[int, bool]:
     return len(found.keys() - {_COMPLETE}), _COMPLETE in found
 
 
-def refuse_other(path: Path, then: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:
+def refuse_other(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """VolumeError that names what differs between the head of a journal and what is wanted now."""
     wanted = json.loads(json.dumps(dict(now)))
     changed = [key for key in wanted if then.get(key) != wanted[key]]
@@ -114,7 +114,8 @@ def refuse_other(path: Path, then: Mapping[str, Any], now: Mapping[str, Any], re
             f"{key} was {_short(then.get(key))}, now {_short(wanted[key])}" for key in changed
         )
         raise VolumeError(
-            f"{path} was begun by another job and cannot be continued: {words}. {remedy}"
+            f"{path} was begun by another job and cannot be continued: {words}. Repeat the first "
+            "command, add --overwrite to start anew, or name another file"
         )
 
 

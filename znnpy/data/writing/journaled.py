@@ -6,39 +6,26 @@ beside its place as `.partial` until all are written; the journal vanishes when 
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import h5py
 import numpy as np
 
-from znnpy.data.hdf5_safety import dataset_names, open_file
-from znnpy.data.journal import Journal, Region, read_done, read_head, refuse_other
-from znnpy.data.outputs import Finished, OutputSpec, journal_of, partial_of
-from znnpy.data.volume import Array, Triple, Volume
-from znnpy.data.zarr_folder import is_zarr
+from znnpy.data.volume import Array, Triple
+from znnpy.data.writing.contract import Finished, OutputSpec
+from znnpy.data.writing.destination import Destination, journal_of, partial_of
+from znnpy.data.writing.journal import Journal, Region, read_head, refuse_other
+from znnpy.data.writing.preflight import refuse_place
 from znnpy.errors import ShapeError, VolumeError, reason
 from znnpy.files import sync
 
-READ_ONLY = (
-    ".tif",
-    ".tiff",
-    ".n5",
-    ".npy",
-    ".nii",
-    ".nrrd",
-    ".mrc",
-)  # formats that nobody writes here
-REMEDY = "Repeat the first command, add --overwrite to start anew, or name another file"
-
 
 class JournaledOutput(ABC):
-    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `outputs.BlockOutput`.
+    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `contract.BlockOutput`.
 
     A format says how its partial output is made, found again, filled and moved. The same spec and
     attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,
@@ -46,26 +33,20 @@ class JournaledOutput(ABC):
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        dataset: str,
-        spec: OutputSpec,
-        overwrite: bool = False,
-        *,
-        attached: bool = False,
+        self, destination: Destination, spec: OutputSpec, *, attached: bool = False
     ) -> None:
-        self.path, self.spec = Path(path), spec
-        self._partial, self._dataset = partial_of(self.path), dataset
+        self.destination, self.path, self.spec = destination, destination.path, spec
+        self._partial = partial_of(self.path)
         self._done: set[Region] = set()
         self.attached = attached
         if attached:
             self._attach()
             return
-        refuse_output(self.path)
+        refuse_place(self.path)
         self._journal = Journal(journal_of(self.path))
         try:
-            self._finish_moving(dataset)
-            self._refuse(overwrite)
+            self._finish_moving()
+            self._refuse()
             if self._journal.head:
                 self._resume(self._journal.head)
             else:
@@ -163,7 +144,7 @@ class JournaledOutput(ABC):
         head = read_head(journal_of(self.path))
         if head is None:
             raise VolumeError(f"{self.path}: no process is writing this output")
-        refuse_other(self._partial, head, self.spec.head(self._dataset), REMEDY)
+        self._refuse_other(self._partial, head)
         self._reopen(head)
 
     def _move(self) -> None:
@@ -180,7 +161,7 @@ class JournaledOutput(ABC):
                 f"{reason(error)}; look at the disk before you rely on it"
             ) from error
 
-    def _finish_moving(self, dataset: str) -> None:
+    def _finish_moving(self) -> None:
         """A process was killed when all was written, but the journal still there."""
         head = self._journal.head
         if not self._journal.completed or head is None:
@@ -189,31 +170,36 @@ class JournaledOutput(ABC):
             self._move()
         else:
             self._journal.remove()
-        refuse_other(self.path, head, self.spec.head(dataset), REMEDY)
+        self._refuse_other(self.path, head)
         raise Finished(f"{self.path} was finished by an earlier process")
 
-    def _refuse(self, overwrite: bool) -> None:
-        if self.path.exists() and not overwrite:
-            raise VolumeError(f"{self.path} exists already; name another file, or add --overwrite")
-        head = self._journal.head
+    def _refuse(self) -> None:
+        self.destination.refuse_standing()
+        head, overwrite = self._journal.head, self.destination.overwrite
         if head is None:
             return
         if overwrite and not self._partial.exists():
             self._journal.head = None
             return
         try:
-            refuse_other(self._partial, head, self.spec.head(self._dataset), REMEDY)
+            self._refuse_other(self._partial, head)
         except VolumeError:
             if not overwrite:
                 raise
             self._journal.head = None
+
+    def _refuse_other(self, path: Path, head: Mapping[str, Any]) -> None:
+        refuse_other(path, head, self._head())
+
+    def _head(self) -> dict[str, Any]:
+        return self.spec.head(self.destination.dataset)
 
     def _begin(self) -> None:
         """A new output, then the journal's head: with a head the output is there, whole."""
         self._journal.forget()
         more = self._create()
         sync(self.path.parent)
-        self._journal.begin({**self.spec.head(self._dataset), **more})
+        self._journal.begin({**self._head(), **more})
         self._reopen(more)
 
     def _resume(self, head: Mapping[str, Any]) -> None:
@@ -243,71 +229,3 @@ class JournaledOutput(ABC):
         if not fits or min(lower) < 0 or any(b > n for b, n in zip(upper, whole[1:], strict=True)):
             raise ShapeError(f"{self.path}: block {shape} at {lower} does not fit into {whole}")
         return (upper[0], upper[1], upper[2])
-
-
-def refuse_output(path: Path, overwrite: bool = True) -> None:
-    """VolumeError where no output can be written, before anything is computed."""
-    folder = path.parent
-    if path.suffix.lower() in READ_ONLY:
-        raise VolumeError(
-            f"{path} would be no {path.suffix} file: HDF5 and OME-Zarr are written, name a file "
-            f"{path.stem}.h5 or a folder {path.stem}.zarr"
-        )
-    if path.is_dir() and not (path.suffix == ".zarr" and is_zarr(path)):
-        raise VolumeError(f"{path} is a folder; name a file in it")
-    if path.suffix == ".zarr" and path.is_file():
-        raise VolumeError(f"{path} is a file; a Zarr output is a folder, name another")
-    if path.exists() and not overwrite and not journal_of(path).exists():
-        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
-    if not folder.is_dir():
-        raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")
-
-
-def standing(path: Path, dataset: str, spec: OutputSpec, overwrite: bool) -> str:
-    """In words for people: what stands at an output's place, and what writing it would do with that."""
-    journal = journal_of(path)
-    head = read_head(journal)
-    replaced = f"{path} exists and would be replaced" if path.exists() else ""
-    if path.exists() and not overwrite and not (head and read_done(journal)[1]):
-        return f"{path} exists: would be refused; name another file, or add --overwrite"
-    if head is None:
-        return replaced or f"{path} does not exist yet"
-    done, all_done = read_done(journal)
-    try:
-        refuse_other(partial_of(path), head, spec.head(dataset), REMEDY)
-    except VolumeError as error:
-        if overwrite:
-            return f"{partial_of(path)} is of another job and would be begun anew"
-        return f"would be refused: {error}"
-    if all_done:
-        return f"{path} was written by an earlier process: would only be moved to its place"
-    count = f"{done} of {len(spec.blocks())} blocks are written"
-    return f"{partial_of(path)} was begun: would go on, {count}"
-
-
-def refuse_other_data(path: Path, dataset: str) -> None:
-    """VolumeError if a file to be replaced holds anything but the dataset that is written anew."""
-    if not path.is_file() or not path.stat().st_size:
-        return
-    if not h5py.is_hdf5(path):
-        raise VolumeError(f"{path} is no HDF5 file and is not replaced; name another file")
-    with open_file(path) as file:
-        others = [name for name in dataset_names(file) if name != dataset.strip("/")]
-    if others:
-        raise VolumeError(
-            f"{path} holds {', '.join(others[:5])} too, which --overwrite would remove; "
-            "name another file"
-        )
-
-
-def refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:
-    """VolumeError if the output would replace a file or folder that a volume is read from."""
-    for volume in volumes:
-        whole = Path(volume.name)
-        source = whole if whole.exists() else Path(volume.name.rpartition(":")[0])
-        if path.exists() and source.exists() and path.samefile(source):
-            raise VolumeError(
-                f"{path} holds {volume.name}, which is read; an output is a new file, name another"
-            )

@@ -1,130 +1,33 @@
-"""What a block-wise prediction is written to: one contract for all file formats.
+"""Outputs of all formats, by the suffix of their names.
 
-A format is a class that fulfils `BlockOutput` and takes (path, dataset, spec, overwrite), and a suffix
-in `open_output`. `journal.Journal` keeps what was done, whatever the format.
+A new format is a `journaled.JournaledOutput` and a line in `open_output`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any
 
-import numpy as np
-
-from znnpy.data.journal import Region, read_head
-from znnpy.data.volume import Array, Shape4, Triple
-from znnpy.errors import VolumeError
-
-
-class Finished(VolumeError):  # noqa: N818
-    """The output had been written whole by a process that was killed last; it is in its place now."""
-
-
-@dataclass(frozen=True)
-class OutputSpec:
-    """What is to be written.
-
-    `shape` (C, Z, Y, X); `block` (z, y, x): blocks lie on a grid that begins `phase` voxels before voxel
-    0; those at both ends of an axis are cut. `job` is JSON-able: all that the values depend on, by names
-    that people understand. An output that was begun is continued only with an equal spec; only attributes
-    may differ, and those that it was begun with stay.
-    """
-
-    shape: Shape4
-    dtype: np.dtype[Any]
-    block: Triple
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    job: Mapping[str, Any] = field(default_factory=dict)
-    phase: Triple = (0, 0, 0)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all values, not compressed."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-
-    def blocks(self) -> list[Region]:
-        """All blocks, z slowest."""
-        axes = [
-            [(max(low, 0), min(low + step, size)) for low in range(-(before % step), size, step)]
-            for size, step, before in zip(self.shape[1:], self.block, self.phase, strict=True)
-        ]
-        return [((z[0], y[0], x[0]), (z[1], y[1], x[1])) for z, y, x in itertools.product(*axes)]
-
-    def head(self, dataset: str) -> dict[str, Any]:
-        """What a journal begins with."""
-        return {
-            "dataset": dataset,
-            "shape": list(self.shape),
-            "dtype": self.dtype.str,
-            "block": list(self.block),
-            "phase": list(self.phase),
-            **self.job,
-        }
-
-
-class BlockOutput(Protocol):
-    """A file being written. Until `finish`, nothing stands at its final path (or what stood before).
-
-    Opening it begins a file or goes on with one; VolumeError when a finished file is in the way, the
-    begun one is of another spec (the message names what differs), or another process writes to it;
-    `Finished` when only the move to the final path was left to do.
-    A write or sync that fails raises OSError; blocks that are `done` stay so.
-    """
-
-    @property
-    def done(self) -> AbstractSet[Region]:
-        """Blocks whose values are on the disk, checked against their checksums when opened."""
-
-    def write(self, lower: Triple, block: Array) -> None:
-        """Write the block (C, z, y, x) whose first voxel is `lower`; it is on the disk on return.
-
-        Several threads may write different blocks at once.
-        """
-
-    def put(self, lower: Triple, block: Array) -> int:
-        """Write a block without noting that it is done; the checksum to acknowledge it with.
-
-        All that an output may do that was opened as attached to another process's.
-        """
-
-    def acknowledge(self, region: Region, checksum: int) -> None:
-        """Note a block that was put, here or in a process that is attached."""
-
-    def finish(self) -> None:
-        """Move the file to its place and close; VolumeError while blocks are missing."""
-
-    def close(self) -> None:
-        """Close; what is done stays done, so that writing can go on later."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+from znnpy.data.volume import Triple
+from znnpy.data.writing.contract import BlockOutput, OutputSpec
+from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
+from znnpy.data.writing.hdf5_output import Hdf5Output
+from znnpy.data.writing.journal import read_head
 
 
 def open_output(
-    path: Path, dataset: str, spec: OutputSpec, overwrite: bool = False, attached: bool = False
+    destination: Destination, spec: OutputSpec, *, attached: bool = False
 ) -> BlockOutput:
-    """The output at `path`, by its suffix; `overwrite` replaces what is there when finished.
+    """Begin an output, or go on with one that was begun.
 
     `attached`: another process has it open with this spec; here blocks can only be `put`.
     """
-    if path.suffix == ".zarr":
-        from znnpy.data.zarr_output import ZarrOutput
+    if destination.is_zarr:
+        # Takes a third of a second to import, so only those who write Zarr wait for it.
+        from znnpy.data.writing.zarr_output import ZarrOutput
 
-        return ZarrOutput(path, dataset, spec, overwrite, attached=attached)
-    from znnpy.data.block_writer import BlockWriter
-
-    return BlockWriter(path, dataset, spec, overwrite, attached=attached)
+        return ZarrOutput(destination, spec, attached=attached)
+    return Hdf5Output(destination, spec, attached=attached)
 
 
 def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
@@ -132,27 +35,12 @@ def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
 
     Files whose storage units begin at voxel 0 have none.
     """
-    if path.suffix == ".zarr":
+    if is_zarr_name(path):
         return (0, 0, 0)
     z, y, x = (a % step for a, step in zip(lower, block, strict=True))
     return (z, y, x)
 
 
-def array_name(path: Path, dataset: str) -> str:
-    """The name by which `source.open_volume` finds what was written; "" is a Zarr folder's own image."""
-    return f"{path}:{dataset}" if dataset else str(path)
-
-
 def begun(path: Path) -> dict[str, Any] | None:
     """The head of an output that was begun at `path` and not finished; None when there is none."""
     return read_head(journal_of(path))
-
-
-def partial_of(path: Path) -> Path:
-    """Where an output lies until it is finished."""
-    return path.with_name(f"{path.name}.partial")
-
-
-def journal_of(path: Path) -> Path:
-    """Where its journal lies."""
-    return path.with_name(f"{path.name}.partial.journal")

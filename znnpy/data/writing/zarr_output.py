@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -18,13 +19,14 @@ import zarr
 from zarr.codecs import BloscCodec
 
 from znnpy.data import ome
-from znnpy.data.journal import Region
-from znnpy.data.journaled import JournaledOutput
-from znnpy.data.outputs import OutputSpec
 from znnpy.data.volume import Array, Triple
+from znnpy.data.writing.contract import OutputSpec
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.journal import Region
+from znnpy.data.writing.journaled import JournaledOutput
 from znnpy.data.zarr_folder import is_zarr
 from znnpy.errors import ShapeError, VolumeError
-from znnpy.files import beside, sync, write_whole
+from znnpy.files import beside, explained, sync, write_whole
 
 LEVEL = "0"
 CHUNK = 64
@@ -32,7 +34,7 @@ CHUNK = 64
 
 
 class ZarrOutput(JournaledOutput):
-    """A new Zarr folder with an image of one level, array `dataset`/0, or 0 for an empty name.
+    """A new Zarr folder with an image of one level, array DATASET/0, or 0 for an empty name.
 
     With `channels` the array is (C, Z, Y, X), else (Z, Y, X) and C is 1. The attributes `resolution`
     and `offset` (z, y, x, nanometres) become OME's scale and translation; all stay attributes of the
@@ -41,14 +43,13 @@ class ZarrOutput(JournaledOutput):
 
     def __init__(
         self,
-        path: str | Path,
-        dataset: str,
+        destination: Destination,
         spec: OutputSpec,
-        overwrite: bool = False,
         *,
         channels: bool = True,
         attached: bool = False,
     ) -> None:
+        path, dataset = destination.path, destination.dataset
         self._group = dataset.strip("/")
         if any(part in ("", ".", "..") for part in self._group.split("/") if self._group):
             raise VolumeError(f"{path}: {dataset!r} is no path inside a Zarr folder")
@@ -57,7 +58,7 @@ class ZarrOutput(JournaledOutput):
         self._channels = channels
         self._lasting: set[Path] = set()  # folders that this process found synced in theirs
         self._array = "/".join(part for part in (self._group, LEVEL) if part)
-        super().__init__(path, dataset, spec, overwrite, attached=attached)
+        super().__init__(destination, spec, attached=attached)
 
     def _create(self) -> Mapping[str, Any]:
         if self._partial.is_dir() and not is_zarr(self._partial):
@@ -176,27 +177,25 @@ class ZarrOutput(JournaledOutput):
 
 
 def write_zarr(
-    path: Path,
-    dataset: str,
+    destination: Destination,
     array: Array,
     attributes: Mapping[str, Any] | None = None,
     *,
-    overwrite: bool = False,
     block: Triple = (256, 256, 256),
 ) -> None:
     """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory; whole or not at all.
 
-    Raises VolumeError when there is something at `path` and not `overwrite`, or the disk fails.
+    Raises VolumeError, also when the disk fails.
     """
     four = array if array.ndim == 4 else array[None]
     z, y, x = (min(a, b) for a, b in zip(block, four.shape[1:], strict=True))
     c, depth, height, width = four.shape
     spec = OutputSpec((c, depth, height, width), array.dtype, (z, y, x), attributes or {})
-    if path.exists() and not overwrite:
-        raise VolumeError(f"{path} exists already; name another file, or add --overwrite")
-    out = ZarrOutput(path, dataset, spec, True, channels=array.ndim == 4)
+    destination.refuse_standing()
+    # Whatever was begun there by another job makes room.
+    out = ZarrOutput(replace(destination, overwrite=True), spec, channels=array.ndim == 4)
     try:
-        with out:
+        with explained(destination.path, VolumeError), out:
             for lower, upper in spec.blocks():
                 at = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
                 out.write(lower, four[(slice(None), *at)])

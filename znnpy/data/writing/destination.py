@@ -1,0 +1,58 @@
+"""Where an output goes, and where it lies until it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from znnpy.data.names import joined, split_source
+from znnpy.errors import VolumeError
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A dataset in a new HDF5 file, or in a new Zarr folder (.zarr), where "" is its own image.
+
+    `overwrite`: what stands there is replaced, once the new one is whole.
+    """
+
+    path: Path
+    dataset: str
+    overwrite: bool = False
+
+    @classmethod
+    def named(cls, source: str, usual: str, overwrite: bool = False) -> Self:
+        """Of a name FILE[:DATASET]; HDF5 files without a dataset get the `usual` one."""
+        path, dataset = split_source(source)
+        return cls(path, dataset or ("" if is_zarr_name(path) else usual), overwrite)
+
+    @property
+    def name(self) -> str:
+        """The name by which `source.open_volume` finds what was written."""
+        return joined(self.path, self.dataset)
+
+    @property
+    def is_zarr(self) -> bool:
+        """Whether the output is a Zarr folder; else it is an HDF5 file."""
+        return is_zarr_name(self.path)
+
+    def refuse_standing(self) -> None:
+        """VolumeError if something stands there that may not be replaced."""
+        if self.path.exists() and not self.overwrite:
+            raise VolumeError(f"{self.path} exists already; name another file, or add --overwrite")
+
+
+def is_zarr_name(path: Path) -> bool:
+    """Whether an output of this name is a Zarr folder."""
+    return path.suffix == ".zarr"
+
+
+def partial_of(path: Path) -> Path:
+    """Where an output lies until it is finished."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def journal_of(path: Path) -> Path:
+    """Where its journal lies."""
+    return path.with_name(f"{path.name}.partial.journal")

@@ -1,0 +1,76 @@
+"""Refuses outputs that cannot or must not be written, before anything is computed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import h5py
+
+from znnpy.data.hdf5_safety import dataset_names, open_file
+from znnpy.data.volume import Volume
+from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
+from znnpy.data.zarr_folder import is_zarr
+from znnpy.errors import VolumeError
+
+READ_ONLY = (".tif", ".tiff", ".n5", ".npy", ".nii", ".nrrd", ".mrc")
+"""Formats that nobody writes here."""
+
+
+def refuse_output(destination: Destination) -> None:
+    """VolumeError where no output can be written, before anything is computed."""
+    refuse_place(destination.path)
+    if not journal_of(destination.path).exists():
+        destination.refuse_standing()
+
+
+def refuse_place(path: Path) -> None:
+    """VolumeError where no output can be written, whatever it replaces."""
+    folder = path.parent
+    if path.suffix.lower() in READ_ONLY:
+        raise VolumeError(
+            f"{path} would be no {path.suffix} file: HDF5 and OME-Zarr are written, name a file "
+            f"{path.stem}.h5 or a folder {path.stem}.zarr"
+        )
+    if path.is_dir() and not (is_zarr_name(path) and is_zarr(path)):
+        raise VolumeError(f"{path} is a folder; name a file in it")
+    if is_zarr_name(path) and path.is_file():
+        raise VolumeError(f"{path} is a file; a Zarr output is a folder, name another")
+    if not folder.is_dir():
+        raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")
+
+
+def refuse_loss(destination: Destination, volumes: Iterable[Volume]) -> None:
+    """VolumeError if the output would replace what a volume is read from, or other data beside its own."""
+    _refuse_inputs(destination.path, volumes)
+    if destination.overwrite:
+        _refuse_other_data(destination.path, destination.dataset)
+
+
+def _refuse_other_data(path: Path, dataset: str) -> None:
+    """VolumeError if a file to be replaced holds anything but the dataset that is written anew."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    if not h5py.is_hdf5(path):
+        raise VolumeError(f"{path} is no HDF5 file and is not replaced; name another file")
+    with open_file(path) as file:
+        others = [name for name in dataset_names(file) if name != dataset.strip("/")]
+    if others:
+        raise VolumeError(
+            f"{path} holds {', '.join(others[:5])} too, which --overwrite would remove; "
+            "name another file"
+        )
+
+
+def _refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:
+    """VolumeError if the output would replace a file or folder that a volume is read from."""
+    for volume in volumes:
+        whole = Path(volume.name)
+        source = whole if whole.exists() else Path(volume.name.rpartition(":")[0])
+        if path.exists() and source.exists() and path.samefile(source):
+            raise VolumeError(
+                f"{path} holds {volume.name}, which is read; an output is a new file, name another"
+            )
