@@ -38,10 +38,10 @@ def test_what_others_imply_is_left_out():
     assert tracker.predecessors == [[], [0], [1], [2]]
 
 
-def test_lanes_of_one_block_may_be_written_at_once():
+def test_strands_of_one_block_may_be_written_at_once():
     tracker = DependencyTracker()
-    for lane in range(3):
-        tracker.declare([], [Region(("a",), 0, 4, lane)])
+    for strand in range(3):
+        tracker.declare([], [Region(("a",), 0, 4, strand)])
     tracker.declare([Region(("a",), 0, 4)], [])
     assert tracker.predecessors == [[], [], [], [2, 1, 0]]
 

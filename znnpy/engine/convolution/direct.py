@@ -292,7 +292,7 @@ def _slab_gradient(
                 source.region(batch, source_block, *wide),
                 *_blocks_written(gradient, batch, block, vectors, low, high),
             ],
-            writes=[region._replace(lane=first)],
+            writes=[region._replace(strand=first)],
         )
 
 

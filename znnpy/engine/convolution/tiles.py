@@ -130,9 +130,9 @@ class Place(NamedTuple):
     address: int
     key: tuple[object, ...]
 
-    def region(self, low: int = 0, high: int = WHOLE, lane: int = -1) -> Region:
-        """Frequencies low..high; `lane` >= 0 marks what one task alone writes."""
-        return Region((self.key,), low, high, lane)
+    def region(self, low: int = 0, high: int = WHOLE, strand: int = -1) -> Region:
+        """Frequencies low..high; `strand` >= 0: some of each, apart from other strands."""
+        return Region((self.key,), low, high, strand)
 
 
 class TileSpectra:
@@ -226,7 +226,7 @@ def planes_of(
 
 
 def squares_of(tiling: Tiling, share: Share) -> list[int]:
-    """Lanes for the squares of a lattice along y and x that overlapping tiles touch.
+    """Strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """

@@ -57,10 +57,10 @@ class Parameter:
         """Pieces low..high of the values."""
         return Region(("values", self.name), low, len(self.pieces) if high is None else high)
 
-    def gradient_region(self, low: int = 0, high: int | None = None, lane: int = -1) -> Region:
+    def gradient_region(self, low: int = 0, high: int | None = None, strand: int = -1) -> Region:
         """Pieces low..high of the gradient."""
         count = len(self.pieces) if high is None else high
-        return Region(("gradient", self.name), low, count, lane)
+        return Region(("gradient", self.name), low, count, strand)
 
     def piece_of(self, output: int, source: int) -> int:
         """Index of the piece that holds the filter from one input to one output image."""

@@ -8,15 +8,16 @@ from typing import NamedTuple
 class Region(NamedTuple):
     """A range low..high of something identified by `key`; ranges of one key may overlap.
 
-    `lane` >= 0 means those lanes of a block that one task alone writes: different ones never overlap.
+    `strand` >= 0 means some of that memory, such as single lanes, single tiles, or the voxels of one
+    lattice: different strands never overlap.
     """
 
     key: tuple[object, ...]
     low: int = 0
     high: int = 1
-    lane: int = -1
+    strand: int = -1
 
     def overlaps(self, other: Region) -> bool:
         """Whether both can mean the same memory; the keys are taken as equal."""
-        lanes = self.lane < 0 or other.lane < 0 or self.lane == other.lane
-        return lanes and self.low < other.high and other.low < self.high
+        meet = self.strand < 0 or other.strand < 0 or self.strand == other.strand
+        return meet and self.low < other.high and other.low < self.high

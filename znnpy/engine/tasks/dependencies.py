@@ -21,7 +21,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.graph import GraphBuilder
 
 _Access = tuple[int, int, int, int]
-"""(low, high, lane, moment) of an access to the regions of one key."""
+"""(low, high, strand, moment) of an access to the regions of one key."""
 
 
 class DependencyTracker:
@@ -44,7 +44,7 @@ class DependencyTracker:
         before: set[int] = set()
         for region in reads:
             before |= _overlapping(self._writes[region.key], region)
-            self._reads[region.key].append((region.low, region.high, region.lane, moment))
+            self._reads[region.key].append((region.low, region.high, region.strand, moment))
         for region in writes:
             before |= self._write(region, moment)
         before.discard(moment)
@@ -58,7 +58,7 @@ class DependencyTracker:
         if found:
             reads[:] = _not_covered(reads, region)
             writes[:] = _not_covered(writes, region)
-        writes.append((region.low, region.high, region.lane, moment))
+        writes.append((region.low, region.high, region.strand, moment))
         return found
 
     def _keep(self, moment: int, candidates: Sequence[int]) -> None:
@@ -78,8 +78,8 @@ def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
     _, first, last, own = region
     return {
         moment
-        for low, high, lane, moment in accesses
-        if low < last and first < high and (lane < 0 or own < 0 or lane == own)
+        for low, high, strand, moment in accesses
+        if low < last and first < high and (strand < 0 or own < 0 or strand == own)
     }
 
 

@@ -179,7 +179,7 @@ def emit_few_products(
                 kind="product",
                 cost=seconds * (high - low) / count,
                 reads=[x.region(run.grid, run.block), w.place.region()],
-                writes=[y.places[group].region(lane=number)],
+                writes=[y.places[group].region(strand=number)],
             )
             number += 1
 

@@ -113,7 +113,7 @@ def _transform(
         kind="transform",
         cost=run.images * tile_seconds(w.tile, FILTER_RATE),
         reads=[parameter.values_region()],
-        writes=[w.place.region(lane=run.first * w.blocks + run.block)],
+        writes=[w.place.region(strand=run.first * w.blocks + run.block)],
     )
 
 

@@ -51,7 +51,7 @@ def emit_packed_spectra(
                 if (planes := planes_of(tensor, spectra.tiling, share, window))
                 for block in range(spectra.blocks)
             ],
-            writes=[spectra.places[group].region(lane=number)],
+            writes=[spectra.places[group].region(strand=number)],
         )
     join(step, spectra.places[group])
 
@@ -90,12 +90,12 @@ def emit_packed_images(
                 *(build.bias_reads(node.name) if node else ()),
             ],
             writes=[
-                # Tiles that overlap are added one after the other; other tasks write other lanes.
-                tensor.region(share.grid.batch, block, *planes)._replace(lane=lane)
+                # Tiles that overlap are added one after the other; other tasks write other strands.
+                tensor.region(share.grid.batch, block, *planes)._replace(strand=strand)
                 for share in _touched(spectra, group, low, high)
                 if (planes := planes_of(tensor, tiling, share, window))
                 for block in range(spectra.blocks)
-                for lane in (
+                for strand in (
                     squares_of(tiling, share)
                     if count != tiling.step
                     else (group * spectra.vectors(0) + low,)

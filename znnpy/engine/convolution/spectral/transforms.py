@@ -77,7 +77,7 @@ def emit_spectra(
                 for block in held or range(first, last)
                 if planes
             ],
-            writes=[spectra.places[group].region(lane=number)],
+            writes=[spectra.places[group].region(strand=number)],
         )
     join(step, spectra.places[group])
 
@@ -146,9 +146,9 @@ def emit_images(
             ],
             writes=[
                 # Tiles that overlap are added one after the other; those of other lattices never do.
-                tensor.region(batch, block, *planes)._replace(lane=lane)
+                tensor.region(batch, block, *planes)._replace(strand=strand)
                 for block in range(low, high)
-                for lane in (
+                for strand in (
                     squares_of(tiling, share) if overlap else (share.grid.first + share.low,)
                 )
             ],

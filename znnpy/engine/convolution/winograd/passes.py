@@ -113,14 +113,14 @@ class _Task:
     first: int
     last: int
     reach: int
-    lane: int  # -1: it writes whole planes
+    strand: int  # -1: it writes whole planes
     seconds: float
     words: Mapping[str, float]
 
     def regions(self, target: Tensor) -> list[Region]:
         """What it writes."""
         found = target.regions(self.batch, self.first, self.last)
-        return [region._replace(lane=self.lane) for region in found]
+        return [region._replace(strand=self.strand) for region in found]
 
 
 def _tasks(
@@ -282,7 +282,7 @@ def _transform(
         kind="transform",
         cost=4 * (high - low) * LANES * CUBE / FILTER_RATE,
         reads=[parameter.values_region()],
-        writes=[_filters_region(edge, backward=backward)._replace(lane=target)],
+        writes=[_filters_region(edge, backward=backward)._replace(strand=target)],
     )
 
 
