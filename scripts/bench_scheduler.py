@@ -25,7 +25,7 @@ from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling import shared_state as at
 from znnpy_kernels.scheduling.deque import push, steal, take
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor
 
 SUCCESSORS = 4
@@ -104,8 +104,7 @@ def layered(layers: int, width: int, rounds: int) -> TaskGraph:
         builder.task(
             turn.address,
             turn.arguments(rounds=rounds, state=task + 1),
-            name=str(task),
-            kind="turn",
+            Named(str(task), "turn"),
             cost=1e-9 * max(1, rounds),
             phase=0 if task < width else -1,
             group=0,

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from znnpy.graph import BANDS, GraphBuilder, GraphError
+from znnpy.graph import BANDS, GraphBuilder, GraphError, Named
 
 
 def add(builder: GraphBuilder, name: str, **options: float) -> int:
     cost = options.pop("cost", 1.0)
     numbers = {key: int(value) for key, value in options.items()}
-    return builder.task(0, [], name=name, kind="test", cost=cost, **numbers)
+    return builder.task(0, [], Named(name, "test"), cost=cost, **numbers)
 
 
 def diamond() -> tuple[GraphBuilder, list[int]]:
@@ -96,7 +96,7 @@ def test_argument_blocks_are_aligned_and_writable() -> None:
     builder = GraphBuilder()
     lengths = [0, 1, 8, 9, 30]
     for length in lengths:
-        builder.task(0, list(range(length)), name="t", kind="k", cost=1.0, phase=0)
+        builder.task(0, list(range(length)), Named("t"), cost=1.0, phase=0)
     graph = builder.build()
     for task, length in enumerate(lengths):
         assert graph.argument_address(task) % 64 == 0

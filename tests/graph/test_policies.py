@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from znnpy.graph import BANDS, POLICIES, GraphBuilder, TaskGraph
+from znnpy.graph import BANDS, POLICIES, GraphBuilder, Named, TaskGraph
 from znnpy.graph.policies import bands
 
 
@@ -11,7 +11,7 @@ def fork(policy: str) -> TaskGraph:
     """A root; a branch of one costly task (1); a branch of two cheap ones (2, 3)."""
     builder = GraphBuilder()
     for task, cost in enumerate([1.0, 10.0, 2.0, 2.0]):
-        builder.task(0, [], name=str(task), kind="k", cost=cost, phase=0 if task == 0 else -1)
+        builder.task(0, [], Named(str(task)), cost=cost, phase=0 if task == 0 else -1)
     for edge in ((0, 1), (0, 2), (2, 3)):
         builder.precede(*edge)
     return builder.build(policy)
@@ -53,7 +53,7 @@ def test_copies_of_a_step_get_the_same_priorities() -> None:
     builder = GraphBuilder()
     for step in (0, 1):
         for _ in range(2):
-            builder.task(0, [], name="t", kind="k", cost=1.0, phase=step, step=step)
+            builder.task(0, [], Named("t"), cost=1.0, phase=step, step=step)
     builder.precede(0, 1)
     builder.precede(2, 3)
     builder.precede(1, 2)
@@ -68,7 +68,7 @@ def staged(policy: str, steps: int = 2) -> TaskGraph:
         for task in range(4):
             phase = step if task < 2 else -1
             builder.task(
-                0, [], name=f"{step}{task}", kind="k", cost=1.0, phase=phase, step=step, stage=task // 2
+                0, [], Named(f"{step}{task}"), cost=1.0, phase=phase, step=step, stage=task // 2
             )  # fmt: skip
     for first in range(0, 4 * steps, 4):
         builder.precede(first, first + 2)

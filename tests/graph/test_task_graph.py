@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 
 
 @st.composite
@@ -17,7 +17,7 @@ def random_graphs(draw: st.DrawFn) -> TaskGraph:
     chosen = draw(st.sets(st.sampled_from(pairs))) if pairs else set()
     builder = GraphBuilder()
     for task, cost in enumerate(costs):
-        builder.task(0, [], name=f"t{task}", kind="k", cost=float(cost), phase=0, group=task % 2)
+        builder.task(0, [], Named(f"t{task}"), cost=float(cost), phase=0, group=task % 2)
     for before, after in chosen:
         builder.precede(before, after)
     return builder.build()
@@ -43,14 +43,14 @@ def test_work_span_and_critical_path(graph: TaskGraph) -> None:
 def test_carried_edges_do_not_lengthen_the_span() -> None:
     builder = GraphBuilder()
     for name in "ab":
-        builder.task(0, [], name=name, kind="k", cost=2.0, phase=0)
+        builder.task(0, [], Named(name), cost=2.0, phase=0)
     builder.precede(0, 1, carried=True)
     assert builder.build().span == 2.0
 
 
 def test_counts_of_groups_and_phases() -> None:
     builder = GraphBuilder()
-    builder.task(0, [], name="a", kind="k", cost=1.0, phase=2, group=4)
+    builder.task(0, [], Named("a"), cost=1.0, phase=2, group=4)
     graph = builder.build()
     assert (graph.phases, graph.groups) == (3, 5)
     assert graph.levels().dtype == np.float64

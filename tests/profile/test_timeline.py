@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recorded import recorded
 
-from znnpy.graph import GraphBuilder
+from znnpy.graph import GraphBuilder, Named
 from znnpy.network import load_network
 from znnpy.profile.losses import find_losses
 from znnpy.profile.timeline import MISSING, StepFunction, build_timeline
@@ -20,7 +20,7 @@ def chain_graph():
     """a, then b and c; d after both."""
     builder = GraphBuilder()
     a, b, c, d = (
-        builder.task(0, [], name=name, kind="k", cost=1.0, phase=0 if name == "a" else -1, group=0)
+        builder.task(0, [], Named(name), cost=1.0, phase=0 if name == "a" else -1, group=0)
         for name in "abcd"
     )
     for one, other in ((a, b), (a, c), (b, d), (c, d)):

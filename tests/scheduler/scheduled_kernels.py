@@ -11,7 +11,7 @@ from znnpy_kernels.machine.memory import floats, longs
 from znnpy_kernels.machine.native import sched_yield
 from znnpy_kernels.scheduling.parking import nanoseconds
 
-from znnpy.graph import POLICIES, GraphBuilder, TaskGraph
+from znnpy.graph import POLICIES, GraphBuilder, Named, TaskGraph
 
 STAMP = words("clock log task spins yields")
 
@@ -112,8 +112,7 @@ def folds(seed: int, size: int = 30) -> Folded:
             builder.task(
                 fold.address,
                 words,
-                name=f"{step} {task}",
-                kind="fold",
+                Named(f"{step} {task}", "fold"),
                 cost=1e-6 * (1 + delays[task, 0]),
                 phase=-1 if before else step,
                 group=step,
@@ -162,8 +161,7 @@ def two_copies(seed: int, size: int = 30, steps: int = 6) -> Logged:
             builder.task(
                 stamp.address,
                 words,
-                name=f"{['even', 'odd'][step]} {task}",
-                kind="stamp",
+                Named(f"{['even', 'odd'][step]} {task}", "stamp"),
                 cost=1e-6 * (1 + delays[task]),
                 phase=step if task in sources else -1,
                 group=step,

@@ -8,7 +8,7 @@ from scheduled_kernels import stamp
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.memory import floats
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor
 
 LEAVES = 32
@@ -36,17 +36,13 @@ def tree(values: np.ndarray, unused: np.ndarray, policy: str) -> TaskGraph:
             spins=leaf * 7 % 50,
             yields=0,
         )
-        tasks[leaf] = builder.task(
-            stamp.address, dawdle, name="leaf", kind="leaf", cost=1.0, phase=0
-        )
+        tasks[leaf] = builder.task(stamp.address, dawdle, Named("leaf", "leaf"), cost=1.0, phase=0)
     for node in range(LEAVES - 1, 0, -1):
         words = add.arguments(
             left=address[2 * node], right=address[2 * node + 1], target=address[node]
         )
         group = 0 if node == 1 else -1
-        tasks[node] = builder.task(
-            add.address, words, name="add", kind="sum", cost=1.0, group=group
-        )
+        tasks[node] = builder.task(add.address, words, Named("add", "sum"), cost=1.0, group=group)
         builder.precede(tasks[2 * node], tasks[node])
         builder.precede(tasks[2 * node + 1], tasks[node])
     return builder.build(policy)

@@ -3,7 +3,7 @@
 import numpy as np
 from znnpy_kernels.scheduling import shared_state as at
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler.control_block import ControlBlock, counted
 
 
@@ -14,8 +14,7 @@ def chain_with_a_tail() -> TaskGraph:
         builder.task(
             0,
             [],
-            name=str(task),
-            kind="k",
+            Named(str(task)),
             cost=1.0,
             phase=0 if task == 0 else -1,
             group=int(task == 3),
@@ -42,7 +41,7 @@ def test_every_deque_holds_all_tasks_of_its_band() -> None:
     builder = GraphBuilder()
     for task in range(21):
         cost = 1.0 if task < 17 else 100.0
-        builder.task(0, [], name=str(task), kind="k", cost=cost, phase=0)
+        builder.task(0, [], Named(str(task)), cost=cost, phase=0)
     graph = builder.build()
     block = ControlBlock(graph, 2, seed=0, record=0, spin_ns=0)
     tasks = np.bincount(graph.band, minlength=at.BANDS)

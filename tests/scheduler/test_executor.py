@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_kernels import count, folds, halve, judge, two_copies, wait_for
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
 
 PATIENCE = 60.0
@@ -37,7 +37,7 @@ def counters(size: int, word: np.ndarray, *, band_spread: bool = False) -> TaskG
     words = count.arguments(word=word.ctypes.data)
     for task in range(size):
         cost = 1e-6 * (1 + task % 7 if band_spread else 1)
-        builder.task(count.address, words, name=str(task), kind="k", cost=cost, phase=0, group=0)
+        builder.task(count.address, words, Named(str(task)), cost=cost, phase=0, group=0)
     return builder.build()
 
 
@@ -132,11 +132,11 @@ def no_starvation_graph(word: np.ndarray, met: np.ndarray) -> TaskGraph:
     """A root, then one task that ends only when 200 others have run, all told by one worker."""
     builder = GraphBuilder()
     add = count.arguments(word=word.ctypes.data)
-    root = builder.task(count.address, add, name="root", kind="k", cost=1e-6, phase=0, group=0)
+    root = builder.task(count.address, add, Named("root"), cost=1e-6, phase=0, group=0)
     blocker = wait_for.arguments(word=word.ctypes.data, wanted=201, met=met.ctypes.data)
-    tasks = [builder.task(wait_for.address, blocker, name="b", kind="k", cost=1e-3, group=0)]
+    tasks = [builder.task(wait_for.address, blocker, Named("b"), cost=1e-3, group=0)]
     for _ in range(200):
-        tasks.append(builder.task(count.address, add, name="c", kind="k", cost=1e-6, group=0))
+        tasks.append(builder.task(count.address, add, Named("c"), cost=1e-6, group=0))
     for task in tasks:
         builder.precede(root, task)
     return builder.build()
@@ -155,7 +155,7 @@ def test_python_runs_while_a_task_runs_and_while_wait_waits() -> None:
     word, met = np.zeros(1, np.int64), np.zeros(1, np.int64)
     builder = GraphBuilder()
     words = wait_for.arguments(word=word.ctypes.data, wanted=50_000, met=met.ctypes.data)
-    builder.task(wait_for.address, words, name="w", kind="k", cost=1.0, phase=0, group=0)
+    builder.task(wait_for.address, words, Named("w"), cost=1.0, phase=0, group=0)
 
     def count_in_python() -> None:
         for number in range(50_001):
@@ -267,8 +267,8 @@ def test_a_token_that_comes_too_early_is_an_error_by_name() -> None:
     builder = GraphBuilder()
     add = count.arguments(word=met.ctypes.data + 8)
     blocked = wait_for.arguments(word=word.ctypes.data, wanted=1, met=met.ctypes.data)
-    builder.task(wait_for.address, blocked, name="slow", kind="k", cost=2.0, phase=1)
-    builder.task(count.address, add, name="eager", kind="k", cost=1.0, phase=0, group=0)
+    builder.task(wait_for.address, blocked, Named("slow"), cost=2.0, phase=1)
+    builder.task(count.address, add, Named("eager"), cost=1.0, phase=0, group=0)
     graph = builder.build()
     with Executor(graph, workers=1) as executor:
         executor.release(1)
@@ -310,7 +310,7 @@ def test_denormals_are_flushed_in_tasks_and_kept_outside(
     inside, outside = np.full((2, 4), 1.5e-38, np.float32)
     words = halve.arguments(values=inside.ctypes.data, count=4)
     builder = GraphBuilder()
-    builder.task(halve.address, words, name="h", kind="k", cost=1.0, phase=0, group=0)
+    builder.task(halve.address, words, Named("h"), cost=1.0, phase=0, group=0)
     with kind(builder.build()) as executor:
         executor.release(0)
         assert executor.wait(0, 1, timeout=PATIENCE)
@@ -325,11 +325,11 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from scheduled_kernels import count
-from znnpy.graph import GraphBuilder
+from znnpy.graph import GraphBuilder, Named
 from znnpy.scheduler import Executor
 word = np.zeros(1, np.int64)
 builder = GraphBuilder()
-builder.task(count.address, [word.ctypes.data], name="c", kind="k", cost=1.0, phase=0, group=0)
+builder.task(count.address, [word.ctypes.data], Named("c"), cost=1.0, phase=0, group=0)
 executor = Executor(builder.build(), workers=2)
 executor.release(0)
 print("waiting", flush=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scheduled_kernels import stamp
 
-from znnpy.graph import GraphBuilder
+from znnpy.graph import GraphBuilder, Named
 from znnpy.scheduler import SchedulerError, SerialExecutor
 
 
@@ -25,7 +25,7 @@ class Log:
             yields=0,
         )
         return self.builder.task(
-            stamp.address, words, name=f"t{number}", kind="k", cost=cost, phase=phase, group=group
+            stamp.address, words, Named(f"t{number}"), cost=cost, phase=phase, group=group
         )
 
     def order(self) -> list[int]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 
 
 def build(
@@ -21,8 +21,7 @@ def build(
             builder.task(
                 0,
                 [],
-                name=f"{step}.{task}",
-                kind="k",
+                Named(f"{step}.{task}"),
                 cost=cost,
                 phase=-1 if task in waiting else step,
                 step=step,

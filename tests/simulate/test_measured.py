@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simulated_graphs import build, random_graph
 
-from znnpy.graph import POLICIES
+from znnpy.graph import POLICIES, Named
 from znnpy.scheduler import EVENT
 from znnpy.simulate import (
     IDEAL,
@@ -73,8 +73,14 @@ def test_a_steal_is_the_time_from_ready_and_free_to_the_start():
     assert machine.steal == pytest.approx(4e-7, abs=2e-8)
 
 
+def of_kinds(kinds):
+    """A graph of tasks of these kinds that wait for nothing."""
+    graph = build([1.0] * len(kinds), [])
+    return replace(graph, tasks=tuple(Named("task", kind) for kind in kinds))
+
+
 def test_memory_shares_follow_from_the_slow_down():
-    graph = replace(build([1.0] * 3, []), kinds=("copy", "sum", "direct"))
+    graph = of_kinds(["copy", "sum", "direct"])
     alone = np.ones(3)
     times = slow_down(graph, alone, np.array([1.5, 1.25, 0.9]))
     np.testing.assert_allclose(times, [1.5, 1.25, 0.9])
@@ -84,7 +90,7 @@ def test_memory_shares_follow_from_the_slow_down():
 
 def test_the_simulated_slow_down_of_two_workers_is_the_measured_one():
     kinds = np.random.default_rng(0).choice(["copy", "sum"], 400)
-    graph = replace(build([1.0] * 400, []), kinds=tuple(kinds.tolist()))
+    graph = of_kinds(kinds.tolist())
     alone, two = np.ones(400), np.where(kinds == "copy", 1.5, 1.1)
     shares, bandwidth = memory_shares(slow_down(graph, alone, two))
     machine = replace(IDEAL, bandwidth=bandwidth)

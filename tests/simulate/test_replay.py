@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_graphs import build, random_graph
 
-from znnpy.graph import GraphError
+from znnpy.graph import GraphError, Named
 from znnpy.simulate import IDEAL, Machine, Replay, simulate
 
 
@@ -153,7 +153,8 @@ def test_an_ideal_machine_never_waits():
 
 def test_costs_fit_graphs_with_other_gates():
     graph = build([1.0, 2.0], [(0, 1)])
-    gated = replace(build([1.0, 9.0, 2.0], [(0, 1), (1, 2)]), kinds=("k", "gate", "k"))
+    task, gate = Named("task"), Named("gate", "gate", waits=True)
+    gated = replace(build([1.0, 9.0, 2.0], [(0, 1), (1, 2)]), tasks=(task, gate, task))
     costs = np.array([[3.0, 4.0]])
     for each in (graph, gated):
         assert simulate(Replay.of(each, costs), 1, IDEAL, 1).seconds == pytest.approx(7.0)

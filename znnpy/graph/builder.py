@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
 from znnpy.graph.barriers import barriers
+from znnpy.graph.described import BARRIER, Described
 from znnpy.graph.errors import GraphError
 from znnpy.graph.paths import Edges, Floats, csr, refuse_cycle
 from znnpy.graph.policies import bands, priorities
@@ -25,8 +26,7 @@ WORDS_A_LINE = 8
 class _Task:
     address: int
     arguments: Sequence[int]
-    name: str
-    kind: str
+    what: Described
     cost: float
     phase: int
     group: int
@@ -45,15 +45,14 @@ class GraphBuilder:
     def of(cls, graph: TaskGraph) -> GraphBuilder:
         """The tasks and edges of a graph, to be built under another policy; barriers are left out."""
         builder = cls()
-        keep = [task for task, kind in enumerate(graph.kinds) if kind != "barrier"]
+        keep = [task for task, what in enumerate(graph.tasks) if what != BARRIER]
         if keep != list(range(len(keep))):
             raise GraphError("barriers must come after all other tasks")
         for task in keep:
             builder.task(
                 int(graph.addresses[task]),
                 graph.arguments(task).tolist(),
-                name=graph.names[task],
-                kind=graph.kinds[task],
+                graph.tasks[task],
                 cost=float(graph.cost[task]),
                 phase=int(graph.phase[task]),
                 group=int(graph.group[task]),
@@ -71,9 +70,8 @@ class GraphBuilder:
         self,
         address: int,
         arguments: Sequence[int],
+        what: Described,
         *,
-        name: str,
-        kind: str,
         cost: float,
         phase: int = -1,
         group: int = -1,
@@ -90,9 +88,7 @@ class GraphBuilder:
         the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
         when the one before is complete, so edges within a step must not lead to earlier stages.
         """
-        self._tasks.append(
-            _Task(address, tuple(arguments), name, kind, cost, phase, group, step, stage)
-        )
+        self._tasks.append(_Task(address, tuple(arguments), what, cost, phase, group, step, stage))
         return len(self._tasks) - 1
 
     def precede(self, before: int, after: int, *, carried: bool = False) -> None:
@@ -138,8 +134,7 @@ class GraphBuilder:
             task = other.task(
                 wait_for_all.address,
                 wait_for_all.arguments(),
-                name="barrier",
-                kind="barrier",
+                BARRIER,
                 cost=0.0,
                 step=barrier.step,
                 stage=barrier.stage,
@@ -154,7 +149,7 @@ class GraphBuilder:
         pairs = np.array(list(self._edges), np.int64).reshape(-1, 2)
         carried = np.fromiter(self._edges.values(), bool, len(self._edges))
         edges: Edges = (pairs[:, 0], pairs[:, 1])
-        refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.name for t in self._tasks])
+        refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.what.label for t in self._tasks])
         phase = self._column("phase")
         joins = np.bincount(edges[1], minlength=len(phase)) + (phase >= 0)
         initial = joins - np.bincount(edges[1][carried], minlength=len(phase))
@@ -165,7 +160,7 @@ class GraphBuilder:
         return np.array([getattr(task, field) for task in self._tasks], np.int64)
 
     def _refuse_unstartable(self, initial: Ints) -> None:
-        stuck = [self._tasks[task].name for task in np.flatnonzero(initial == 0)]
+        stuck = [self._tasks[task].what.label for task in np.flatnonzero(initial == 0)]
         if stuck:
             more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
             raise GraphError(
@@ -182,8 +177,7 @@ class GraphBuilder:
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
         return TaskGraph(
-            names=tuple(task.name for task in self._tasks),
-            kinds=tuple(task.kind for task in self._tasks),
+            tasks=tuple(task.what for task in self._tasks),
             addresses=self._column("address"),
             words=words,
             offsets=offsets,

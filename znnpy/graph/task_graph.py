@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.graph.described import Described
 from znnpy.graph.paths import bottom_levels, chain
 
 Ints = NDArray[np.int64]
@@ -24,8 +25,8 @@ class TaskGraph:
     as long as native code may touch an argument block.
     """
 
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
+    tasks: tuple[Described, ...]
+    """What each task is."""
     addresses: Ints
     """Kernel of each task: address of a `void kernel(int64* args, int64 worker)`."""
     words: Ints
@@ -60,7 +61,17 @@ class TaskGraph:
     @property
     def size(self) -> int:
         """Number of tasks."""
-        return len(self.names)
+        return len(self.tasks)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The label of each task."""
+        return tuple(task.label for task in self.tasks)
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each task."""
+        return tuple(task.kind for task in self.tasks)
 
     @cached_property  # asked for in every update
     def groups(self) -> int:

@@ -10,7 +10,7 @@ from znnpy_kernels.scheduling.sum_exchange import exchange_deposit
 from znnpy_kernels.scheduling.sum_lock import locked_add
 from znnpy_kernels.simd.rows import add_flat, copy_flat
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, WorkerRecording
 from znnpy.simulate import STRATEGIES, FanIn, simulate_sums
 
@@ -50,8 +50,7 @@ class Converging:
                         target=self._buffer(number, leaf),
                         length=self.length,
                     ),
-                    name="make",
-                    kind="make",
+                    Named("make", "make"),
                     cost=1e-5,
                     phase=0,
                 )
@@ -73,8 +72,7 @@ class Converging:
         return builder.task(
             kernel.address,
             kernel.arguments(**words),
-            name="sum",
-            kind="sum",
+            Named("sum", "sum"),
             cost=1e-5,
             group=group,
         )

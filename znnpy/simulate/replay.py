@@ -61,13 +61,9 @@ IDEAL = Machine(0.0, 0.0, 0.0, 0.0, np.inf)
 """Nothing but the tasks takes time: greedy, so that Brent's bounds hold exactly."""
 
 
-WAITING = frozenset({"gate", "barrier"})
-"""Kinds of tasks that only wait: graphs of the same tasks may have different ones of these."""
-
-
 def working(graph: TaskGraph) -> NDArray[np.bool_]:
-    """Which tasks of a graph do anything."""
-    return np.array([kind not in WAITING for kind in graph.kinds])
+    """Which tasks do anything: graphs of the same ones may have different ones that only wait."""
+    return np.array([not task.waits for task in graph.tasks])
 
 
 @dataclass(frozen=True, eq=False)

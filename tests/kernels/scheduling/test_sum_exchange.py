@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from znnpy_kernels.scheduling.sum_exchange import exchange_deposit
 
-from znnpy.graph import GraphBuilder, TaskGraph
+from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor
 
 
@@ -29,7 +29,7 @@ class Sum:
                 target=self.target.ctypes.data,
             )
             builder.task(
-                exchange_deposit.address, words, name="add", kind="sum", cost=1e-6, phase=0, group=0
+                exchange_deposit.address, words, Named("add", "sum"), cost=1e-6, phase=0, group=0
             )
         return builder.build()
 

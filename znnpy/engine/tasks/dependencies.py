@@ -18,7 +18,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.reachability import WORD, keep_unreached
 
 from znnpy.engine.memory.regions import Region
-from znnpy.graph import GraphBuilder
+from znnpy.graph import GraphBuilder, Named
 
 _Access = tuple[int, int, int, int]
 """(low, high, strand, moment) of an access to the regions of one key."""
@@ -169,8 +169,7 @@ def _add_step(
         builder.task(
             task.kernel.address,
             task.arguments,
-            name=task.name,
-            kind=task.kind,
+            Named(task.name, task.kind, task.kind == "gate"),
             cost=task.cost,
             phase=-1 if inside[index] else step,
             group=last_group(step) if ends else task.group,
