@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from znnpy.config import load_config
-from znnpy.data.normalise import Normalisation
 from znnpy.data.scene import Scene
+from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import ArrayVolume, Triple
 from znnpy.engine.model import Model
 from znnpy.infer.blocks import Grid, Region, whole_field

@@ -21,7 +21,7 @@ from stopwatch import seconds
 from peers.cases import Case
 from peers.contestants import FORMATS, Torch
 from znnpy.config.models import VolumeSection
-from znnpy.data.normalise import normalisation
+from znnpy.data.values.normalise import normalisation
 from znnpy.geometry import fit
 from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, whole_field
 from znnpy.infer.material import open_scene

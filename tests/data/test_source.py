@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from znnpy.data import source
-from znnpy.data.hdf5_volume import Hdf5Volume
+from znnpy.data.hdf5.volume import Hdf5Volume
 from znnpy.data.source import load, open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from znnpy.config import config_from
+from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget
 from znnpy.data.scene import Scene
-from znnpy.data.targets import AffinityTarget, BoundaryTarget
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.infer.blocks import whole_field

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from znnpy.cli import main
-from znnpy.data.normalise import normalisation
+from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.infer.identity import norms_record
 

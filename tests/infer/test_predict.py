@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from znnpy.config import config_from
-from znnpy.data.normalise import normalisation
 from znnpy.data.scene import Scene
+from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume, mirror_read
 from znnpy.geometry.fit import fit
 from znnpy.infer.blocks import Grid, Region, input_region, whole_field

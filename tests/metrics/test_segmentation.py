@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import ndimage
 
-from znnpy.data.targets import AffinityTarget, BoundaryTarget
+from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget
 from znnpy.errors import ShapeError
 from znnpy.metrics import adapted_rand, from_affinity, from_boundary
 

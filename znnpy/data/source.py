@@ -9,14 +9,14 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from znnpy.data.hdf5_safety import Trust
-from znnpy.data.hdf5_volume import Hdf5Volume
+from znnpy.data.hdf5.volume import Hdf5Volume
 from znnpy.data.memory import available_memory, readable
 from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
-from znnpy.data.tiff_folder import TiffFolder, planes_of
-from znnpy.data.tiff_volume import TiffVolume
+from znnpy.data.tiff.folder import TiffFolder, planes_of
+from znnpy.data.tiff.volume import TiffVolume
+from znnpy.data.trust import Trust
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
-from znnpy.data.zarr_folder import is_zarr
+from znnpy.data.zarr.folder import is_zarr
 from znnpy.errors import VolumeError
 
 Role = Literal["raw", "labels"]
@@ -70,7 +70,7 @@ def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
     names = RAW_NAMES if role == "raw" else LABEL_NAMES
     if kind == "zarr":
         # Takes a third of a second to import, so only those who read Zarr wait for it.
-        from znnpy.data.zarr_volume import ZarrVolume
+        from znnpy.data.zarr.volume import ZarrVolume
 
         return ZarrVolume(path, dataset, names, role == "labels", trust)
     return Hdf5Volume(path, dataset, names, trust)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from znnpy.config.models import BoundaryTarget, Config
+from znnpy.data.sampling.taken import check_labels, read_taken
+from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
-from znnpy.data.taken import check_labels, read_taken
-from znnpy.data.targets import Target
 from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import VolumeError

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from znnpy.data.normalise import Normalisation
+from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.network.types import Network
 from znnpy.plan import Plan

@@ -15,8 +15,8 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.models import AffinityTarget
 from znnpy.data.memory import readable
-from znnpy.data.normalise import Normalisation
 from znnpy.data.scene import Scene
+from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Triple
 from znnpy.data.writing.contract import OutputSpec
 from znnpy.data.writing.outputs import aligned_phase, begun

@@ -15,10 +15,10 @@ from znnpy.config.models import (
     MaskTarget,
     VolumeSection,
 )
-from znnpy.data import targets
-from znnpy.data.normalise import Normalisation, normalisation
+from znnpy.data.sampling import targets
 from znnpy.data.scene import Scene
 from znnpy.data.source import Keep, Role, load, open_volume
+from znnpy.data.values.normalise import Normalisation, normalisation
 from znnpy.data.volume import Volume
 from znnpy.errors import ConfigError, NetworkError
 from znnpy.network.outputs import refuse_one_class

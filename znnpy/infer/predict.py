@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.data.normalise import Normalisation
 from znnpy.data.scene import Scene
+from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry

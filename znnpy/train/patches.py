@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from znnpy.config.models import Config
-from znnpy.data.augment import Augmentation
-from znnpy.data.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.sampling.augment import Augmentation
+from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
 from znnpy.geometry.fit import Geometry, fit
 from znnpy.infer.material import make_targets

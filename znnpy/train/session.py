@@ -11,8 +11,8 @@ from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.memory import readable
-from znnpy.data.prefetch import Prefetcher
-from znnpy.data.sampler import Sampler
+from znnpy.data.sampling.prefetch import Prefetcher
+from znnpy.data.sampling.sampler import Sampler
 from znnpy.engine.model import Model
 from znnpy.errors import ConfigError, RunError, ZnnpyError
 from znnpy.infer.build import training_model

@@ -10,8 +10,8 @@ from typing import Any
 
 from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
-from znnpy.data.glance import glance
-from znnpy.data.taken import check_kind
+from znnpy.data.sampling.taken import check_kind
+from znnpy.data.values.glance import glance
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.blocks import whole_field
 from znnpy.infer.material import make_targets, open_scene, open_source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from znnpy.data.prefetch import make_batch
-from znnpy.data.sampler import Sampler
+from znnpy.data.sampling.prefetch import make_batch
+from znnpy.data.sampling.sampler import Sampler
 from znnpy.infer.losses import LossName, Tally
 from znnpy.train.records import Record
 from znnpy.train.signals import StopSignals

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import h5py
 
-from znnpy.data.hdf5_safety import dataset_names, open_file
+from znnpy.data.hdf5.safety import dataset_names, open_file
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
-from znnpy.data.zarr_folder import is_zarr
+from znnpy.data.zarr.folder import is_zarr
 from znnpy.errors import VolumeError
 
 READ_ONLY = (".tif", ".tiff", ".n5", ".npy", ".nii", ".nrrd", ".mrc")

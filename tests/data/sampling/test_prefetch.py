@@ -1,0 +1,102 @@
+"""Batches come in order, errors surface, the thread ends."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from znnpy.data.sampling.prefetch import Prefetcher, make_batch
+from znnpy.data.sampling.sampler import Patch
+from znnpy.errors import VolumeError
+
+
+class Numbers:
+    """Patch k holds k; notes who asked."""
+
+    def __init__(self, broken_at: int = -1) -> None:
+        self.asked: list[int] = []
+        self.broken_at = broken_at
+        self.enough = threading.Event()
+
+    def sample(self, index: int) -> Patch:
+        if index == self.broken_at:
+            raise VolumeError(f"sample {index} is broken")
+        self.asked.append(index)
+        if len(self.asked) >= 6:
+            self.enough.set()
+        array = np.full((1, 1, 2, 2), index, np.float32)
+        return Patch({"in": array}, {"out": array + 1}, {"out": array + 2})
+
+
+def test_in_order_from_the_start_given() -> None:
+    with Prefetcher(Numbers(), batch=3, start=5) as batches:
+        for iteration in range(5, 25):
+            batch = next(batches)
+            assert batch.iteration == iteration
+            expected = [3 * iteration, 3 * iteration + 1, 3 * iteration + 2]
+            assert batch.images["in"].shape == (3, 1, 1, 2, 2)
+            assert batch.images["in"][:, 0, 0, 0, 0].tolist() == expected
+            assert np.array_equal(batch.targets["out"], batch.images["in"] + 1)
+            assert np.array_equal(batch.weights["out"], batch.images["in"] + 2)
+
+
+def test_prepared_ahead_but_not_further() -> None:
+    source = Numbers()
+    with Prefetcher(source, batch=2, depth=2) as batches:
+        assert source.enough.wait(60)
+        with batches._changed:
+            assert batches._changed.wait_for(lambda: len(batches._ready) == 2, 60)
+        assert source.asked == [0, 1, 2, 3, 4, 5]
+    assert source.asked == [0, 1, 2, 3, 4, 5]
+
+
+def test_error_comes_after_the_batches_before_it() -> None:
+    with Prefetcher(Numbers(broken_at=5), batch=2) as batches:
+        assert [next(batches).iteration for _ in range(2)] == [0, 1]
+        for _ in range(2):
+            with pytest.raises(VolumeError, match="sample 5"):
+                next(batches)
+
+
+def test_close_ends_thread_and_iteration() -> None:
+    batches = Prefetcher(Numbers(), batch=1, depth=1)
+    next(batches)
+    batches.close()
+    assert not batches._thread.is_alive()
+    assert list(batches) == []
+    batches.close()
+
+
+def test_close_while_a_consumer_waits() -> None:
+    gate = threading.Event()
+
+    class Slow(Numbers):
+        def sample(self, index: int) -> Patch:
+            gate.wait(60)
+            return super().sample(index)
+
+    batches = Prefetcher(Slow(), batch=1)
+    got: list[object] = []
+    consumer = threading.Thread(target=lambda: got.extend(batches))
+    closer = threading.Thread(target=batches.close)
+    consumer.start()
+    closer.start()
+    consumer.join(60)
+    gate.set()
+    closer.join(60)
+    assert got == []
+    assert not batches._thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch": 0}, {"batch": 1, "depth": 0}, {"batch": 1, "start": -1}]
+)
+def test_wrong_numbers(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        Prefetcher(Numbers(), **wrong)
+
+
+def test_make_batch() -> None:
+    assert make_batch(Numbers(), 4, 2).images["in"][:, 0, 0, 0, 0].tolist() == [8, 9]

@@ -1,0 +1,36 @@
+"""Ranges of volumes by a bounded part of them."""
+
+import numpy as np
+
+from znnpy.data.values import glance as glances
+from znnpy.data.values.glance import glance
+from znnpy.data.volume import Array, Triple, Volume
+
+
+class Steps(Volume):
+    """Values rise with z; counts what is read."""
+
+    def __init__(self, extent: Triple) -> None:
+        super().__init__("steps", (1, *extent), np.dtype(np.uint16))
+        self.voxels = 0
+
+    def _read(self, lower: Triple, upper: Triple) -> Array:
+        z, y, x = (b - a for a, b in zip(lower, upper, strict=True))
+        self.voxels += z * y * x
+        found = np.empty((1, z, y, x), np.uint16)
+        found[:] = np.arange(lower[0], upper[0])[:, None, None]
+        return found
+
+
+def test_a_small_volume_is_read_whole() -> None:
+    found = glance(Steps((30, 5, 5)))
+    assert (found.lowest, found.highest, found.voxels, found.whole) == (0, 29, 750, True)
+
+
+def test_of_a_large_one_a_part_from_end_to_end() -> None:
+    volume = Steps((60_000, 40_000, 50_000))
+    found = glance(volume)
+    assert not found.whole
+    assert (found.lowest, found.highest) == (0, 59_999)
+    assert volume.voxels == found.voxels
+    assert found.voxels == glances.BOXES * glances.SHALLOWEST * glances.LONGEST**2

@@ -1,0 +1,67 @@
+"""Mean 0, deviation 1, and the same whether in memory or read by slab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from znnpy.data.source import load, open_volume
+from znnpy.data.values import normalise
+from znnpy.data.values.normalise import moments, normalisation, statistics_slabs
+from znnpy.data.volume import ArrayVolume
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("slab", [1, 500, 1 << 26])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
+def test_mean_and_deviation(monkeypatch: pytest.MonkeyPatch, slab: int, dtype: type) -> None:
+    monkeypatch.setattr(normalise, "SLAB", slab)
+    array = RANDOM.integers(0, 200, (2, 11, 5, 6)).astype(dtype)
+    array[1] //= 3
+    mean, deviation = moments(ArrayVolume(array))
+    assert np.allclose(mean, array.mean(axis=(1, 2, 3)))
+    assert np.allclose(deviation, array.std(axis=(1, 2, 3)))
+    out = normalisation(ArrayVolume(array)).apply(array)
+    assert out.dtype == np.float32
+    assert np.allclose(out.mean(axis=(1, 2, 3)), 0, atol=1e-5)
+    assert np.allclose(out.std(axis=(1, 2, 3)), 1, atol=1e-5)
+
+
+def test_large_offset_keeps_its_digits() -> None:
+    array = RANDOM.normal(1e6, 1, (20, 30, 30))
+    assert moments(ArrayVolume(array))[1][0] == pytest.approx(array.std(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("dtype", "top"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1)])
+def test_unit(dtype: type, top: int) -> None:
+    array = np.array([0, 1, top]).astype(dtype).reshape(1, 1, 1, 3)
+    out = normalisation(ArrayVolume(array), "unit").apply(array)
+    assert np.allclose(out.ravel(), [0, 1 / top, 1])
+
+
+def test_none_and_constant() -> None:
+    array = np.full((1, 2, 3, 4), 7, np.uint8)
+    assert (normalisation(ArrayVolume(array), "none").apply(array) == 7).all()
+    assert (normalisation(ArrayVolume(array)).apply(array) == 0).all()
+
+
+def test_large_volumes_are_judged_by_spread_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normalise, "SLAB", 60)
+    monkeypatch.setattr(normalise, "SAMPLED", 5)
+    ranges = statistics_slabs(ArrayVolume(np.zeros((101, 5, 6), np.uint8)))
+    assert ranges == [(0, 2), (24, 26), (50, 52), (76, 78), (100, 101)]
+
+
+def test_memory_and_file_agree_bitwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normalise, "SLAB", 3000)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = RANDOM.normal(size=(23, 10, 11)).astype(np.float32)
+        file.create_dataset("raw", data=data, chunks=(4, 4, 4))
+    with open_volume(tmp_path / "a.h5") as volume:
+        by_file = moments(volume)
+        in_memory = moments(load(volume, "memory"))
+    assert np.array_equal(by_file, in_memory)

@@ -1,0 +1,1 @@
+"""HDF5 files of unknown origin: datasets read by region, without any other file."""

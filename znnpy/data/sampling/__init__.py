@@ -1,0 +1,1 @@
+"""Patches for training: drawn, augmented, turned into targets, prepared ahead."""

@@ -1,0 +1,130 @@
+"""Prepare batches in a background thread while updates run."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.sampling.sampler import Patch
+
+Float32 = NDArray[np.float32]
+
+
+class Source(Protocol):
+    """What patches come from; `Sampler` is one."""
+
+    def sample(self, index: int) -> Patch:
+        """Patch number `index`."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The patches of one update, float32 (batch, C, z, y, x) by node; owned by whoever took it."""
+
+    iteration: int
+    images: dict[str, Float32]
+    targets: dict[str, Float32]
+    weights: dict[str, Float32]
+
+
+def make_batch(source: Source, iteration: int, batch: int) -> Batch:
+    """Batch number `iteration`: samples iteration * batch and the batch - 1 after it."""
+    patches = [source.sample(iteration * batch + index) for index in range(batch)]
+    return Batch(
+        iteration,
+        _stacked([patch.images for patch in patches]),
+        _stacked([patch.targets for patch in patches]),
+        _stacked([patch.weights for patch in patches]),
+    )
+
+
+class Prefetcher:
+    """Iterates over batches start, start + 1, ... in order, up to `depth` of them prepared ahead.
+
+    One thread prepares, one consumer iterates. An error while preparing is raised in the consumer
+    when it comes to that batch, and again if it goes on. Use as a context manager, or call `close`;
+    iterating afterwards ends. Nothing is drawn here: to go on from iteration n, start at n.
+    """
+
+    def __init__(self, source: Source, batch: int, start: int = 0, depth: int = 2) -> None:
+        if batch < 1 or depth < 1 or start < 0:
+            raise ValueError(
+                f"batch {batch} and depth {depth} must be positive, start {start} >= 0"
+            )
+        self._source, self._batch, self._depth = source, batch, depth
+        self._ready: deque[Batch] = deque()
+        self._error: BaseException | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(
+            target=self._work, args=(start,), name="znnpy-prefetch", daemon=True
+        )
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch; waits for it. StopIteration once closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._error or self._closed)
+            if self._closed:
+                raise StopIteration
+            if not self._ready:
+                assert self._error is not None
+                raise self._error
+            batch = self._ready.popleft()
+            self._changed.notify_all()
+            return batch
+
+    def close(self) -> None:
+        """Stop the thread, after the sample it is at, and forget prepared batches."""
+        with self._changed:
+            self._closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _work(self, iteration: int) -> None:
+        try:
+            while not self._closed:
+                batch = make_batch(self._source, iteration, self._batch)
+                if not self._deliver(batch):
+                    return
+                iteration += 1
+        except BaseException as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _deliver(self, batch: Batch) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._ready) < self._depth or self._closed)
+            if self._closed:
+                return False
+            self._ready.append(batch)
+            self._changed.notify_all()
+            return True
+
+
+def _stacked(parts: list[dict[str, Float32]]) -> dict[str, Float32]:
+    return {node: np.stack([part[node] for part in parts]) for node in parts[0]}

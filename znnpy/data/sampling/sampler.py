@@ -1,0 +1,328 @@
+"""Training patches: sample k depends on the seed and k alone, in whatever order they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.sampling.augment import Augmentation, Groups, Turn, draw_order
+from znnpy.data.sampling.rebalance import (
+    ClassCounts,
+    Rebalance,
+    count_patch,
+    count_volume,
+    rebalance,
+)
+from znnpy.data.sampling.taken import check_kind, check_labels, read_taken
+from znnpy.data.sampling.targets import Target
+from znnpy.data.scene import Scene
+from znnpy.data.values.normalise import Mode, Normalisation, normalisation, unexamined
+from znnpy.data.volume import Triple, mirror_read
+from znnpy.errors import ShapeError, VolumeError
+
+Float32 = NDArray[np.float32]
+# Patches that a mask leaves empty teach nothing; so many in a row mean that the mask is wrong.
+ATTEMPTS = 1000
+
+
+@dataclass(frozen=True)
+class InputPatch:
+    """Shape z, y, x of an input node's patch; `offset` from the first input's, or centred."""
+
+    shape: Triple
+    offset: Triple | None = None
+
+
+@dataclass(frozen=True)
+class OutputPatch:
+    """Shape z, y, x of an output node's patch and what it shall show.
+
+    Output voxel i lies at `offset + i * stride` in the first input's patch; centred without offset.
+    """
+
+    shape: Triple
+    target: Target
+    offset: Triple | None = None
+    stride: Triple = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One sample: float32 (C, z, y, x) by node; owned by whoever asked for it."""
+
+    images: dict[str, Float32]
+    targets: dict[str, Float32]
+    weights: dict[str, Float32]
+
+
+@dataclass(frozen=True)
+class _Box:
+    """Where a patch lies in the first input's patch, z, y, x."""
+
+    lower: Triple
+    extent: Triple
+
+    def placed(self, position: Triple, frame: Triple, flips: tuple[bool, bool, bool]) -> Triple:
+        """Its lower corner in a volume, before the turn is undone by flipping what was read."""
+        z, y, x = (
+            p + (whole - low - size if flip else low)
+            for p, whole, low, size, flip in zip(
+                position, frame, self.lower, self.extent, flips, strict=True
+            )
+        )
+        return (z, y, x)
+
+
+class Sampler:
+    """Draws patches uniformly over all valid positions of all scenes.
+
+    A position is valid if all output patches lie inside their labels and, unless `mirror`, all
+    input patches inside their images. `rebalance` as in `znnpy.data.sampling.rebalance`, within each patch or
+    over the volume it is from. Images are normalised per volume, `replace` as there.
+    `sample` reads the scenes; several threads may call
+    it at once. Without `examine` no volume is looked through beforehand, and images stay as they
+    are. Raises VolumeError and ShapeError for what does not fit.
+    """
+
+    def __init__(
+        self,
+        scenes: Sequence[Scene],
+        inputs: Mapping[str, InputPatch],
+        outputs: Mapping[str, OutputPatch],
+        *,
+        augmentation: Augmentation | None = None,
+        rebalance: Rebalance = "none",
+        normalise: Mode = "mean_std",
+        replace: bool = False,
+        mirror: bool = False,
+        seed: int = 0,
+        examine: bool = True,
+    ) -> None:
+        if not scenes:
+            raise VolumeError("there is no volume to take patches from")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"the seed must lie in 0 .. 2**64 - 1, got {seed}")
+        self._scenes, self._inputs, self._outputs = tuple(scenes), dict(inputs), dict(outputs)
+        self._augmentation = augmentation or Augmentation("", "none")
+        self._rebalance: Rebalance = rebalance
+        self._mirror, self._seed = mirror, seed
+        self._frame = next(iter(self._inputs.values())).shape
+        self._boxes = self._place()
+        for scene in self._scenes:
+            self._check(scene, examine=examine)
+        self._norms = [
+            {
+                node: normalisation(v, normalise, replace=replace)
+                if examine
+                else unexamined(v, replace=replace)
+                for node, v in scene.images.items()
+            }
+            for scene in self._scenes
+        ]
+        self._groups = [self._swappable(scene) for scene in self._scenes]
+        counting = rebalance == "volume"
+        self._counts = [self._count(scene) if counting else {} for scene in self._scenes]
+
+    @property
+    def normalisations(self) -> Sequence[Mapping[str, Normalisation]]:
+        """How each scene's images are normalised, by input node."""
+        return self._norms
+
+    @property
+    def input_shapes(self) -> dict[str, Triple]:
+        """Shape z, y, x of the patches by input node."""
+        return {node: patch.shape for node, patch in self._inputs.items()}
+
+    @property
+    def positions(self) -> int:
+        """Number of valid positions, unflipped."""
+        return sum(_number(*self._range(s, (False, False, False))) for s in self._scenes)
+
+    def sample(self, index: int) -> Patch:
+        """Sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
+        # The draws of a sample count up the low words, so samples never share a number.
+        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, index]))
+        for _ in range(ATTEMPTS):
+            number, position, turn = self._draw(random)
+            targets, weights = self._targets(number, position, turn)
+            if any(weight.any() for weight in weights.values()):
+                return Patch(self._images(number, position, turn), targets, weights)
+        raise VolumeError(
+            f"{ATTEMPTS} patches in a row hold no voxel that counts; the masks (or the labels to "
+            f"ignore) of {', '.join(s.reference.name for s in self._scenes)} leave too little"
+        )
+
+    def verify(self) -> None:
+        """ChangedError unless all samples so far are of the files that were opened."""
+        for scene in self._scenes:
+            scene.verify()
+
+    def _draw(self, random: np.random.Generator) -> tuple[int, Triple, Turn]:
+        flips = self._augmentation.draw_flips(random)
+        ranges = [self._range(scene, flips) for scene in self._scenes]
+        ends = np.cumsum([_number(*r) for r in ranges])
+        drawn = int(random.integers(ends[-1]))
+        number = int(np.searchsorted(ends, drawn, side="right"))
+        lower, upper = ranges[number]
+        sizes = [b - a for a, b in zip(lower, upper, strict=True)]
+        steps = np.unravel_index(drawn - (int(ends[number - 1]) if number else 0), sizes)
+        z, y, x = (a + int(step) for a, step in zip(lower, steps, strict=True))
+        return number, (z, y, x), Turn(flips, draw_order(self._groups[number], random))
+
+    def _images(self, number: int, position: Triple, turn: Turn) -> dict[str, Float32]:
+        scene, images = self._scenes[number], {}
+        for node in self._inputs:
+            volume, box = scene.images[node], self._boxes[node]
+            lower = _minus(box.placed(position, self._frame, turn.flips), scene.corner(volume))
+            norm = self._norms[number][node]
+            upper = _plus(lower, box.extent)
+            raw = mirror_read(volume, lower, upper, finite=not norm.replace)
+            images[node] = norm.apply(turn.apply(raw))
+        return images
+
+    def _targets(
+        self, number: int, position: Triple, turn: Turn
+    ) -> tuple[dict[str, Float32], dict[str, Float32]]:
+        targets, weights = {}, {}
+        for node in self._outputs:
+            value, weight = self._target(node, self._scenes[number], position, turn)
+            if self._rebalance != "none":
+                counts = self._counts[number].get(node) or count_patch(value, weight)
+                weight = rebalance(value, weight, counts)
+            targets[node], weights[node] = value, weight
+        return targets, weights
+
+    def _target(
+        self, node: str, scene: Scene, position: Triple, turn: Turn
+    ) -> tuple[Float32, Float32]:
+        """Read with a margin, turn, make the target, cut the margin off, take every stride-th."""
+        output, box = self._outputs[node], self._boxes[node]
+        margin = output.target.margin
+        corner = scene.corner(scene.labels[node])
+        lower = _minus(box.placed(position, self._frame, turn.flips), corner)
+        upper = _plus(lower, box.extent)
+        wide = (margin, margin, margin)
+        labels, known = read_taken(
+            output.target,
+            scene.labels[node],
+            scene.masks.get(node),
+            _minus(lower, wide),
+            _plus(upper, wide),
+            _mask_shift(scene, node),
+        )
+        value, weight = output.target.compute(turn.apply(labels), turn.apply(known))
+        cut = tuple(
+            slice(margin, margin + size, step)
+            for size, step in zip(box.extent, output.stride, strict=True)
+        )
+        return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
+
+    def _place(self) -> dict[str, _Box]:
+        boxes = {n: _box(self._frame, p.shape, p.offset) for n, p in self._inputs.items()}
+        for node, patch in self._outputs.items():
+            z, y, x = ((n - 1) * s + 1 for n, s in zip(patch.shape, patch.stride, strict=True))
+            boxes[node] = _box(self._frame, (z, y, x), patch.offset)
+        return boxes
+
+    def _range(self, scene: Scene, flips: tuple[bool, bool, bool]) -> tuple[Triple, Triple]:
+        """Valid positions lower <= p < upper of the first input's corner; may be empty."""
+        bound = [scene.labels[node] for node in self._outputs]
+        nodes = list(self._outputs)
+        if not self._mirror:
+            bound += [scene.images[node] for node in self._inputs]
+            nodes += list(self._inputs)
+        lows, highs = [], []
+        for node, volume in zip(nodes, bound, strict=True):
+            box = self._boxes[node]
+            first = _minus(scene.corner(volume), box.placed((0, 0, 0), self._frame, flips))
+            lows.append(first)
+            highs.append(_minus(_plus(_plus(first, volume.extent), (1, 1, 1)), box.extent))
+        lower = (max(c[0] for c in lows), max(c[1] for c in lows), max(c[2] for c in lows))
+        upper = (min(c[0] for c in highs), min(c[1] for c in highs), min(c[2] for c in highs))
+        return lower, upper
+
+    def _check(self, scene: Scene, *, examine: bool) -> None:
+        name = scene.reference.name
+        for what, wanted, given in (
+            ("an image for input", self._inputs, scene.images),
+            ("labels for output", self._outputs, scene.labels),
+        ):
+            missing = [node for node in wanted if node not in given]
+            if missing:
+                raise VolumeError(
+                    f"{name}: {what} {missing[0]} is missing; given: {', '.join(given)}"
+                )
+        for node, output in self._outputs.items():
+            volume, mask = scene.labels[node], scene.masks.get(node)
+            check_kind(output.target, volume)
+            if examine:
+                check_labels(output.target, volume, mask, _mask_shift(scene, node))
+        # Uneven offsets shift the range under flips, each axis by itself.
+        ranges = [self._range(scene, (flip, flip, flip)) for flip in (False, True)]
+        if min(_number(*both) for both in ranges) == 0:
+            shapes = ", ".join(f"{n} {p.shape}" for n, p in (self._inputs | self._outputs).items())
+            labels = ", ".join(str(volume.extent) for volume in scene.labels.values())
+            raise ShapeError(
+                f"{name}: no patch fits into the volume of {scene.reference.extent} voxels "
+                f"(z, y, x) and its labels of {labels}; the patches are {shapes}. "
+                f"{self._advice(ranges)}"
+            )
+
+    def _advice(self, ranges: list[tuple[Triple, Triple]]) -> str:
+        """The nearest output sizes that fit, given the valid positions of patches that do not."""
+        spare = np.min([np.subtract(upper, lower) for lower, upper in ranges], axis=0) - 1
+        fitting = {
+            node: tuple(
+                int(n + min(0, free // step))
+                for n, free, step in zip(patch.shape, spare, patch.stride, strict=True)
+            )
+            for node, patch in self._outputs.items()
+        }
+        mirror = "" if self._mirror else ", or set data.border: mirror"
+        if min(min(shape) for shape in fitting.values()) < 1:
+            return f"No output fits; take a larger volume or a smaller network{mirror}"
+        sizes = ", ".join(f"{node} {shape}" for node, shape in fitting.items())
+        return f"Lower training.output_shape (the largest that fits: {sizes}){mirror}"
+
+    def _swappable(self, scene: Scene) -> Groups:
+        boxes = self._boxes.values()
+        same = [self._frame, *(b.lower for b in boxes), *(b.extent for b in boxes)]
+        same += [output.stride for output in self._outputs.values()]
+        return self._augmentation.groups(scene.resolution, same, scene.reference.name)
+
+    def _count(self, scene: Scene) -> dict[str, ClassCounts]:
+        return {
+            node: count_volume(
+                scene.labels[node], scene.masks.get(node), output.target, _mask_shift(scene, node)
+            )
+            for node, output in self._outputs.items()
+        }
+
+
+def _mask_shift(scene: Scene, node: str) -> Triple:
+    if node not in scene.masks:
+        return (0, 0, 0)
+    return _minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
+
+
+def _box(frame: Triple, extent: Triple, offset: Triple | None) -> _Box:
+    if offset is None:
+        z, y, x = ((whole - size) // 2 for whole, size in zip(frame, extent, strict=True))
+        offset = (z, y, x)
+    return _Box(offset, extent)
+
+
+def _number(lower: Triple, upper: Triple) -> int:
+    z, y, x = (max(0, b - a) for a, b in zip(lower, upper, strict=True))
+    return z * y * x
+
+
+def _plus(a: Triple, b: Triple) -> Triple:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def _minus(a: Triple, b: Triple) -> Triple:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])

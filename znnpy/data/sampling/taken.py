@@ -1,0 +1,103 @@
+"""Labels that a target, by the loss that it is for, cannot take: found before they teach nonsense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from znnpy.data.sampling.labelled import Bool, read_labelled
+from znnpy.data.sampling.targets import Target
+from znnpy.data.values.normalise import pieces
+from znnpy.data.volume import Array, Triple, Volume
+from znnpy.errors import VolumeError
+
+
+def check_labels(
+    target: Target, labels: Volume, mask: Volume | None, shift: Triple = (0, 0, 0)
+) -> None:
+    """VolumeError for labels without a target where they count, with their range and the way out.
+
+    Of very large volumes evenly spaced slabs are read; `read_taken` looks at the rest. Voxel v of the
+    labels is voxel v + shift of the mask.
+    """
+    check_kind(target, labels)
+    if target.takes_all(labels.dtype):
+        return
+    seen = _Seen()
+    for lower, upper in pieces(labels):
+        values, known = read_labelled(labels, mask, lower, upper, shift)
+        seen.add(target, values, known, lower)
+    seen.refuse(target, labels.name)
+
+
+def read_taken(
+    target: Target,
+    labels: Volume,
+    mask: Volume | None,
+    lower: Triple,
+    upper: Triple,
+    shift: Triple = (0, 0, 0),
+) -> tuple[Array, Bool]:
+    """As `read_labelled`; VolumeError with the place where the target cannot take what counts."""
+    values, known = read_labelled(labels, mask, lower, upper, shift)
+    if not target.takes_all(labels.dtype):
+        seen = _Seen()
+        seen.add(target, values, known, lower)
+        seen.refuse(target, labels.name)
+    return values, known
+
+
+@dataclass
+class _Seen:
+    """The range of what counts, how many values of it have no target, and the first of them."""
+
+    low: float = np.inf
+    high: float = -np.inf
+    wrong: int = 0
+    first: str = ""
+
+    def add(self, target: Target, values: Array, known: Bool, lower: Triple) -> None:
+        """Look at labels (C, z, y, x) whose first voxel is `lower`."""
+        counted = values if known.all() else values[:, known]
+        if not counted.size:
+            return
+        low, high = float(counted.min()), float(counted.max())  # NaN where any is
+        if np.isfinite(low) and np.isfinite(high):
+            self._widen(low, high)
+            if target.takes_span(low, high, values.dtype):
+                return
+        elif (finite := counted[np.isfinite(counted)]).size:
+            self._widen(float(finite.min()), float(finite.max()))
+        wrong = target.wrong(values) & known
+        self.wrong += int(wrong.sum())
+        if not self.first and wrong.any():
+            channel, *inner = (int(n) for n in np.argwhere(wrong)[0])
+            place = tuple(a + b for a, b in zip(inner, lower, strict=True))
+            found = values[channel, *inner]
+            self.first = f"{found} at (z, y, x) = {place}, channel {channel}"
+
+    def _widen(self, low: float, high: float) -> None:
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+    def refuse(self, target: Target, name: str) -> None:
+        """VolumeError if anything was wrong."""
+        if self.wrong:
+            span = f"from {self.low:g} to {self.high:g}" if self.low <= self.high else "not finite"
+            raise VolumeError(
+                f"{name}: values are {span}, and {self.wrong} of them fit no target, the first "
+                f"{self.first}; {target.wanted}. {target.way_out(self.high)}"
+            )
+
+
+def check_kind(target: Target, labels: Volume) -> None:
+    """VolumeError when labels have not the channels and the type that a target needs."""
+    if target.segmentation and (labels.channels != 1 or labels.dtype.kind not in "uib"):
+        raise VolumeError(
+            f"{labels.name} holds {labels.channels} channel(s) of {labels.dtype}; this target needs "
+            "one channel of integer labels"
+        )
+    if target.channels not in (None, labels.channels):
+        raise VolumeError(
+            f"{labels.name} holds {labels.channels} channel(s); this target needs {target.channels}"
+        )

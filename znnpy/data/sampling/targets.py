@@ -1,0 +1,336 @@
+"""What a network shall predict, made from labels: boundaries, affinities, masks, the labels themselves.
+
+A target sees labels (C, z, y, x) and the voxels `known` (z, y, x): inside the volume, not masked.
+It returns the wanted values and their weights, both float32 (K, z, y, x); unknown voxels weigh 0.
+Values within `margin` voxels of the array's border miss neighbours, so readers add a margin.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.sampling.labelled import Bool
+from znnpy.data.volume import Array, Triple
+
+Float32 = NDArray[np.float32]
+NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+
+
+class Target(ABC):
+    """A rule that turns labels into target images."""
+
+    segmentation: bool = True
+    """Whether the labels must be one channel of integers (object numbers)."""
+
+    channels: int | None = None
+    """Channels that the labels must have; None: any number."""
+
+    @property
+    @abstractmethod
+    def margin(self) -> int:
+        """Voxels of context that a value depends on, the same along all axes."""
+
+    @abstractmethod
+    def images(self, channels: int) -> int:
+        """Number K of target images for labels of so many channels."""
+
+    @abstractmethod
+    def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
+        """Values and weights (K, z, y, x) for labels (C, z, y, x) and known voxels (z, y, x).
+
+        Labels that `wrong` finds must not be known.
+        """
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """Whether no label of a type can be wrong: object numbers never are."""
+        return True
+
+    def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
+        """Whether no label of a type from `low` to `high` can be wrong."""
+        return True
+
+    def wrong(self, labels: Array) -> Bool:
+        """Where labels (C, z, y, x) have no target that the loss takes."""
+        return np.zeros(labels.shape, np.bool_)
+
+    @property
+    def wanted(self) -> str:
+        """What labels must be, in words."""
+        return "object numbers are wanted"
+
+    def way_out(self, high: float) -> str:
+        """What to do with labels that have no target, the largest of which is `high`."""
+        return ""
+
+
+@dataclass(frozen=True)
+class BoundaryTarget(Target):
+    """One image: 1 on boundaries, 0 inside objects.
+
+    A voxel is boundary if one of its 6 neighbours has another label, up to `thickness` voxels deep
+    on either side. `background` says what label 0 is: `boundary` (with `thickness` 0 the only one),
+    an `object` like any other, or to `ignore`: it weighs nothing and makes no boundary.
+    """
+
+    thickness: int = 1
+    background: Literal["boundary", "object", "ignore"] = "boundary"
+
+    @property
+    def margin(self) -> int:
+        """An interface needs one neighbour; each further voxel of thickness one more."""
+        return self.thickness
+
+    def images(self, channels: int) -> int:
+        """Always 1."""
+        return 1
+
+    def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
+        """Values and weights (1, z, y, x)."""
+        ids = labels[0]
+        counted = known & (ids != 0) if self.background == "ignore" else known
+        boundary = np.zeros(ids.shape, np.bool_)
+        if self.thickness:
+            _mark_interfaces(ids, counted, boundary)
+            for _ in range(self.thickness - 1):
+                boundary = _dilated(boundary)
+        if self.background == "boundary":
+            boundary |= (ids == 0) & known
+        return boundary[None].astype(np.float32), counted[None].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class AffinityTarget(Target):
+    """One image per offset: 1 where voxels v and v + offset have the same label, not 0.
+
+    By default the nearest neighbours along z, y and x, in this order: v and the one before.
+    Weight 0 where v or v + offset is unknown, so also on the first plane of a volume.
+    """
+
+    offsets: tuple[Triple, ...] = NEAREST
+
+    @property
+    def margin(self) -> int:
+        """The longest step along any axis."""
+        return max(abs(step) for offset in self.offsets for step in offset)
+
+    def images(self, channels: int) -> int:
+        """One per offset."""
+        return len(self.offsets)
+
+    def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
+        """Values and weights (offsets, z, y, x)."""
+        ids = labels[0]
+        values = np.zeros((len(self.offsets), *ids.shape), np.float32)
+        weights = np.zeros_like(values)
+        for index, offset in enumerate(self.offsets):
+            here, there = _pairs(offset, ids.shape)
+            values[index][here] = (ids[here] == ids[there]) & (ids[here] != 0)
+            weights[index][here] = known[here] & known[there]
+        return values * weights, weights
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Values that a loss takes, in words and numbers; `shares`: images of a voxel sum to 1."""
+
+    words: str
+    low: float = -np.inf
+    high: float = np.inf
+    shares: bool = False
+
+
+TAKEN: dict[str, Taken] = {
+    "square": Taken("square takes finite numbers"),
+    "binomial_cross_entropy": Taken("binomial_cross_entropy takes values from 0 to 1", 0, 1),
+    "softmax": Taken(
+        "softmax takes shares from 0 to 1, over a voxel's images 1 in all", 0, 1, True
+    ),
+}
+SLACK = 1e-4  # beyond the range, for scales like 0.00392157; what is beyond is cut off
+SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
+
+
+@dataclass(frozen=True)
+class ImageTarget(Target):
+    """The labels' values times `scale`, one image per channel, where the loss takes them."""
+
+    scale: float = 1.0
+    taken: Taken = TAKEN["square"]
+    channels: int | None = None
+
+    @property
+    def margin(self) -> int:
+        """Voxels do not depend on their neighbours."""
+        return 0
+
+    @property
+    def segmentation(self) -> bool:  # type: ignore[override]
+        """Any values."""
+        return False
+
+    def images(self, channels: int) -> int:
+        """As many as channels."""
+        return channels
+
+    def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
+        """Values and weights (C, z, y, x)."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not known may be anything
+            values = np.where(known, self._scaled(labels), np.float32(0))
+        np.clip(values, self.taken.low, self.taken.high, out=values)
+        return values, np.broadcast_to(known, values.shape).astype(np.float32)
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """Whether no value of a type can be wrong."""
+        return dtype.kind in "uib" and self.taken.low == -np.inf
+
+    def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
+        """Whether all values from `low` to `high` are good."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            ends = self._scaled(np.array([low, high], np.float64))
+        return not self.taken.shares and not self._outside(ends).any()
+
+    def wrong(self, labels: Array) -> Bool:
+        """Where labels (C, z, y, x) have no target; of shares that miss 1, the whole voxel."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = self._scaled(labels)
+            found = self._outside(values)
+            if self.taken.shares:
+                found |= ~(np.abs(values.sum(axis=0) - 1) <= SLACK_OF_SHARES)
+        return found
+
+    @property
+    def wanted(self) -> str:
+        """What values must be, in words."""
+        return self.taken.words if self.scale == 1 else f"times {self.scale:g}, {self.taken.words}"
+
+    def way_out(self, high: float) -> str:
+        """What to do with other values, the largest of which is `high`."""
+        if self.taken.low == -np.inf:
+            return "Mend them, or leave these voxels out by a mask"
+        scale = f"{1 / high:.6g}" if 1 < high < np.inf else "..."
+        return (
+            "Set data.target to {kind: mask}, where whatever is not 0 counts as 1, or to {kind: image, "
+            f"scale: {scale}}}, values times scale; or leave these voxels out by a mask"
+        )
+
+    def _scaled(self, labels: Array) -> Float32:
+        found: Float32 = labels.astype(np.float32)
+        if self.scale != 1:
+            found *= np.float32(self.scale)
+        return found
+
+    def _outside(self, values: Float32) -> Bool:
+        low, high = self.taken.low - SLACK, self.taken.high + SLACK
+        return ~((values >= low) & (values <= high) & np.isfinite(values))
+
+
+@dataclass(frozen=True)
+class MaskTarget(ImageTarget):
+    """1 where labels are not 0, else 0: one image per channel."""
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """Whole numbers are 0 or not."""
+        return dtype.kind in "uib" and not self.taken.shares
+
+    @property
+    def wanted(self) -> str:
+        """What values must be, in words."""
+        return self.taken.words if self.taken.shares else "a mask takes finite numbers"
+
+    def way_out(self, high: float) -> str:
+        """What to do with other values."""
+        return "Mend them, or leave these voxels out by a mask"
+
+    def _scaled(self, labels: Array) -> Float32:
+        found: Float32 = np.where(np.isfinite(labels), labels != 0, np.float32(np.nan))
+        return found.astype(np.float32, copy=False)
+
+
+@dataclass(frozen=True)
+class ClassesTarget(Target):
+    """One-hot images of class numbers 0 to `classes` - 1, of one channel."""
+
+    classes: int
+    channels: int | None = 1
+
+    @property
+    def margin(self) -> int:
+        """Voxels do not depend on their neighbours."""
+        return 0
+
+    @property
+    def segmentation(self) -> bool:  # type: ignore[override]
+        """Class numbers may come as floats."""
+        return False
+
+    def images(self, channels: int) -> int:
+        """As many as classes."""
+        return self.classes
+
+    def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
+        """Values and weights (classes, z, y, x)."""
+        one_hot: Bool = (np.arange(self.classes)[:, None, None, None] == labels[0]) & known
+        return one_hot.astype(np.float32), np.broadcast_to(known, one_hot.shape).astype(np.float32)
+
+    def takes_all(self, dtype: np.dtype[Any]) -> bool:
+        """No type has class numbers alone."""
+        return False
+
+    def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
+        """Whether all values of a type from `low` to `high` are classes."""
+        return dtype.kind in "uib" and low >= 0 and high < self.classes
+
+    def wrong(self, labels: Array) -> Bool:
+        """Where labels (1, z, y, x) are no class."""
+        classes: Bool = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
+        return ~classes
+
+    @property
+    def wanted(self) -> str:
+        """What values must be, in words."""
+        return (
+            f"the network has {self.classes} output images, for whole class numbers from 0 to "
+            f"{self.classes - 1}"
+        )
+
+    def way_out(self, high: float) -> str:
+        """What to do with other values."""
+        return (
+            "Number the classes so, give the network an image for each, or leave these voxels out by a "
+            "mask; for a mask of 0 and 255 take one image, binomial_cross_entropy and {kind: mask}"
+        )
+
+
+def _mark_interfaces(ids: Array, known: Bool, boundary: Bool) -> None:
+    """Set both voxels of each pair of neighbours with different labels."""
+    for axis in range(3):
+        step = [0, 0, 0]
+        step[axis] = -1
+        here, there = _pairs((step[0], step[1], step[2]), ids.shape)
+        differ = (ids[here] != ids[there]) & known[here] & known[there]
+        boundary[here] |= differ
+        boundary[there] |= differ
+
+
+def _dilated(boundary: Bool) -> Bool:
+    out = boundary.copy()
+    for offset in NEAREST:
+        here, there = _pairs(offset, boundary.shape)
+        out[here] |= boundary[there]
+        out[there] |= boundary[here]
+    return out
+
+
+def _pairs(offset: Triple, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Slices of all voxels v that have a neighbour v + offset, and of those neighbours."""
+    here, there = [], []
+    for step, size in zip(offset, shape, strict=True):
+        length = max(0, size - abs(step))
+        here.append(slice(max(0, -step), max(0, -step) + length))
+        there.append(slice(max(0, step), max(0, step) + length))
+    return tuple(here), tuple(there)

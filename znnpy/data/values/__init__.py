@@ -1,0 +1,1 @@
+"""What the values of a volume are: extremes, mean and deviation, numbers that are not finite."""

@@ -1,0 +1,198 @@
+"""What a Zarr array must be before a byte of it is decoded: numbers, known codecs, plausible sizes.
+
+Zarr itself loads codecs by entry points and allocates what metadata declare, so metadata are judged
+here first, as plain JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from znnpy.data.memory import readable
+from znnpy.data.trust import CHUNK_LIMIT, SMALL, Trust
+from znnpy.data.zarr.folder import Node, ZarrFolder
+from znnpy.errors import VolumeError
+
+CODECS = ("blosc", "gzip", "zstd", "crc32c", "transpose", "bytes", "sharding_indexed")
+COMPRESSORS = ("blosc", "zlib", "gzip", "zstd", "lz4", "bz2")
+_TYPES = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+TYPES = ("bool", *_TYPES, "float16", "float32", "float64")
+# Chunks that are absent or constant take next to nothing: zstd packs 128 KiB into 4 bytes.
+EMPTY_COMPRESSION = 1 << 15
+INNER_CHUNKS = 1 << 24
+NESTED = 2
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What an array's metadata say, checked: shape, dtype, chunk (the unit that is decoded)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunk: tuple[int, ...]
+    file: tuple[int, ...]
+    """Shape of what lies in one file: a chunk, or a shard of several."""
+    names: tuple[str, ...] | None
+    """Names of the axes, where the array has them."""
+    folders: int
+    """Folders within each other around the file of a chunk, below the array's own."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of one file, not compressed."""
+        return math.prod(self.file) * self.dtype.itemsize
+
+
+def declared(node: Node, name: str, trust: Trust) -> Declared:
+    """Check an array's metadata; VolumeError names what is wrong."""
+    found = _declared3(node, name) if node.form == 3 else _declared2(node, name)
+    if len(found.shape) not in (3, 4, 5):
+        raise VolumeError(
+            f"{name} has {len(found.shape)} axes, shape {found.shape}; expected 3 (z, y, x) or "
+            "4 (c, z, y, x)"
+        )
+    if math.prod(found.chunk) * found.dtype.itemsize > CHUNK_LIMIT:
+        raise VolumeError(
+            f"{name} is stored in chunks of shape {found.chunk}; at most {readable(CHUNK_LIMIT)} a "
+            "chunk are accepted"
+        )
+    inner = math.prod(math.ceil(a / b) for a, b in zip(found.file, found.chunk, strict=True))
+    if inner > INNER_CHUNKS:
+        raise VolumeError(f"{name} has {inner} chunks a shard; at most {INNER_CHUNKS} are accepted")
+    return found
+
+
+def check_size(found: Declared, folder: ZarrFolder, node: Node, name: str, trust: Trust) -> None:
+    """Refuse arrays that declare much more than their files can hold, and empty ones."""
+    size = math.prod(found.shape) * found.dtype.itemsize
+    if trust.max_bytes is not None:
+        limit: float = trust.max_bytes
+    else:
+        stored = folder.stored(node.path, max(1, size / EMPTY_COMPRESSION))
+        if stored == 0 and size > 0:
+            raise VolumeError(f"{name} declares {readable(size)}, but no data was ever written")
+        limit = max(SMALL, EMPTY_COMPRESSION * stored)
+    if size > limit:
+        raise VolumeError(
+            f"{name} declares {readable(size)} of data, shape {found.shape}; at most "
+            f"{readable(limit)} are accepted for what its files hold"
+        )
+
+
+def _declared3(node: Node, name: str) -> Declared:
+    data = node.metadata
+    shape = _sizes(data.get("shape"), name, "shape", least=0)
+    kind = data.get("data_type")
+    if kind not in TYPES:
+        raise _wrong_type(kind, name)
+    if data.get("storage_transformers"):
+        raise VolumeError(f"{name} uses storage transformers, which are not read")
+    grid = _configured(data.get("chunk_grid"), name, "chunk_grid")
+    if grid[0] != "regular":
+        raise VolumeError(f"{name} has chunk grid {grid[0][:40]!r}; only regular ones are read")
+    file = _sizes(grid[1].get("chunk_shape"), name, "chunk_shape", like=shape)
+    folders = _folders(data.get("chunk_key_encoding"), len(shape), name)
+    chunk = _codecs(data.get("codecs"), file, name)
+    found = data.get("dimension_names")
+    named = found if isinstance(found, list) else [None]
+    known = tuple(n for n in named if isinstance(n, str))
+    names = known if len(known) == len(named) else None
+    return Declared(shape, np.dtype(kind), chunk, file, names, folders)
+
+
+def _declared2(node: Node, name: str) -> Declared:
+    data = node.metadata
+    shape = _sizes(data.get("shape"), name, "shape", least=0)
+    chunk = _sizes(data.get("chunks"), name, "chunks", like=shape)
+    dtype = _dtype2(data.get("dtype"), name)
+    if data.get("filters"):
+        raise VolumeError(f"{name} is stored with filters {_short(data['filters'])}; none are read")
+    compressor = data.get("compressor")
+    if compressor is not None:
+        kind = compressor.get("id") if isinstance(compressor, dict) else compressor
+        if kind not in COMPRESSORS:
+            raise _wrong_codec(kind, name, COMPRESSORS)
+    if data.get("dimension_separator", ".") not in (".", "/"):
+        raise VolumeError(f"{name}: dimension_separator must be . or /")
+    nested = data.get("dimension_separator", ".") == "/"
+    return Declared(shape, dtype, chunk, chunk, None, len(shape) - 1 if nested else 0)
+
+
+def _codecs(found: Any, shape: tuple[int, ...], name: str, depth: int = 0) -> tuple[int, ...]:
+    """Check a chain of codecs; the shape of what is decoded at once."""
+    if not isinstance(found, list) or not found:
+        raise VolumeError(f"{name}: codecs must be a list")
+    chunk = shape
+    for item in found:
+        kind, settings = _configured(item, name, "codecs")
+        if kind not in CODECS:
+            raise _wrong_codec(kind, name, CODECS)
+        if kind == "sharding_indexed":
+            if depth >= NESTED or len(found) > 1:
+                raise VolumeError(f"{name}: shards within shards or with other codecs are not read")
+            inner = _sizes(settings.get("chunk_shape"), name, "chunk_shape", like=shape)
+            chunk = _codecs(settings.get("codecs"), inner, name, NESTED)
+            if "index_codecs" in settings:
+                _codecs(settings["index_codecs"], inner, name, NESTED)
+    return chunk
+
+
+def _folders(found: Any, axes: int, name: str) -> int:
+    """How many folders the names of chunks have: default ones begin with c, and / parts them."""
+    kind, settings = _configured(found, name, "chunk_key_encoding")
+    if kind not in ("default", "v2") or settings.get("separator", "/") not in (".", "/"):
+        raise VolumeError(f"{name}: chunk_key_encoding {kind[:40]!r} is not read")
+    separator = settings.get("separator", "/" if kind == "default" else ".")
+    return (axes if kind == "default" else axes - 1) if separator == "/" else 0
+
+
+def _configured(found: Any, name: str, key: str) -> tuple[str, dict[str, Any]]:
+    """Name and configuration of an extension point."""
+    named = {"name": found} if isinstance(found, str) else found
+    kind = named.get("name") if isinstance(named, dict) else None
+    settings = named.get("configuration", {}) if isinstance(named, dict) else None
+    if not isinstance(kind, str) or not isinstance(settings, dict):
+        raise VolumeError(f"{name}: {key} must have a name and a configuration")
+    return kind, settings
+
+
+def _sizes(
+    found: Any, name: str, key: str, least: int = 1, like: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    whole = isinstance(found, list) and all(type(n) is int and least <= n < 2**63 for n in found)
+    if not whole or (like is not None and len(found) != len(like)):
+        raise VolumeError(f"{name}: {key} {_short(found)} must be whole numbers, one for each axis")
+    return tuple(found)
+
+
+def _dtype2(found: Any, name: str) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(found) if isinstance(found, str) else None
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype is None or dtype.kind not in "uifb" or dtype.itemsize > 8:
+        raise _wrong_type(found, name)
+    return dtype
+
+
+def _wrong_type(found: Any, name: str) -> VolumeError:
+    return VolumeError(
+        f"{name} has no type of plain numbers ({_short(found)}); expected integers or floats of at "
+        "most 64 bits"
+    )
+
+
+def _wrong_codec(kind: Any, name: str, known: Sequence[str]) -> VolumeError:
+    return VolumeError(
+        f"{name} is stored with codec {_short(kind)}; only {', '.join(known)} are read"
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,296 @@
+"""A volume in a Zarr folder, format 2 or 3, plain or with OME metadata, read by region."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    Store,
+    SuffixByteRequest,
+)
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from znnpy.data.trust import Trust
+from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
+from znnpy.data.zarr import ome
+from znnpy.data.zarr.bounds import bound
+from znnpy.data.zarr.folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
+from znnpy.data.zarr.safety import Declared, check_size, declared
+from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
+
+
+class ZarrVolume(Volume):
+    """An array (C, Z, Y, X) or (Z, Y, X); one of an OME image has its axes, voxel size and place.
+
+    Elsewhere the attributes `resolution` (or `voxel_size`) and `offset` count, z, y, x, nanometres.
+    Chunks are decoded by zarr, in threads of its own.
+    """
+
+    def __init__(
+        self, path: Path, dataset: str | None, names: Sequence[str], labels: bool, trust: Trust
+    ) -> None:
+        root, inner = root_of(path)
+        folder = ZarrFolder(root, trust.external)
+        wanted = "/".join(part for part in (inner, (dataset or "").strip("/")) if part)
+        picked = _pick(folder, wanted, names, labels)
+        name = f"{root}:{picked.node.path}" if picked.node.path else str(root)
+        found = declared(picked.node, name, trust)
+        axes = (picked.level.axes if picked.level else None) or _named(found) or _usual(found)
+        self._lead = ome.order(axes, found.shape, name)
+        shape = found.shape[len(self._lead) :]
+        c, z, y, x = (1, *shape) if len(shape) == 3 else shape
+        resolution, offset = _frame(picked, name)
+        super().__init__(name, (c, z, y, x), found.dtype, resolution, offset)
+        self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
+        check_size(found, folder, picked.node, name, trust)
+        self._chunk = found.chunk[-3:]
+        folder.see_folders(picked.node.path, found.folders)
+        self._folder, self._metadata = folder, picked.node.file
+        self._array: Any = _opened(folder, picked.node, found, name)
+
+    @property
+    def chunk(self) -> Triple:
+        """Chunk z, y, x that is decoded at once."""
+        z, y, x = self._chunk
+        return (z, y, x)
+
+    def _read(self, lower: Triple, upper: Triple) -> Array:
+        if self._array is None:
+            raise VolumeError(f"{self.name}: the volume was closed")
+        region = (slice(a, b) for a, b in zip(lower, upper, strict=True))
+        try:
+            array = np.asarray(self._array[(*self._lead, ..., *region)])
+        except ChangedError:
+            raise
+        except VolumeError as error:
+            raise VolumeError(f"{self.name}: {error}") from error
+        except Exception as error:  # codecs raise nearly anything on damaged chunks
+            refuse_own(error)
+            raise VolumeError(
+                f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, a chunk is "
+                f"damaged ({reason(error)})"
+            ) from error
+        return array if array.ndim == 4 else array[None]
+
+    def verify(self) -> None:
+        """ChangedError unless the metadata are those that were opened; chunks are seen as they are read."""
+        self._folder.verify([self._metadata])
+
+    def close(self) -> None:
+        """Give up the array; no file is held open."""
+        self._array = None
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """An array, and what the image that it belongs to says of it."""
+
+    node: Node
+    level: ome.Level | None
+
+
+def _pick(folder: ZarrFolder, path: str, names: Sequence[str], labels: bool) -> _Picked:
+    node = folder.node(path)
+    if node is None:
+        if path or not _has_nodes(folder):
+            raise VolumeError(_missing(folder, path))
+        node = Node("", "group", 2, {}, {})
+    if node.kind == "array":
+        return _Picked(node, _level_of(folder, node.path))
+    found = _image(folder, node, names, labels) if labels else None
+    return (
+        found or _level(folder, node) or _image(folder, node, names, labels) or _only(folder, node)
+    )
+
+
+def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
+    """The largest level of the image that a group is."""
+    found = ome.levels(group.attributes, str(folder.path / group.path))
+    if not found:
+        return None
+    path = _joined(group.path, found[0].path)
+    node = folder.node(path)
+    if node is None or node.kind != "array":
+        raise VolumeError(f"{folder.path}: the OME metadata name {path}, which is no array")
+    return _Picked(node, found[0])
+
+
+def _image(folder: ZarrFolder, group: Node, names: Sequence[str], labels: bool) -> _Picked | None:
+    """What lies under a usual name: image 0 of a series, the only labels of an image, volumes/raw."""
+    ome_part = group.attributes.get("ome", group.attributes)
+    listed = ome_part.get("labels") if isinstance(ome_part, dict) else None
+    if isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], str):
+        names = (listed[0], *names)
+    elif isinstance(ome_part, dict) and "bioformats2raw.layout" in ome_part:
+        names = ("0", *names)
+    for name in names:
+        node = folder.node(_joined(group.path, name))
+        if node is not None and node.kind == "array":
+            return _Picked(node, _level_of(folder, node.path))
+        if node is not None:
+            return _level(folder, node) or _image(folder, node, (), labels) or _only(folder, node)
+    return None
+
+
+def _only(folder: ZarrFolder, group: Node) -> _Picked:
+    found = [n for n in folder.nodes(group.path) if n.kind == "array"]
+    by_axes = {axes: [n for n in found if _axes_count(n) == axes] for axes in (3, 4)}
+    candidates = by_axes[3] or by_axes[4]
+    if len(candidates) == 1:
+        return _Picked(candidates[0], _level_of(folder, candidates[0].path))
+    if not found:
+        raise VolumeError(f"{folder.path}: the Zarr folder holds no array")
+    listed = ", ".join(n.path for n in (candidates or found)[:20])
+    what = "several arrays could be meant" if candidates else "no array has 3 or 4 axes"
+    raise VolumeError(f"{folder.path}: {what}: {listed}. Name one as FOLDER:ARRAY")
+
+
+def _level_of(folder: ZarrFolder, path: str) -> ome.Level | None:
+    """What the nearest image around an array says of it."""
+    parts = path.split("/") if path else []
+    for cut in range(len(parts) - 1, -1, -1):
+        group = folder.node("/".join(parts[:cut]))
+        if group is None or group.kind != "group":
+            continue
+        inner = "/".join(parts[cut:])
+        for level in ome.levels(group.attributes, str(folder.path / group.path)):
+            if level.path == inner:
+                return level
+    return None
+
+
+def _frame(picked: _Picked, name: str) -> tuple[Triple64, Triple64]:
+    """Voxel size and place of the first voxel, z, y, x, nanometres."""
+    level, attributes = picked.level, picked.node.attributes
+    if level is not None and level.scale is not None:
+        return ome.spatial(level.scale, (1, 1, 1)), ome.spatial(level.translation, (0, 0, 0))
+    size = _triple(attributes, "resolution", name) or _triple(attributes, "voxel_size", name)
+    if size and min(size) <= 0:
+        raise VolumeError(f"{name}: the voxel size {size} (z, y, x) must be positive")
+    return size or (1.0, 1.0, 1.0), _triple(attributes, "offset", name) or (0.0, 0.0, 0.0)
+
+
+def _triple(attributes: Mapping[str, Any], key: str, name: str) -> Triple64 | None:
+    found = attributes.get(key)
+    if found is None:
+        return None
+    plain = isinstance(found, list) and all(type(v) in (int, float) for v in found)
+    values = found[-3:] if plain and len(found) in (3, 4) else []
+    if not values or not all(abs(v) < 1e300 for v in values):
+        raise VolumeError(f"{name}: the attribute {key} must be three numbers z, y, x")
+    return (float(values[0]), float(values[1]), float(values[2]))
+
+
+def _named(found: Declared) -> tuple[str, ...] | None:
+    """The array's own names of its axes, if they are usual ones."""
+    usual = {"t", "time", "c", "channel", "z", "y", "x"}
+    if found.names and all(name.lower() in usual for name in found.names):
+        return found.names
+    return None
+
+
+def _usual(found: Declared) -> tuple[str, ...]:
+    return ("t", "c", "z", "y", "x")[-len(found.shape) :]
+
+
+def _axes_count(node: Node) -> int:
+    shape = node.metadata.get("shape")
+    return len(shape) if isinstance(shape, list) else 0
+
+
+def _has_nodes(folder: ZarrFolder) -> bool:
+    return next(folder.nodes(), None) is not None
+
+
+def _missing(folder: ZarrFolder, path: str) -> str:
+    if not path:
+        return f"{folder.path} is no Zarr folder: it holds no zarr.json, .zarray or .zgroup"
+    names = [node.path for node in folder.nodes()]
+    close = difflib.get_close_matches(path, names, 1, 0.5)
+    hint = f"did you mean {close[0]}? It holds" if close else "it holds"
+    return f"{folder.path} has no array {path}; {hint}: {', '.join(names[:20]) or 'none'}"
+
+
+def _joined(group: str, name: str) -> str:
+    return f"{group}/{name}" if group else name
+
+
+def _opened(folder: ZarrFolder, node: Node, found: Declared, name: str) -> Any:
+    # Compressed data are hardly larger than plain ones; what is much larger was made to harm.
+    limit = 2 * found.file_bytes + (1 << 16)
+    try:
+        store = _FolderStore(folder, limit)
+        return bound(zarr.open_array(store, path=node.path, mode="r", zarr_format=node.form))
+    except VolumeError:
+        raise
+    except Exception as error:  # zarr raises nearly anything on malformed metadata
+        refuse_own(error)
+        raise VolumeError(f"{name}: the Zarr metadata are malformed ({reason(error)})") from error
+
+
+class _FolderStore(Store):  # type: ignore[misc]
+    """Hands zarr the files of a folder, and no others; reads only."""
+
+    supports_writes = supports_deletes = supports_listing = False
+
+    def __init__(self, folder: ZarrFolder, limit: int) -> None:
+        super().__init__(read_only=True)
+        self._folder, self._limit = folder, limit
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        data = await asyncio.to_thread(self._read, key, byte_range)
+        form = prototype or default_buffer_prototype()
+        return None if data is None else form.buffer.from_bytes(data)
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        return [await self.get(key, prototype, part) for key, part in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        return self._folder.read(key, self._limit, 0, 0) is not None
+
+    async def set(self, key: str, value: Buffer) -> None:
+        raise NotImplementedError
+
+    async def delete(self, key: str) -> None:
+        raise NotImplementedError
+
+    def list(self) -> AsyncIterator[str]:
+        raise NotImplementedError
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        raise NotImplementedError
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        raise NotImplementedError
+
+    def _read(self, key: str, part: ByteRequest | None) -> bytes | None:
+        start, size = 0, None
+        match part:
+            case RangeByteRequest():
+                start, size = part.start, part.end - part.start
+            case OffsetByteRequest():
+                start = part.offset
+            case SuffixByteRequest():
+                start = -part.suffix
+        limit = METADATA_LIMIT if key.rpartition("/")[2] in MARKS else self._limit
+        return self._folder.read(key, limit, start, size)
