@@ -12,7 +12,8 @@ import pytest
 
 from znnpy.cli import main
 from znnpy.engine import autotune
-from znnpy.plan.choose import SHARED, candidates, estimated_costs
+from znnpy.plan.choose import candidates, estimated_costs
+from znnpy.plan.types import SHARED
 
 CONFIG = """\
 network:

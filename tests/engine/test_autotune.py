@@ -8,8 +8,8 @@ import pytest
 from znnpy.engine import autotune
 from znnpy.engine.report import MEASURING
 from znnpy.plan import PASSES, ConvShape, Method
+from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.choose import candidates, estimated_seconds
-from znnpy.plan.cost import direct_seconds
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)

@@ -13,10 +13,13 @@ from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
-from znnpy.plan.choose import DIRECT, FFT, SHARED, candidates, cheapest
+from znnpy.plan.choose import DIRECT, candidates
+from znnpy.plan.combine import cheapest
 from znnpy.plan.tiles import best_tiles, lattices, tile_count
+from znnpy.plan.types import SHARED
 
 ONE = (1, 1, 1)
+FFT = Method("fft")
 
 
 def network(size=3, stride=1, images=8):

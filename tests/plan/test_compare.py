@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from znnpy.plan.choose import cheapest, shared_total
+from znnpy.plan.combine import cheapest, shared_total
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import COST_PARTS, PASSES, Costs, Method

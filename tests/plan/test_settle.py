@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from znnpy.plan import PASSES, ConvShape, Method
-from znnpy.plan.choose import SHARED, candidates, cheapest, estimated, total
+from znnpy.plan.choose import candidates, estimated
+from znnpy.plan.combine import cheapest, total
 from znnpy.plan.settle import CLOSE, FEWEST, MOST, SECOND_LOOKS, settle
 
 ONE = (1, 1, 1)
@@ -24,7 +25,6 @@ def true_costs(shape, rng):
         method: {
             part: seconds * 2.0 ** rng.uniform(-0.5, 0.5)
             for part, seconds in estimated(shape, method).items()
-            if part not in SHARED or method.tile
         }
         for method in candidates(shape)
     }

@@ -21,6 +21,8 @@ from znnpy.config.fields import (
     wrong,
 )
 
+ConvChoice = Literal["auto", "direct", "fft", "spectral"]
+
 _DECAY = "Weight decay: this times the filters is added to their gradient (biases: none)."
 
 
@@ -136,7 +138,7 @@ class TrainingSection(Strict):
     seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(
         default=0, description="Seed of all randomness: start, patches, augmentation, dropout."
     )
-    conv: Literal["auto", "direct", "fft", "spectral"] = Field(
+    conv: ConvChoice = Field(
         default="auto",
         description="Convolution algorithm; auto measures and takes the faster per layer.",
     )

@@ -26,7 +26,7 @@ from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
 from znnpy.plan.choose import close_calls, estimated, estimated_costs, estimated_seconds
 from znnpy.plan.settle import Look, settle
-from znnpy.plan.types import CostPart, PartSeconds, wanted
+from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler import SerialExecutor
 from znnpy.scheduler.cores import available_cores
@@ -154,8 +154,10 @@ def timed(shape: ConvShape, methods: Sequence[Method]) -> Costs:
 
 
 def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> PartSeconds:
+    """How much longer each part takes on the whole shape; what has no estimate as the forward pass."""
     whole, less = estimated(shape, method), estimated(smaller, method)
-    return {part: seconds / less[part] for part, seconds in whole.items() if less[part]}
+    scales = {part: seconds / less[part] for part, seconds in whole.items() if less[part]}
+    return dict.fromkeys(COST_PARTS, scales["forward"]) | scales
 
 
 def _smaller(shape: ConvShape, method: Method) -> ConvShape:

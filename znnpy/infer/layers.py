@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from znnpy_kernels.fft.lines import MOST_TAPS
+from math import inf
 
 from znnpy.geometry import Geometry, voxels
 from znnpy.network.types import Network, Node
-from znnpy.plan import (
-    Choice,
-    ConvShape,
-    LayerPlan,
-    Method,
-    Plan,
-    choose,
-    fft_seconds,
-)
-from znnpy.plan.choose import MOST_BYTES
-from znnpy.plan.cost import FEW_IMAGES, LANES_COUNTED, direct_flops, fft_bytes
-from znnpy.plan.tiles import best_tiles, spectral_costs
-from znnpy.plan.winograd import takes, winograd_seconds
+from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
+from znnpy.plan.choose import DIRECT, takes
+from znnpy.plan.cost import STREAM_RATE, padded
 
-TILES = 8  # sizes of tiles that are compared
-# Rates of one core within forward passes of large patches, whose images no cache holds.
-DIRECT_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, lanes included
-STREAM_RATE = 14e9  # bytes/s
+# Within forward passes of large patches, whose images no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
 PASSED = ("linear", "relu")
@@ -59,7 +45,7 @@ def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
 def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
     """What is not convolution: maxima, sums of edges, functions, copies."""
     edges = network.incoming(node.name)
-    values = _padded(node.images) * voxels(geometry.nodes[node.name].shape)
+    values = padded(node.images) * voxels(geometry.nodes[node.name].shape)
     seconds = 0.0
     for edge in edges:
         if edge.kind.startswith("max"):
@@ -71,23 +57,9 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
     return seconds + (FUNCTION_SECONDS * values if node.kind == "transfer" and not passed else 0.0)
 
 
-def _padded(images: int) -> int:
-    return images if images <= FEW_IMAGES else -(-images // LANES_COUNTED) * LANES_COUNTED
-
-
 def seconds_by(method: Method, shape: ConvShape) -> float:
     """Estimated seconds of a layer's forward pass by one method."""
-    if method.algorithm == "direct":
-        rate = DIRECT_RATE if shape.inputs >= FEW_IMAGES else FEW_INPUTS_RATE
-        values = _padded(shape.inputs) * voxels(shape.source)
-        values += _padded(shape.outputs) * voxels(shape.target)
-        return max(direct_flops(shape) / rate, 4 * shape.batch * values / STREAM_RATE)
-    if method.algorithm == "winograd":
-        return winograd_seconds(shape)
-    if method.algorithm == "fft" or method.tile is None:
-        return fft_seconds(shape)
-    costs = spectral_costs(shape, method.tile)
-    return costs["images"] + costs["forward"]
+    return ALGORITHMS[method.algorithm].patch_seconds(shape, method.tile)
 
 
 def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:
@@ -98,18 +70,14 @@ def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, C
 
 def _cheapest(shape: ConvShape, *, planar: bool) -> LayerPlan:
     """`planar`: the source is an input, without lanes."""
-    direct = Method("direct")
-    methods = [direct]
-    if takes(shape) and not planar:
-        methods.append(Method("winograd"))
-    if max(shape.stride) == 1:
-        least = min(seconds_by(method, shape) for method in methods)
-        tiles = best_tiles(shape, TILES, MOST_BYTES, least)
-        methods += [Method("spectral", tile) for tile in tiles]
-        if max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES:
-            methods.append(Method("fft"))
-    costs = {method: seconds_by(method, shape) for method in methods}
-    best = min(methods, key=costs.__getitem__)
-    words = ", ".join(f"{method} {costs[method] * 1e3:.3g} ms" for method in (direct, best))
-    others = direct if best.algorithm == "winograd" else best
+    costs: dict[Method, float] = {}
+    for algorithm in ALGORITHMS.values():
+        if takes(algorithm, shape, planar=planar):
+            least = min(costs.values(), default=inf)
+            for method in algorithm.patch_methods(shape, least):
+                costs[method] = seconds_by(method, shape)
+    best = min(costs, key=costs.__getitem__)
+    words = ", ".join(f"{method} {costs[method] * 1e3:.3g} ms" for method in (DIRECT, best))
+    # The other passes are not made; what they would share with this one decides how images lie.
+    others = best if ALGORITHMS[best.algorithm].traits.shares_spectra else DIRECT
     return LayerPlan.of(best, others, others, f"forward, estimated: {words}")

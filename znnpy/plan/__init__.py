@@ -1,23 +1,16 @@
 """Plans: algorithm per layer and pass, cuts into tasks, costs. Knows nothing of tasks."""
 
+from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.choose import Choice, candidates, choose
-from znnpy.plan.cost import ConvShape, direct_seconds, fft_seconds
+from znnpy.plan.cost import ConvShape
 from znnpy.plan.parts import cut_axis, parts
-from znnpy.plan.types import (
-    ALGORITHMS,
-    PASSES,
-    Algorithm,
-    Costs,
-    LayerPlan,
-    Method,
-    PassName,
-    Plan,
-)
+from znnpy.plan.record import Plan
+from znnpy.plan.types import PASSES, AlgorithmName, Costs, LayerPlan, Method, PassName
 
 __all__ = [
     "ALGORITHMS",
     "PASSES",
-    "Algorithm",
+    "AlgorithmName",
     "Choice",
     "ConvShape",
     "Costs",
@@ -28,7 +21,5 @@ __all__ = [
     "candidates",
     "choose",
     "cut_axis",
-    "direct_seconds",
-    "fft_seconds",
     "parts",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from znnpy.plan.choose import shared_total
+from znnpy.plan.combine import shared_total
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 

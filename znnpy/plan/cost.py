@@ -1,4 +1,4 @@
-"""Estimated seconds of a convolution pass, from operation counts and rates of one core.
+"""What the cost of a convolution depends on, and rates of one core that estimates use.
 
 Only ratios matter: they cut layers into tasks of 20 microseconds to 2 milliseconds and order tasks
 before anything was measured. Rates are rounded down from measurements on AVX-512 cores.
@@ -7,19 +7,21 @@ before anything was measured. Rates are rounded down from measurements on AVX-51
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 
-from znnpy.geometry import Geometry, voxels
+from znnpy.geometry import Geometry
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.types import PASSES, PassName
 
-DIRECT_RATE = 80e9  # flop/s
-TRANSFORM_RATE = 5e9
+TRANSFORM_RATE = 5e9  # flop/s
 PRODUCT_RATE = 20e9
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
-IMAGES_RATE = 12e9  # bytes/s of images that a pass with few operations reads and writes
+STREAM_RATE = 14e9  # bytes/s within forward passes of large patches, whose images no cache holds
 LANES_COUNTED = 16  # widest vector: fewer output images cost as much as this many
 FEW_IMAGES = 8  # but these lie planar, without lanes
+# Where the estimates differ by more than this, measuring cannot change the choice.
+CLEAR_RATIO = 6.0
+# Spectra of a layer's filters grow with inputs x outputs x voxels: beyond this, `auto` does not try.
+MOST_BYTES = 2.0 * 2**30
 
 
 @dataclass(frozen=True)
@@ -61,36 +63,6 @@ class ConvShape:
         )
 
 
-def direct_flops(shape: ConvShape, step: PassName = "forward") -> float:
-    """Operations of one pass of direct convolution over the whole batch, padding of lanes included.
-
-    Lanes hold the images that come out of the pass; few of them on the one side and many on the other
-    are not padded.
-    """
-    padded, other = shape.outputs, shape.inputs
-    if step == "gradient":
-        padded, other = other, padded
-    if padded > FEW_IMAGES or other <= FEW_IMAGES:
-        padded = -(-padded // LANES_COUNTED) * LANES_COUNTED
-    return 2.0 * shape.batch * padded * other * voxels(shape.size) * voxels(shape.target)
-
-
-def direct_seconds(shape: ConvShape, step: PassName = "forward") -> float:
-    """One pass by direct convolution on one core, bound by its operations or its images."""
-    floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
-    return max(direct_flops(shape, step) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)
-
-
-def fft_seconds(shape: ConvShape) -> float:
-    """One pass by whole-image FFT on one core, its share of the shared transforms included."""
-    transform = 2.5 * voxels(shape.source) * log2(max(2, voxels(shape.source))) / TRANSFORM_RATE
-    product = 4.0 * voxels(shape.source) / PRODUCT_RATE
-    pairs = shape.inputs * shape.outputs
-    transforms = shape.batch * (shape.inputs + shape.outputs) + pairs
-    return transforms * transform + shape.batch * pairs * product
-
-
-def fft_bytes(shape: ConvShape) -> float:
-    """Memory of the spectra of all filters, images and sums of a layer."""
-    spectra = shape.inputs * shape.outputs + 2 * shape.batch * (shape.inputs + shape.outputs)
-    return 4.0 * spectra * voxels(shape.source)
+def padded(images: int) -> int:
+    """Images with the lanes that they leave idle."""
+    return images if images <= FEW_IMAGES else -(-images // LANES_COUNTED) * LANES_COUNTED

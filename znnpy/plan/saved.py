@@ -16,7 +16,8 @@ from typing import Any
 from znnpy.errors import PlanError, reason
 from znnpy.network.types import Network
 from znnpy.plan import fftw
-from znnpy.plan.types import Plan
+from znnpy.plan.algorithms import ALGORITHMS
+from znnpy.plan.record import Plan
 
 MOST_BYTES = 1 << 24
 
@@ -31,7 +32,8 @@ class SavedPlan:
 
 def saved_plan(plan: Plan) -> SavedPlan:
     """A plan with what this process knows of FFTW, once its FFTs are planned."""
-    needs = any(layer.uses("fft") for layer in plan.layers.values())
+    by_fftw = [name for name, algorithm in ALGORITHMS.items() if algorithm.traits.plans_ffts]
+    needs = any(layer.uses(name) for layer in plan.layers.values() for name in by_fftw)
     return SavedPlan(plan.to_record(), fftw.known() if needs else None)
 
 

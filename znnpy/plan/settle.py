@@ -13,7 +13,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.plan.choose import estimated_seconds, needed, total
+from znnpy.plan.choose import estimated_seconds
+from znnpy.plan.combine import needed, total
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import CostPart, Costs, Method
 

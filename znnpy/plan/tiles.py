@@ -15,7 +15,7 @@ from znnpy_kernels.fft.codelets import FEW
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
-from znnpy.plan.types import TILE_SIZES, Costs, Method, PartSeconds, wanted
+from znnpy.plan.types import TILE_SIZES, PartSeconds, wanted
 
 # Rates of one core of a recent server CPU, measured within layers, where most spectra come from
 # beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
@@ -283,9 +283,3 @@ def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
             found.append(size)
             fewest = points
     return found
-
-
-def estimated_spectral(shape: ConvShape, count: int) -> Costs:
-    """Estimates for the best tiles, as `cheapest` takes them."""
-    tiles = best_tiles(shape, count)
-    return {Method("spectral", tile): spectral_costs(shape, tile) for tile in tiles}

@@ -15,10 +15,10 @@ from znnpy.engine.convolution.fft.filters import spectra_stay_cached
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
+from znnpy.plan.algorithms.winograd import POINTS, backward_shape, tile_layers
 from znnpy.plan.fftw import good_size
 from znnpy.plan.tiles import frequencies, tiles_of
 from znnpy.plan.types import PASSES, PassName
-from znnpy.plan.winograd import POINTS, backward_shape, tile_layers
 
 DIRECT_NAMES: dict[PassName, str] = {
     "forward": "",

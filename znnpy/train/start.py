@@ -14,7 +14,7 @@ from znnpy.config.models import Config
 from znnpy.errors import PlanError, RunError
 from znnpy.infer.build import make_optimizer
 from znnpy.network import Network, parameter_shapes, trained_network
-from znnpy.plan.types import Plan
+from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.archive import Kind
 from znnpy.train.checkpoint import Checkpoint, Contents

@@ -25,8 +25,9 @@ from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_parts, rows_of
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import ConvShape, PassName, direct_seconds, parts
-from znnpy.plan.cost import DIRECT_RATE, MEMORY_RATE
+from znnpy.plan import ConvShape, PassName, parts
+from znnpy.plan.algorithms.direct import DIRECT_RATE, direct_seconds
+from znnpy.plan.cost import MEMORY_RATE
 
 ORIGIN = (0, 0, 0)
 # About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.

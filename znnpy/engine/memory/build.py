@@ -13,25 +13,15 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.staging import Staging, reserve_staging
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.network.types import Node
+from znnpy.plan import ALGORITHMS
 
 STEPS = 2  # an even and an odd step in flight
 # What scratch is for, by the first word of its key.
 SCRATCH = {
     "worker": "scratch of workers",
     "taps": "taps of maxima",
-    "transposed": "transposed filters",
     "partial gradient": "partial filter gradients",
-    "tiles": "source spectra",
-    "tile filters": "filter spectra",
-    "tile ring": "spectra of groups of tiles",
-    "tile filter gradients": "filter spectra",
-    "spectra": "source spectra",
-    "gradient spectra": "gradient spectra",
-    "forward": "spectra of sums",
-    "gradient": "spectra of sums",
-    "filters": "filter spectra",
-    "winograd filters": "transformed filters",
-    "dense": "dense filters",
+    **{key: use for one in ALGORITHMS.values() for key, use in one.traits.scratch.items()},
 }
 
 

@@ -14,7 +14,8 @@ from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.network.types import Edge, Network, Triple
-from znnpy.plan import Plan, cut_axis
+from znnpy.plan import ALGORITHMS, PASSES, PassName, Plan, cut_axis
+from znnpy.plan.algorithms import Traits
 
 
 @dataclass
@@ -67,6 +68,10 @@ class Layout:
         """Lanes of a node's images and gradients: 1 where they are planar."""
         return 1 if self.stays_planar(node) or is_planar(self, node) else LANES
 
+    def traits(self, edge: Edge, step: PassName) -> Traits:
+        """What the algorithm of one pass of a conv edge can do."""
+        return ALGORITHMS[self.plan.layers[edge.name].method(step).algorithm].traits
+
     def contributed(self, edge: Edge) -> int:
         """Images that an edge brings to its target: those of its source, or of a conv's filters."""
         end = edge.target if edge.kind == "conv" else edge.source
@@ -95,11 +100,11 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
         return False
     if layout.network.node(other).images <= FEW:
         return False
-    layer = layout.plan.layers[edge.name]
+    forward, gradient, weight = (layout.traits(edge, step) for step in PASSES)
     if target:
-        others = layer.gradient, layer.weight
-        return layer.forward == "direct" and "fft" not in others and "winograd" not in others
-    return layer.gradient == "direct" and not layer.uses("winograd")
+        reads = gradient.reads_planar_gradients and weight.reads_planar_gradients
+        return forward.writes_planar and reads
+    return gradient.writes_planar and forward.reads_planar and weight.reads_planar
 
 
 def trained_nodes(network: Network) -> set[str]:
@@ -204,6 +209,6 @@ def gradient_halo_of(layout: Layout, name: str) -> int:
     halos = [
         gradient_halo(edge.size[2], dilations[edge.name][2], planar=planar)
         for edge in layout.network.incoming(name)
-        if edge.kind == "conv" and layout.plan.layers[edge.name].gradient == "direct"
+        if edge.kind == "conv" and layout.traits(edge, "gradient").reads_halos
     ]
     return max(halos, default=0)

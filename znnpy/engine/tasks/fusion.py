@@ -5,17 +5,6 @@ from __future__ import annotations
 from znnpy.engine.memory.images import Layout
 from znnpy.network.types import Edge, Node
 
-# What each algorithm can apply to finished sums before it stores them.
-FORWARD = {
-    "direct": ("linear", "relu", "leaky_relu"),
-    "spectral": ("linear", "relu"),
-    "winograd": ("linear", "relu", "leaky_relu"),
-}
-BACKWARD = {
-    "direct": ("linear", "relu", "leaky_relu"),
-    "winograd": ("linear", "relu", "leaky_relu"),
-}
-
 
 def slope_of(node: Node) -> float:
     """Slope of a node's function where its values are not positive."""
@@ -25,7 +14,7 @@ def slope_of(node: Node) -> float:
 def applied_forward(layout: Layout, edge: Edge) -> Node | None:
     """The node whose bias and function an edge's forward pass applies: it alone converges there."""
     node = layout.network.node(edge.target)
-    known = FORWARD.get(layout.plan.layers[edge.name].forward, ())
+    known = layout.traits(edge, "forward").forward_functions
     alone = len(layout.network.incoming(node.name)) == 1
     return node if alone and node.kind == "transfer" and node.function in known else None
 
@@ -33,7 +22,7 @@ def applied_forward(layout: Layout, edge: Edge) -> Node | None:
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:
     """The node whose gradient an edge's data gradient finishes: nothing else reads its images."""
     node = layout.network.node(edge.source)
-    known = BACKWARD.get(layout.plan.layers[edge.name].gradient, ())
+    known = layout.traits(edge, "gradient").backward_functions
     alone = len(layout.network.outgoing(node.name)) == 1
     return node if alone and node.kind == "transfer" and node.function in known else None
 

@@ -25,8 +25,8 @@ from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, parts
+from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, refusal, winograd_seconds
 from znnpy.plan.parts import TARGET_SECONDS
-from znnpy.plan.winograd import FILTER_RATE, backward_shape, takes, winograd_seconds
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -97,7 +97,7 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
     """The shape of an edge between images of these tensors; PlanError if it cannot run so."""
     layout = build.layout
     shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
-    if not takes(shape) or source.lanes == 1 or target.lanes == 1:
+    if refusal(shape.size, shape.stride) or source.lanes == 1 or target.lanes == 1:
         raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of images")
     return shape
 

@@ -18,7 +18,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.network.types import Edge, Triple
-from znnpy.plan.winograd import NEW, weight_seconds
+from znnpy.plan.algorithms.winograd import NEW, weight_seconds
 
 PART_SECONDS = 4e-4  # at least: each part clears and transforms back sums of its own
 PARTIAL_BYTES = 1 << 22  # of gradients of parts side by side

@@ -1,13 +1,15 @@
-"""Estimated cost of Winograd's minimal filtering for filters of 3^3 taps."""
+"""Winograd's minimal filtering for filters of 3^3 taps, between images that lie in blocks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
 
+from znnpy.network.types import Triple
+from znnpy.plan.algorithms.protocol import Traits, stride_refusal
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
-from znnpy.plan.types import PartSeconds
+from znnpy.plan.types import Method, PartSeconds
 
 TAPS = (3, 3, 3)
 NEW = 4  # outputs of a tile along an axis
@@ -27,9 +29,32 @@ MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more t
 LONGER = 1.7
 
 
-def takes(shape: ConvShape) -> bool:
-    """Whether a layer can run so, if images lie in blocks."""
-    return shape.size == TAPS and max(shape.stride) == 1
+METHOD = Method("winograd")
+traits = Traits(
+    forward_functions=("linear", "relu", "leaky_relu"),
+    backward_functions=("linear", "relu", "leaky_relu"),
+    scratch={"winograd filters": "transformed filters"},
+)
+
+
+def refusal(size: Triple, stride: Triple) -> str:
+    """Other sizes and true strides are refused."""
+    return stride_refusal(stride) or ("winograd takes filters of 3 x 3 x 3" if size != TAPS else "")
+
+
+def told(shape: ConvShape) -> list[Method]:
+    """The one method."""
+    return [METHOD]
+
+
+def candidates(shape: ConvShape) -> list[Method]:
+    """The one method."""
+    return [METHOD]
+
+
+def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
+    """The one method."""
+    return [METHOD]
 
 
 def backward_shape(shape: ConvShape) -> ConvShape:
@@ -58,7 +83,7 @@ def winograd_seconds(shape: ConvShape) -> float:
     return tiles * longer * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
 
 
-def winograd_costs(shape: ConvShape) -> PartSeconds:
+def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Estimated seconds on one core, by pass; when training with the filters that it transforms."""
     filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
     return {
@@ -66,6 +91,11 @@ def winograd_costs(shape: ConvShape) -> PartSeconds:
         "gradient": winograd_seconds(backward_shape(shape)) + filters,
         "weight": weight_seconds(shape),
     }
+
+
+def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
+    """A forward pass."""
+    return winograd_seconds(shape)
 
 
 def weight_seconds(shape: ConvShape) -> float:

@@ -1,0 +1,60 @@
+"""Every algorithm says of itself what plans ask, by the names that configs and saved plans know."""
+
+from typing import get_args
+
+import pytest
+
+from znnpy.config.training_section import ConvChoice
+from znnpy.errors import PlanError
+from znnpy.network.types import Edge, Network, Node
+from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Plan
+from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, SHARED
+
+ONE = (1, 1, 1)
+SHAPE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (18, 18, 18), (16, 16, 16), 1)
+
+
+def test_the_registry_has_every_name():
+    assert set(ALGORITHMS) == set(ALGORITHM_NAMES)
+    assert set(get_args(ConvChoice)) - {"auto"} <= set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_methods_bear_the_name_and_their_parts_are_known(name):
+    algorithm = ALGORITHMS[name]
+    assert not algorithm.refusal(SHAPE.size, SHAPE.stride)
+    methods = [
+        *algorithm.told(SHAPE),
+        *algorithm.candidates(SHAPE),
+        *algorithm.patch_methods(SHAPE, 1.0),
+    ]
+    assert methods
+    for method in methods:
+        assert method.algorithm == name
+        assert bool(method.tile) == bool(algorithm.traits.tile_sizes)
+        costs = algorithm.costs(SHAPE, method.tile)
+        assert set(PASSES) <= set(costs) <= set(COST_PARTS)
+        assert algorithm.traits.shares_spectra or not set(SHARED) & set(costs)
+        assert algorithm.patch_seconds(SHAPE, method.tile) > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "takers"),
+    [
+        ((3, 3, 3), ONE, {"direct", "fft", "spectral", "winograd"}),
+        ((1, 3, 3), ONE, {"direct", "fft", "spectral"}),
+        ((3, 3, 3), (1, 2, 2), {"direct"}),
+    ],
+)
+def test_saved_plans_name_what_cannot_run(size, stride, takers):
+    nodes = (Node("input", "input", 8), Node("out", "transfer", 8))
+    network = Network(nodes, (Edge("c", "conv", "input", "out", size=size, stride=stride),))
+    for name, algorithm in ALGORITHMS.items():
+        tile = (8, 8, 8) if algorithm.traits.tile_sizes else None
+        layer = LayerPlan("direct", "direct", name, weight_tile=tile)
+        record = Plan({"c": layer}).to_record()
+        if name in takers:
+            assert Plan.from_record(record, network).layers["c"] == layer
+        else:
+            with pytest.raises(PlanError, match=f"'c': {algorithm.refusal(size, stride)}"):
+                Plan.from_record(record, network)

@@ -1,0 +1,16 @@
+"""The ways to convolve, one module and one line each, in the order in which they are tried."""
+
+from collections.abc import Mapping
+
+from znnpy.plan.algorithms import direct, fft, spectral, winograd
+from znnpy.plan.algorithms.protocol import Algorithm, Traits
+from znnpy.plan.types import AlgorithmName
+
+ALGORITHMS: Mapping[AlgorithmName, Algorithm] = {
+    "direct": direct,
+    "winograd": winograd,
+    "spectral": spectral,
+    "fft": fft,
+}
+
+__all__ = ["ALGORITHMS", "Algorithm", "Traits"]

@@ -1,0 +1,78 @@
+"""Direct convolution: takes every layer; its cost is that of its operations or of its images."""
+
+from __future__ import annotations
+
+from znnpy.geometry import voxels
+from znnpy.network.types import Triple
+from znnpy.plan.algorithms.protocol import Traits
+from znnpy.plan.cost import FEW_IMAGES, LANES_COUNTED, STREAM_RATE, ConvShape, padded
+from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
+
+DIRECT_RATE = 80e9  # flop/s
+IMAGES_RATE = 12e9  # bytes/s of images that a pass with few operations reads and writes
+# Within forward passes of large patches.
+PATCH_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, lanes included
+
+METHOD = Method("direct")
+traits = Traits(
+    forward_functions=("linear", "relu", "leaky_relu"),
+    backward_functions=("linear", "relu", "leaky_relu"),
+    reads_planar=True,
+    reads_planar_gradients=True,
+    writes_planar=True,
+    reads_halos=True,
+    scratch={"transposed": "transposed filters"},
+)
+
+
+def refusal(size: Triple, stride: Triple) -> str:
+    """None: it takes every layer."""
+    return ""
+
+
+def told(shape: ConvShape) -> list[Method]:
+    """The one method."""
+    return [METHOD]
+
+
+def candidates(shape: ConvShape) -> list[Method]:
+    """The one method, always."""
+    return [METHOD]
+
+
+def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
+    """The one method, always."""
+    return [METHOD]
+
+
+def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
+    """Estimated seconds by part: passes take as long as each other."""
+    return dict.fromkeys(PASSES, direct_seconds(shape))
+
+
+def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
+    """A forward pass, bound by its operations or its images."""
+    rate = PATCH_RATE if shape.inputs >= FEW_IMAGES else FEW_INPUTS_RATE
+    values = padded(shape.inputs) * voxels(shape.source)
+    values += padded(shape.outputs) * voxels(shape.target)
+    return max(direct_flops(shape) / rate, 4 * shape.batch * values / STREAM_RATE)
+
+
+def direct_flops(shape: ConvShape, step: PassName = "forward") -> float:
+    """Operations of one pass of direct convolution over the whole batch, padding of lanes included.
+
+    Lanes hold the images that come out of the pass; few of them on the one side and many on the other
+    are not padded.
+    """
+    lanes, other = shape.outputs, shape.inputs
+    if step == "gradient":
+        lanes, other = other, lanes
+    if lanes > FEW_IMAGES or other <= FEW_IMAGES:
+        lanes = -(-lanes // LANES_COUNTED) * LANES_COUNTED
+    return 2.0 * shape.batch * lanes * other * voxels(shape.size) * voxels(shape.target)
+
+
+def direct_seconds(shape: ConvShape, step: PassName = "forward") -> float:
+    """One pass by direct convolution on one core, bound by its operations or its images."""
+    floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
+    return max(direct_flops(shape, step) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)

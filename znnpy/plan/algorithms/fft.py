@@ -1,0 +1,79 @@
+"""Convolution by FFT of whole images: spectra of images, filters and gradients serve two passes each."""
+
+from __future__ import annotations
+
+from math import log2
+
+from znnpy_kernels.fft.lines import MOST_TAPS
+
+from znnpy.geometry import voxels
+from znnpy.network.types import Triple
+from znnpy.plan.algorithms.direct import direct_seconds
+from znnpy.plan.algorithms.protocol import Traits, stride_refusal
+from znnpy.plan.cost import CLEAR_RATIO, MOST_BYTES, PRODUCT_RATE, TRANSFORM_RATE, ConvShape
+from znnpy.plan.types import PASSES, Method, PartSeconds
+
+METHOD = Method("fft")
+traits = Traits(
+    shares_spectra=True,
+    plans_ffts=True,
+    reads_planar=True,
+    scratch={
+        "spectra": "source spectra",
+        "gradient spectra": "gradient spectra",
+        "forward": "spectra of sums",
+        "gradient": "spectra of sums",
+        "filters": "filter spectra",
+        "dense": "dense filters",
+    },
+)
+
+
+def refusal(size: Triple, stride: Triple) -> str:
+    """True strides are refused."""
+    return stride_refusal(stride)
+
+
+def told(shape: ConvShape) -> list[Method]:
+    """The one method."""
+    return [METHOD]
+
+
+def candidates(shape: ConvShape) -> list[Method]:
+    """The one method, where spectra fit and the estimate is not clearly above that of direct convolution."""
+    close = fft_seconds(shape) <= direct_seconds(shape) * CLEAR_RATIO
+    return [METHOD] if close and _fits(shape) else []
+
+
+def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
+    """The one method, where spectra fit."""
+    return [METHOD] if _fits(shape) else []
+
+
+def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
+    """Estimated seconds by part; those of a pass include its share of the shared transforms."""
+    return dict.fromkeys(PASSES, fft_seconds(shape))
+
+
+def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
+    """A forward pass."""
+    return fft_seconds(shape)
+
+
+def fft_seconds(shape: ConvShape) -> float:
+    """One pass by whole-image FFT on one core, its share of the shared transforms included."""
+    transform = 2.5 * voxels(shape.source) * log2(max(2, voxels(shape.source))) / TRANSFORM_RATE
+    product = 4.0 * voxels(shape.source) / PRODUCT_RATE
+    pairs = shape.inputs * shape.outputs
+    transforms = shape.batch * (shape.inputs + shape.outputs) + pairs
+    return transforms * transform + shape.batch * pairs * product
+
+
+def fft_bytes(shape: ConvShape) -> float:
+    """Memory of the spectra of all filters, images and sums of a layer."""
+    spectra = shape.inputs * shape.outputs + 2 * shape.batch * (shape.inputs + shape.outputs)
+    return 4.0 * spectra * voxels(shape.source)
+
+
+def _fits(shape: ConvShape) -> bool:
+    return max(shape.size) <= MOST_TAPS and fft_bytes(shape) <= MOST_BYTES

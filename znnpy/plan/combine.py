@@ -1,0 +1,38 @@
+"""Which methods cost least together: spectra that passes share count once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+from znnpy.plan.cost import ConvShape
+from znnpy.plan.types import PASSES, SHARED, Costs, LayerPlan, Method, PassName, wanted
+
+
+def needed(costs: Costs, shape: ConvShape) -> Costs:
+    """The costs of a layer's methods, where a pass that nobody needs costs nothing."""
+    return {
+        method: dict.fromkeys(PASSES, 0.0)
+        | {part: cost for part, cost in parts.items() if wanted(part, shape.passes)}
+        for method, parts in costs.items()
+    }
+
+
+def cheapest(costs: Costs, why: str = "measured") -> LayerPlan:
+    """The combination of methods with the least sum, spectra that passes share counted once."""
+    chosen = min(product(costs, costs, costs), key=lambda it: total(it, costs))
+    return LayerPlan.of(*chosen, why)
+
+
+def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
+    """Seconds of all passes by these methods; each shared part counts once for each method using it."""
+    return shared_total(dict(zip(PASSES, chosen, strict=True)), costs)
+
+
+def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
+    """Seconds of some passes by the methods given, parts that they share counted once."""
+    seconds = sum(costs[method][step] for step, method in by_pass.items())
+    for part, steps in SHARED.items():
+        users = {method for step, method in by_pass.items() if step in steps}
+        seconds += sum(costs[method].get(part, 0.0) for method in users)
+    return seconds

@@ -1,0 +1,84 @@
+"""Plans, and their records: saved with a run, read back and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from znnpy.errors import PlanError
+from znnpy.network.types import Network, Triple
+from znnpy.plan.algorithms import ALGORITHMS
+from znnpy.plan.types import ALGORITHM_NAMES, PASSES, AlgorithmName, LayerPlan
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Choices that change bits, saved with a run: they do not depend on the number of threads."""
+
+    layers: Mapping[str, LayerPlan]
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON-able form, read back by `from_record`."""
+        return {name: _layer_record(layer) for name, layer in self.layers.items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Mapping[str, Any]], network: Network) -> Plan:
+        """Check and read a saved plan; PlanError when it is of another network or version."""
+        edges = {edge.name: edge for edge in network.edges if edge.kind == "conv"}
+        if not isinstance(record, Mapping):
+            raise PlanError(f"the saved plan is a {type(record).__name__}, not a table of layers")
+        if set(record) != set(edges):
+            raise PlanError(
+                f"the saved plan is for layers {sorted(record)}, the network has {sorted(edges)}"
+            )
+        plan = cls({name: _read_layer(name, layer) for name, layer in record.items()})
+        for name, edge in edges.items():
+            for step in PASSES:
+                algorithm = ALGORITHMS[plan.layers[name].method(step).algorithm]
+                if refusal := algorithm.refusal(edge.size, edge.stride):
+                    raise PlanError(f"the saved plan of {name!r}: {refusal}")
+        return plan
+
+
+def _layer_record(layer: LayerPlan) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for step in PASSES:
+        method = layer.method(step)
+        record[step] = method.algorithm
+        if method.tile:
+            record[f"{step}_tile"] = list(method.tile)
+    return record | {"reason": layer.reason}
+
+
+def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
+    if not isinstance(layer, Mapping) or not isinstance(layer.get("reason", ""), str):
+        raise PlanError(f"the saved plan of {name!r} is no table of passes")
+    values = dict(layer)
+    for step in PASSES:
+        algorithm = values.get(step)
+        if algorithm not in ALGORITHM_NAMES:
+            raise PlanError(
+                f"the saved plan asks for {algorithm!r} in the {step} pass of "
+                f"{name!r}; this version knows {', '.join(ALGORITHM_NAMES)}"
+            )
+        tile = values.pop(f"{step}_tile", None)
+        values[f"{step}_tile"] = _read_tile(name, step, tile, algorithm)
+    unknown = sorted(set(values) - {field.name for field in fields(LayerPlan)})
+    if unknown:
+        raise PlanError(f"the saved plan of {name!r} has unknown entries {unknown}")
+    return LayerPlan(**values)
+
+
+def _read_tile(name: str, step: str, tile: Any, algorithm: AlgorithmName) -> Triple | None:
+    sizes = ALGORITHMS[algorithm].traits.tile_sizes
+    if not sizes and tile is None:
+        return None
+    good = sizes and isinstance(tile, list | tuple) and len(tile) == 3
+    if not good or any(type(size) is not int or size not in sizes for size in tile):
+        raise PlanError(
+            f"the saved plan has tile {tile!r} in the {step} pass of {name!r}; a {algorithm} pass has "
+            f"{f'three sizes of {sizes}' if sizes else 'none'}"
+        )
+    z, y, x = tile
+    return z, y, x
