@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import numpy as np
+from drawn_keys import drawn_keys
 
 from znnpy.geometry import fit
 from znnpy.geometry.axes import scale
 from znnpy.geometry.fit import ONE, Geometry
+from znnpy.layers.edges import EDGE_KINDS
+from znnpy.layers.functions import FUNCTIONS
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node, Triple
 
-HIDDEN = ("linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "forward_logistic")
-SMOOTH = tuple(name for name in HIDDEN if name != "forward_logistic")
+HIDDEN = tuple(name for name, function in FUNCTIONS.items() if function.pointwise)
+SMOOTH = tuple(name for name in HIDDEN if not FUNCTIONS[name].passes_on)
 OUTPUTS = {  # functions at outputs that go with a loss
     "square": ("linear", "tanh", "logistic", "softmax"),
     "binomial_cross_entropy": ("linear", "logistic", "forward_logistic"),
@@ -21,6 +25,13 @@ OUTPUTS = {  # functions at outputs that go with a loss
 }
 IMAGES = (1, 2, 3, 5, 8, 10, 16, 17, 20)
 SIZES = ((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 3, 3), (2, 3, 4), (5, 1, 2), (3, 4, 5), (1, 1, 5))
+WITH_BLOCKS = (
+    "conv",
+    "max_filter",
+    "max_pool",
+    "dropout",
+    "crop",
+)  # others are drawn by their keys
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
 MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy
 MOST_VOXELS = 30_000
@@ -39,7 +50,7 @@ def random_network(
 ) -> tuple[Network, OutputShape]:
     """A random directed acyclic network and an output shape that `znnpy.geometry.fit` takes.
 
-    Over 50 seeds: all edge kinds and transfer functions, 1-2 inputs and outputs, sums and concats
+    Over 50 seeds: all edge kinds and functions that are listed, 1-2 inputs and outputs, sums and concats
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
     filters that repeat, scaled tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets
     (every eighth seed), 1 to 20 images. The same seed gives the same network. With two
@@ -161,6 +172,7 @@ class _Builder:
             self._crop,
             self._strided,
             self._second_input,
+            *(partial(self._of_kind, kind) for kind in EDGE_KINDS if kind not in WITH_BLOCKS),
         ]
         for step in self.rng.permutation(len(steps))[: self._int(1, blocks + 1)]:
             steps[step]()
@@ -269,6 +281,18 @@ class _Builder:
         self._edge("crop", self.tip, target, offset=self._triple(self._size(low=0, high=2)))
         self.tip = target
 
+    def _of_kind(self, name: str) -> None:
+        """One edge of a kind that has no block of its own; no true stride where voxels are sparse."""
+        kind, source = EDGE_KINDS[name], self.tip
+        keys = drawn_keys(kind, self.rng, flat=self.flat)
+        numbers = dict(kind.numbers(kind.keys.model_validate(keys)))
+        if self.sparsity[source.name] != ONE and numbers.get("stride", ONE) != ONE:
+            self._conv()
+            return
+        target = self._transfer() if kind.learns else self._plain_target()
+        self._edge(name, source, target, **numbers)
+        self.tip = target
+
     def _second_input(self) -> None:
         """Another input joins; it brings no sparsity and reaches the tip's stride in one step."""
         source = self.tip
@@ -311,7 +335,8 @@ class _Builder:
         return self._node("sum", images) if self._chance() else self._transfer(images)
 
     def _node(self, kind: str, images: int, **more: object) -> Node:
-        if more.get("function") == "tanh" and self._chance():
+        shaped = FUNCTIONS[more.get("function", "linear")].shaped
+        if "amplitude" in shaped and self._chance():
             more |= {"amplitude": 1.7159, "gain": 0.6666}
         node = Node(f"n{len(self.nodes)}", kind, images, **more)
         self.nodes.append(node)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from znnpy.config import Config, MalformedConfigError, config_from, load_config
-from znnpy.config.fields import UNITS
 from znnpy.config.models import Adam, AffinityTarget, CosineSchedule, Sgd
 from znnpy.config.reader import plain_scalar, read_text
+from znnpy.fields import UNITS
 
 untimed = settings(deadline=None)
 

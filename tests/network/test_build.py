@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from znnpy.config import load_config, network_section
+from znnpy.config import load_config
 from znnpy.config.output import dump
 from znnpy.errors import ConfigError, NetworkError, ZnnpyError
 from znnpy.network import (
@@ -20,7 +20,6 @@ from znnpy.network import (
     initial_parameters,
     load_network,
     network_to_section,
-    types,
 )
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Init, Node
@@ -237,17 +236,6 @@ def test_a_missing_znn_file_names_the_key(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("network:\n  znn: none.znn\n")
     with pytest.raises(ConfigError, match=r"c.yaml:2: network.znn: there is no file .*none.znn"):
         load_network(tmp_path / "c.yaml")
-
-
-def test_config_and_network_agree_on_words() -> None:
-    assert network_section.FunctionName == types.FunctionName
-    edges = get_args(get_args(network_section.EdgeSection)[0])
-    kinds = {get_args(edge.model_fields["kind"].annotation)[0] for edge in edges}
-    assert kinds == set(get_args(types.EdgeKind))
-    node = network_section.NodeSection.model_fields["kind"].annotation
-    assert get_args(node) == get_args(types.NodeKind)
-    init = network_section.InitSection.model_fields["kind"].annotation
-    assert set(get_args(init)) - {"msra"} == set(get_args(types.InitKind))
 
 
 def test_tanh_and_repeating_filters() -> None:

@@ -62,7 +62,7 @@ def memory_bytes(text: str | None) -> int | None:
     """Bytes that --max-memory gives; wrong usage if it is no size."""
     from pydantic import TypeAdapter, ValidationError
 
-    from znnpy.config.fields import Bytes
+    from znnpy.fields import Bytes
 
     if text is None:
         return None
@@ -79,7 +79,7 @@ def block_sizes(text: str | None, option: str = "--block") -> tuple[int, int, in
     """The sizes z, y, x that an option gives, one for a cube; wrong usage if they are none."""
     from pydantic import TypeAdapter, ValidationError
 
-    from znnpy.config.fields import Size3, shown
+    from znnpy.fields import Size3, shown
 
     if text is None:
         return None

@@ -19,6 +19,7 @@ from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeles
 from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.material import make_targets
+from znnpy.layers.edges import EDGE_KINDS
 from znnpy.network import Network, build_network, doubtful_outputs, logits_network, parameter_shapes
 from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import Choice, estimated_costs, layer_costs
@@ -226,7 +227,8 @@ def _layers(found: dict[str, Any]) -> Table:
     for node in found["nodes"]:
         for edge in (e for e in found["edges"] if e["to"] == node["name"]):
             what = f"{edge['kind']} of {edge['from']}"
-            size = "" if edge["kind"] in ("dropout", "crop") else _size(edge["size"])
+            windowed = "size" in EDGE_KINDS[edge["kind"]].keys.model_fields
+            size = _size(edge["size"]) if windowed else ""
             steps = _size(edge["stride"]), _size(edge["sparsity"])
             table.add_row(f"  {edge['name']}", what, "", size, *steps, _count(edge), style="dim")
         what = node["function"] or node["kind"]

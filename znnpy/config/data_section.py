@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from znnpy.config.fields import (
+from znnpy.fields import (
     Bool,
     Count,
     FilePath,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from znnpy.config.fields import shown
 from znnpy.config.problems import Key, nearest, suggestion
+from znnpy.fields import shown
 
 _KINDS = {
     "int_type": "a whole number",

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from znnpy.config.explain import explain, misspelt
-from znnpy.config.fields import shown, typed
 from znnpy.config.models import Config
 from znnpy.config.network_section import NetworkSection, Origin
 from znnpy.config.problems import Key, MalformedConfigError, Place, Problem, dotted
 from znnpy.config.reader import Document, read_file, read_text
+from znnpy.fields import shown, typed
 
 Model = TypeVar("Model", bound=BaseModel)
 

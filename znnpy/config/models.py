@@ -19,21 +19,9 @@ from znnpy.config.data_section import (
     Target,
     VolumeSection,
 )
-from znnpy.config.fields import Strict
 from znnpy.config.network_section import (
-    ConvEdge,
-    ConvLayer,
-    CropEdge,
-    CropLayer,
-    DropoutEdge,
-    DropoutLayer,
     EdgeSection,
-    InitSection,
     LayerSection,
-    MaxFilterEdge,
-    MaxFilterLayer,
-    MaxPoolEdge,
-    MaxPoolLayer,
     NetworkSection,
     NodeSection,
 )
@@ -51,6 +39,7 @@ from znnpy.config.training_section import (
     TrainingSection,
     ValidationSection,
 )
+from znnpy.fields import Strict
 
 __all__ = [
     "Adam",
@@ -60,25 +49,14 @@ __all__ = [
     "CheckpointSection",
     "Config",
     "ConstantSchedule",
-    "ConvEdge",
-    "ConvLayer",
     "CosineSchedule",
-    "CropEdge",
-    "CropLayer",
     "DataSection",
-    "DropoutEdge",
-    "DropoutLayer",
     "EdgeSection",
     "ExponentialSchedule",
     "ImageTarget",
-    "InitSection",
     "LabelsTarget",
     "LayerSection",
     "MaskTarget",
-    "MaxFilterEdge",
-    "MaxFilterLayer",
-    "MaxPoolEdge",
-    "MaxPoolLayer",
     "NetworkSection",
     "NodeSection",
     "Optimizer",

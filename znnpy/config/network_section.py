@@ -4,193 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, create_model, model_validator
 
-from znnpy.config.fields import (
-    Bool,
-    FilePath,
-    Float,
-    Images,
-    NonNegative,
-    NonZero,
-    Offset3,
-    Probability,
-    Size3,
-    Strict,
-    shorthand,
-    wrong,
-)
 from znnpy.config.problems import Key, Place
-
-FunctionName = Literal[
-    "linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "softmax", "forward_logistic"
-]
-
-
-_INIT_KEYS = {"uniform": ("low", "high"), "normal": ("mean", "std"), "constant": ("value",)}
-
-
-class InitSection(Strict):
-    """How a filter bank or bias starts; in short a kind (`he`) or a number (a constant)."""
-
-    kind: Literal["he", "msra", "xavier", "uniform", "normal", "constant"] = Field(
-        description="Distribution: he (= msra), xavier, uniform, normal or constant."
-    )
-    low: Float = Field(default=-0.1, description="Lower end of `uniform`.")
-    high: Float = Field(default=0.1, description="Upper end of `uniform`.")
-    mean: Float = Field(default=0.0, description="Mean of `normal`.")
-    std: NonNegative = Field(default=0.01, description="Standard deviation of `normal`.")
-    value: Float = Field(default=0.0, description="Value of `constant`.")
-
-    @model_validator(mode="after")
-    def _fits(self) -> InitSection:
-        for kind, keys in _INIT_KEYS.items():
-            for key in keys:
-                default = type(self).model_fields[key].default
-                if kind != self.kind and getattr(self, key) != default:
-                    raise wrong(f"only {kind} has this; this is {self.kind}", key)
-        if self.low > self.high:
-            raise wrong(f"must not exceed high = {self.high}; found {self.low}", "low")
-        return self
-
-    @model_serializer
-    def _used(self) -> dict[str, str | float]:
-        keys = _INIT_KEYS.get(self.kind, ())
-        return {"kind": self.kind, **{key: getattr(self, key) for key in keys}}
-
-
-def _init(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"kind": value}
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return {"kind": "constant", "value": value}
-    return value
-
-
-def _of_biases(init: InitSection) -> InitSection:
-    if init.kind not in _INIT_KEYS:
-        raise wrong(f"biases have no fan-in; {init.kind} is for filters", "kind")
-    return init
-
-
-InitField = Annotated[InitSection, BeforeValidator(_init)]
-BiasInitField = Annotated[InitSection, BeforeValidator(_init), AfterValidator(_of_biases)]
-Slope = Annotated[
-    NonNegative | None,
-    Field(description="Negative slope of leaky_relu (default 0.01) or alpha of elu (default 1)."),
-]
-Amplitude = Annotated[
-    NonZero, Field(description="Largest value of tanh: amplitude * tanh(gain * x).")
-]
-Gain = Annotated[
-    NonZero,
-    Field(description="Steepness of tanh at 0, by its amplitude: amplitude * tanh(gain * x)."),
-]
-Repeat = Annotated[
-    Size3,
-    Field(description="Blocks of filter taps that share one number, z y x; they divide the size."),
-]
-HE = InitSection(kind="he")
-ZERO = InitSection(kind="constant")
-
-
-def _refuse_shape_of_tanh(section: ConvLayer | NodeSection) -> None:
-    for key in ("amplitude", "gain"):
-        if getattr(section, key) != 1 and section.function != "tanh":
-            raise wrong(f"only tanh has this; the function is {section.function}", key)
-
-
-class ConvLayer(Strict):
-    """A convolution, then bias and transfer function."""
-
-    images: Images = Field(description="Number of output images.")
-    size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
-    stride: Size3 = Field(default=(1, 1, 1), description="True stride in voxels, z y x.")
-    sparsity: Size3 = Field(
-        default=(1, 1, 1),
-        description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
-    )
-    sparsens: Size3 = Field(
-        default=(1, 1, 1),
-        description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
-    )
-    repeat: Repeat = (1, 1, 1)
-    function: FunctionName = Field(default="linear", description="Transfer function.")
-    slope: Slope = None
-    amplitude: Amplitude = 1.0
-    gain: Gain = 1.0
-    bias: Bool = Field(default=True, description="Add one learned bias per image.")
-    init: InitField = Field(default=HE, description="How the filters start.")
-    bias_init: BiasInitField = Field(default=ZERO, description="How the biases start.")
-
-    @model_validator(mode="after")
-    def _fits(self) -> ConvLayer:
-        _refuse_shape_of_tanh(self)
-        return self
-
-
-class MaxFilterLayer(Strict):
-    """A sliding maximum at every voxel; what follows becomes sparse by `stride`."""
-
-    size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
-    stride: Size3 | None = Field(
-        default=None,
-        description="Factor by which what follows becomes sparser, z y x (default: size).",
-    )
-
-
-class MaxPoolLayer(Strict):
-    """Max-pooling: the output is smaller by `stride`."""
-
-    size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
-    stride: Size3 | None = Field(
-        default=None, description="Stride in voxels, z y x (default: size)."
-    )
-
-
-class DropoutLayer(Strict):
-    """Sets voxels to zero at random while training."""
-
-    keep: Probability = Field(description="Probability with which a voxel is kept, in (0, 1].")
-
-
-class CropLayer(Strict):
-    """Removes a margin on both sides."""
-
-    offset: Offset3 = Field(description="Voxels removed on both sides, z y x.")
-
-
-WINDOW = shorthand("size", int, list, tuple)
+from znnpy.fields import Bool, FilePath, Images, Strict, shorthand, wrong
+from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
+from znnpy.layers.keys import (
+    ZERO,
+    Amplitude,
+    BiasInitField,
+    FunctionKey,
+    Gain,
+    Slope,
+    refuse_other_shape,
+)
+from znnpy.layers.kind import EdgeKind
+from znnpy.layers.nodes import NodeKind
 
 
 class LayerSection(Strict):
     """One item of `layers`: exactly one operation."""
-
-    conv: ConvLayer | None = Field(
-        default=None, description="Convolution, bias and transfer function."
-    )
-    max_filter: Annotated[MaxFilterLayer | None, WINDOW] = Field(
-        default=None,
-        description="Sliding maximum; what follows becomes sparse. In short: its size.",
-    )
-    max_pool: Annotated[MaxPoolLayer | None, WINDOW] = Field(
-        default=None, description="Max-pooling with a true stride. In short: its size."
-    )
-    dropout: Annotated[DropoutLayer | None, shorthand("keep", int, float)] = Field(
-        default=None, description="Dropout. In short: the probability to keep."
-    )
-    crop: Annotated[CropLayer | None, shorthand("offset", int, list, tuple)] = Field(
-        default=None, description="Crop. In short: the offset."
-    )
 
     @model_validator(mode="after")
     def _one(self) -> LayerSection:
@@ -201,20 +38,46 @@ class LayerSection(Strict):
         return self
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> EdgeKindName:
         """Name of the operation."""
-        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+        fields = cast("dict[EdgeKindName, Any]", type(self).model_fields)
+        return next(name for name in fields if getattr(self, name) is not None)
+
+    @property
+    def keys(self) -> Strict:
+        """What is said of it."""
+        keys: Strict = getattr(self, self.kind)
+        return keys
+
+
+def _layer_key(kind: EdgeKind) -> tuple[Any, Any]:
+    """The key of a kind in a layer: its type and field."""
+    keys: Any = (kind.layer or kind.keys) | None
+    if kind.short is not None:
+        keys = Annotated[keys, shorthand(kind.short[0], *kind.short[1])]
+    return keys, Field(default=None, description=kind.summary)
+
+
+if TYPE_CHECKING:
+    AnyLayer = LayerSection
+else:  # with a key for each kind that is listed, also by others than this package
+    AnyLayer = create_model(
+        "LayerSection",
+        __base__=LayerSection,
+        __doc__=LayerSection.__doc__,
+        **{kind.name: _layer_key(kind) for kind in EDGE_KINDS.values()},
+    )
 
 
 class NodeSection(Strict):
     """One group of images."""
 
-    kind: Literal["input", "transfer", "sum", "concat"] = Field(
+    kind: NodeKind = Field(
         description="input: fed by the user; sum: adds its edges; transfer: adds them, a bias and "
         "applies a function; concat: stacks its edges in the order of the file."
     )
     images: Images = Field(description="Number of images.")
-    function: FunctionName = Field(
+    function: FunctionKey = Field(
         default="linear", description="Transfer function of a transfer node."
     )
     slope: Slope = None
@@ -229,62 +92,33 @@ class NodeSection(Strict):
             for key in ("function", "slope", "amplitude", "gain", "bias", "init"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
-        _refuse_shape_of_tanh(self)
+        refuse_other_shape(self)
         return self
 
 
-class EdgeEnds(Strict):
-    """What every edge has."""
+class EdgeSection(Strict):
+    """What every edge has, beside the keys of its kind."""
 
+    kind: EdgeKindName = Field(description="Operation.")
     source: str = Field(alias="from", description="Node that the edge leaves.")
     target: str = Field(alias="to", description="Node that the edge enters.")
 
 
-class ConvEdge(EdgeEnds):
-    """A bank of filters between all images of two nodes."""
-
-    kind: Literal["conv"] = Field(description="Operation.")
-    size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
-    stride: Size3 = Field(default=(1, 1, 1), description="True stride in voxels, z y x.")
-    sparsity: Size3 = Field(
-        default=(1, 1, 1),
-        description="Dilation of the filter in voxels, z y x, on top of what is inherited.",
+def _edge_section(kind: EdgeKind) -> type[Strict]:
+    fields: dict[str, Any] = {"kind": (Literal[kind.name], Field(description="Operation."))}
+    return create_model(
+        kind.name.title().replace("_", "") + "Edge",
+        __base__=(kind.keys, EdgeSection),
+        __doc__=kind.keys.__doc__,
+        **fields,
     )
-    sparsens: Size3 = Field(
-        default=(1, 1, 1),
-        description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
-    )
-    repeat: Repeat = (1, 1, 1)
-    init: InitField = Field(default=HE, description="How the filters start.")
 
 
-class MaxFilterEdge(EdgeEnds, MaxFilterLayer):
-    """A sliding maximum at every voxel; what follows becomes sparse by `stride`."""
-
-    kind: Literal["max_filter"] = Field(description="Operation.")
-
-
-class MaxPoolEdge(EdgeEnds, MaxPoolLayer):
-    """Max-pooling: the output is smaller by `stride`."""
-
-    kind: Literal["max_pool"] = Field(description="Operation.")
-
-
-class DropoutEdge(EdgeEnds, DropoutLayer):
-    """Sets voxels to zero at random while training."""
-
-    kind: Literal["dropout"] = Field(description="Operation.")
-
-
-class CropEdge(EdgeEnds, CropLayer):
-    """Removes a margin on both sides; an offset of 0 passes the images on."""
-
-    kind: Literal["crop"] = Field(description="Operation.")
-
-
-EdgeSection = Annotated[
-    ConvEdge | MaxFilterEdge | MaxPoolEdge | DropoutEdge | CropEdge, Field(discriminator="kind")
-]
+if TYPE_CHECKING:
+    AnyEdge = EdgeSection
+else:  # one of the sections of all kinds
+    _sections = [_edge_section(kind) for kind in EDGE_KINDS.values()]
+    AnyEdge = Annotated[reduce(or_, _sections), Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,13 +144,13 @@ class NetworkSection(Strict):
         default=None,
         description="Number of input images of a chain (default 1); only with `layers`.",
     )
-    layers: tuple[LayerSection, ...] | None = Field(
+    layers: tuple[AnyLayer, ...] | None = Field(
         default=None, description="A chain of operations, in order."
     )
     nodes: dict[str, NodeSection] | None = Field(
         default=None, description="Groups of images, by name."
     )
-    edges: dict[str, EdgeSection] | None = Field(default=None, description="Operations, by name.")
+    edges: dict[str, AnyEdge] | None = Field(default=None, description="Operations, by name.")
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
     def came_from(self, origin: Origin) -> None:

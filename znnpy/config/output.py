@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
-from znnpy.config.fields import shown
 from znnpy.config.models import Config
 from znnpy.config.problems import Key, dotted
 from znnpy.config.reader import plain_scalar
+from znnpy.fields import shown
 
 _FREE = {("network", "name"), ("training", "iterations"), ("data", "in_memory"), ("data", "test")}
 _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from znnpy.config.fields import (
+from znnpy.fields import (
     Bool,
     Bytes,
     Count,

@@ -5,6 +5,9 @@ Each operation of each pass is a stage of its own, which matters to the policy `
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from znnpy.engine.convolution import fft
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.layers import moves, pooling
@@ -15,23 +18,47 @@ from znnpy.engine.layers.repeats import average_gradient
 from znnpy.engine.layers.updates import emit_updates
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import trained_nodes
+from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
-from znnpy.network.types import Node
+from znnpy.errors import NetworkError
+from znnpy.network.types import Edge, Node
 
-FORWARD = {
-    "conv": convolution.forward,
-    "max_filter": pooling.forward,
-    "max_pool": pooling.forward,
-    "dropout": moves.dropout_forward,
-    "crop": moves.crop_forward,
+
+@dataclass(frozen=True)
+class Emitter:
+    """The tasks of one edge kind.
+
+    `forward` fills the edge's contribution, `backward` the gradient that it brings to its source, from
+    that of its target. A kind that learns has `weight_gradient`, from its target's gradient too, and
+    `derive`: what its passes need of the parameters beside themselves.
+    """
+
+    forward: Callable[[Step, Build, Edge], None]
+    backward: Callable[[Step, Build, Edge, Tensor], None]
+    weight_gradient: Callable[[Step, Build, Edge, Tensor], None] | None = None
+    derive: Callable[[Step, Build, Edge], None] | None = None
+
+
+EMITTERS: dict[str, Emitter] = {
+    "conv": Emitter(
+        convolution.forward,
+        convolution.data_gradient,
+        convolution.weight_gradient,
+        convolution.derive,
+    ),
+    "max_filter": Emitter(pooling.forward, pooling.backward),
+    "max_pool": Emitter(pooling.forward, pooling.backward),
+    "dropout": Emitter(moves.dropout_forward, moves.dropout_backward),
+    "crop": Emitter(moves.crop_forward, moves.crop_backward),
 }
-BACKWARD = {
-    "conv": convolution.data_gradient,
-    "max_filter": pooling.backward,
-    "max_pool": pooling.backward,
-    "dropout": moves.dropout_backward,
-    "crop": moves.crop_backward,
-}
+
+
+def emitter_of(edge: Edge) -> Emitter:
+    """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
+    if edge.kind not in EMITTERS:
+        what = f"edge '{edge.name}': {edge.kind} has no tasks in float32"
+        raise NetworkError(f"{what}; precision float64 runs it")
+    return EMITTERS[edge.kind]
 
 
 def emit_forward(step: Step, build: Build) -> None:
@@ -43,7 +70,7 @@ def emit_forward(step: Step, build: Build) -> None:
                 moves.pack_input(step, build, node.name)
             continue
         for edge in network.incoming(node.name):
-            FORWARD[edge.kind](step, build, edge)
+            emitter_of(edge).forward(step, build, edge)
             step.stage += 1
         fft.finish_forward(step, build, node)
         converge_forward(step, build, node)
@@ -72,12 +99,13 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         if node.kind == "concat" and edge.source in trained:
             gradient = split_concat(step, build, node, edge.name, first)
         first += build.images.contributions[edge.name].images
-        if edge.kind == "conv":
-            convolution.weight_gradient(step, build, edge, gradient)
+        emitter = emitter_of(edge)
+        if emitter.weight_gradient:
+            emitter.weight_gradient(step, build, edge, gradient)
             average_gradient(step, build, edge)
             step.stage += 1
         if edge.source in trained:
-            BACKWARD[edge.kind](step, build, edge, gradient)
+            emitter.backward(step, build, edge, gradient)
             step.stage += 1
 
 
@@ -95,5 +123,5 @@ def emit_update(
 def emit_derived(step: Step, build: Build) -> None:
     """What passes need of filters beside themselves: transposed copies, spectra."""
     for edge in build.layout.network.edges:
-        if edge.kind == "conv":
-            convolution.derive(step, build, edge)
+        if derive := emitter_of(edge).derive:
+            derive(step, build, edge)

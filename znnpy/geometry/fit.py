@@ -8,6 +8,7 @@ from operator import index
 
 from znnpy.errors import NetworkError, ShapeError
 from znnpy.geometry.axes import AXES, describe, scale
+from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network, Triple
 
 ONE: Triple = (1, 1, 1)
@@ -130,13 +131,7 @@ def _sizes(name: str, shape: Extent) -> Triple:
 
 def needed(edge: Edge, shape: Triple, dilation: Triple) -> Triple:
     """Input shape that an edge needs for one output shape; axes z, y, x."""
-    z, y, x = (
-        (count - 1) * stride + (size - 1) * step + 1 + 2 * offset
-        for count, stride, size, step, offset in zip(
-            shape, edge.stride, edge.size, dilation, edge.offset, strict=True
-        )
-    )
-    return (z, y, x)
+    return edge_kind(edge.kind).needed(edge, shape, dilation)
 
 
 def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]:

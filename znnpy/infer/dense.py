@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network
 
 ONE = (1, 1, 1)
@@ -24,5 +25,5 @@ def _dense(edge: Edge) -> Edge:
     if max(edge.stride) == 1:
         return edge
     z, y, x = (a * b for a, b in zip(edge.stride, edge.sparsens, strict=True))
-    kind = "max_filter" if edge.kind == "max_pool" else edge.kind
+    kind = edge_kind(edge.kind).dense or edge.kind
     return replace(edge, kind=kind, stride=ONE, sparsens=(z, y, x))

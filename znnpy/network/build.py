@@ -14,29 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from znnpy.config import Config, load_network_section, network_section_from
-from znnpy.config.network_section import (
-    ConvEdge,
-    ConvLayer,
-    CropEdge,
-    CropLayer,
-    DropoutEdge,
-    DropoutLayer,
-    InitSection,
-    LayerSection,
-    MaxFilterEdge,
-    MaxFilterLayer,
-    MaxPoolEdge,
-    MaxPoolLayer,
-    NetworkSection,
-    NodeSection,
-)
-from znnpy.errors import ConfigError, NetworkError
+from znnpy.config.network_section import EdgeSection, LayerSection, NetworkSection, NodeSection
+from znnpy.errors import ConfigError
+from znnpy.fields import Strict
+from znnpy.layers.edges import EdgeKindName, edge_kind
+from znnpy.layers.functions import FUNCTIONS
+from znnpy.layers.keys import TransferKeys, init_data, init_of
 from znnpy.network.check import checked_network
 from znnpy.network.outputs import logits_network
-from znnpy.network.types import Edge, Init, Network, Node
+from znnpy.network.types import Edge, Network, Node
 from znnpy.network.znn import read_znn
-
-AnyEdge = ConvEdge | MaxFilterEdge | MaxPoolEdge | DropoutEdge | CropEdge
 
 
 def load_network(source: str | Path | Mapping[str, Any] | Network) -> Network:
@@ -90,57 +77,22 @@ def _node(name: str, node: NodeSection) -> Node:
         node.function,
         _slope(node.function, node.slope),
         node.bias and node.kind == "transfer",
-        _init(node.init),
+        init_of(node.init),
         node.amplitude,
         node.gain,
     )
 
 
 def _slope(function: str, slope: float | None) -> float:
-    if slope is not None:
-        return slope
-    return 1.0 if function == "elu" else 0.01
+    return FUNCTIONS[function].slope if slope is None else slope
 
 
-def _init(init: InitSection) -> Init:
-    kind = "he" if init.kind == "msra" else init.kind
-    return Init(kind, init.low, init.high, init.mean, init.std, init.value)
+def _edge(name: str, section: EdgeSection) -> Edge:
+    return _operation(name, section.kind, section.source, section.target, section)
 
 
-def _edge(name: str, edge: AnyEdge) -> Edge:
-    return _operation(name, edge.source, edge.target, edge)
-
-
-def _operation(
-    name: str,
-    source: str,
-    target: str,
-    given: ConvEdge | ConvLayer | MaxFilterLayer | MaxPoolLayer | DropoutLayer | CropLayer,
-) -> Edge:
-    match given:
-        case ConvEdge() | ConvLayer():
-            return Edge(
-                name,
-                "conv",
-                source,
-                target,
-                size=given.size,
-                stride=given.stride,
-                sparsity=given.sparsity,
-                sparsens=given.sparsens,
-                init=_init(given.init),
-                repeat=given.repeat,
-            )
-        case MaxFilterLayer():
-            sparsens = given.stride or given.size
-            return Edge(name, "max_filter", source, target, size=given.size, sparsens=sparsens)
-        case MaxPoolLayer():
-            stride = given.stride or given.size
-            return Edge(name, "max_pool", source, target, size=given.size, stride=stride)
-        case DropoutLayer():
-            return Edge(name, "dropout", source, target, keep=given.keep)
-        case CropLayer():
-            return Edge(name, "crop", source, target, offset=given.offset)
+def _operation(name: str, kind: EdgeKindName, source: str, target: str, keys: Strict) -> Edge:
+    return Edge(name, kind, source, target, **edge_kind(kind).numbers(keys))
 
 
 def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network:
@@ -152,20 +104,19 @@ def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network
         counts[layer.kind] += 1
         edge = f"{layer.kind}{counts[layer.kind]}"
         node = "output" if index == len(layers) - 1 else f"layer{index + 1}"
-        given = getattr(layer, layer.kind)
-        edges.append(_operation(edge, nodes[-1].name, node, given))
-        nodes.append(_chain_node(node, given, nodes[-1].images))
+        edges.append(_operation(edge, layer.kind, nodes[-1].name, node, layer.keys))
+        nodes.append(_chain_node(node, layer.keys, nodes[-1].images))
         line_of[edge] = line_of[node] = section.place("layers", index)
     return checked_network(nodes, edges, lambda name: line_of.get(name, ""))
 
 
-def _chain_node(name: str, layer: Any, images: int) -> Node:
-    if not isinstance(layer, ConvLayer):
+def _chain_node(name: str, keys: Strict, images: int) -> Node:
+    if not isinstance(keys, TransferKeys):
         return Node(name, "sum", images, bias=False)
-    slope = _slope(layer.function, layer.slope)
-    init = _init(layer.bias_init)
-    shape = (layer.amplitude, layer.gain)
-    return Node(name, "transfer", layer.images, layer.function, slope, layer.bias, init, *shape)
+    slope = _slope(keys.function, keys.slope)
+    init = init_of(keys.bias_init)
+    shape = (keys.amplitude, keys.gain)
+    return Node(name, "transfer", keys.images, keys.function, slope, keys.bias, init, *shape)
 
 
 def self_contained(config: Config) -> Config:
@@ -189,34 +140,14 @@ def network_to_section(network: Network) -> NetworkSection:
     return network_section_from(data)
 
 
-def _init_data(init: Init) -> dict[str, Any]:
-    keys = {"uniform": ("low", "high"), "normal": ("mean", "std"), "constant": ("value",)}
-    return {"kind": init.kind, **{key: getattr(init, key) for key in keys.get(init.kind, ())}}
-
-
 def _node_data(node: Node) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": node.kind, "images": node.images}
     if node.kind == "transfer":
-        data |= {"function": node.function, "bias": node.bias, "init": _init_data(node.init)}
+        data |= {"function": node.function, "bias": node.bias, "init": init_data(node.init)}
         data["slope"] = node.slope
-    if node.function == "tanh":
-        data |= {"amplitude": node.amplitude, "gain": node.gain}
-    return data
+    return data | {key: getattr(node, key) for key in FUNCTIONS[node.function].shaped}
 
 
 def _edge_data(edge: Edge) -> dict[str, Any]:
-    data: dict[str, Any] = {"kind": edge.kind, "from": edge.source, "to": edge.target}
-    match edge.kind:
-        case "conv":
-            sizes = {"size": edge.size, "stride": edge.stride, "sparsity": edge.sparsity}
-            sizes |= {"sparsens": edge.sparsens, "repeat": edge.repeat}
-            return data | sizes | {"init": _init_data(edge.init)}
-        case "max_filter":
-            return data | {"size": edge.size, "stride": edge.sparsens}
-        case "max_pool":
-            return data | {"size": edge.size, "stride": edge.stride}
-        case "dropout":
-            return data | {"keep": edge.keep}
-        case "crop":
-            return data | {"offset": edge.offset}
-    raise NetworkError(f"edge '{edge.name}': {edge.kind} cannot be written")
+    ends = {"kind": edge.kind, "from": edge.source, "to": edge.target}
+    return {**ends, **edge_kind(edge.kind).data(edge)}

@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
+from typing import get_args
 
 from znnpy.errors import NetworkError
-from znnpy.network.types import Edge, Network, Node
+from znnpy.layers.edges import EDGE_KINDS, edge_kind
+from znnpy.layers.functions import FUNCTIONS
+from znnpy.network.types import Edge, Network, Node, NodeKind
 
 Where = Callable[[str], str]
 """File and line of a node or edge, by name; empty when there is none."""
@@ -30,7 +33,7 @@ def checked_network(
     Among nodes that could come next, the one given first comes first, so the order depends on the
     file alone. Raises NetworkError that lists every problem, each with its node or edge and place.
     """
-    _refuse(chain(_naming(nodes, edges), _ends(nodes, edges)), where)
+    _refuse(chain(_naming(nodes, edges), _words(nodes, edges), _ends(nodes, edges)), where)
     ordered = _topological(nodes, edges, where)
     network = Network(tuple(ordered), tuple(edges))
     _refuse(_meaning(network), where)
@@ -55,6 +58,17 @@ def _naming(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str,
         if name in seen:
             yield name, f"{kind} '{name}': the name is taken; nodes and edges share their names"
         seen.add(name)
+
+
+def _words(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, str]]:
+    """Kinds and functions that there are not, in networks that no config has checked."""
+    said: list[tuple[str, str, str, str, list[str]]]
+    said = [("edge", e.name, "kind", e.kind, [*EDGE_KINDS]) for e in edges]
+    said += [("node", n.name, "kind", n.kind, [*get_args(NodeKind)]) for n in nodes]
+    said += [("node", n.name, "function", n.function, [*FUNCTIONS]) for n in nodes]
+    for what, name, key, word, known in said:
+        if word not in known:
+            yield name, f"{what} '{name}': {key} is '{word}' (allowed: {', '.join(known)})"
 
 
 def _ends(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, str]]:
@@ -131,33 +145,33 @@ def _cycle(left: set[str], edges: Sequence[Edge]) -> tuple[str, str]:
 
 def _meaning(network: Network) -> Iterable[tuple[str, str]]:
     for edge in network.edges:
-        source, target = network.node(edge.source), network.node(edge.target)
-        if edge.kind == "conv":
-            if any(size % block for size, block in zip(edge.size, edge.repeat, strict=True)):
-                text = f"repeat {edge.repeat} must divide the filter's size {edge.size}, z y x"
-                yield edge.name, f"edge '{edge.name}': {text}"
-            if target.kind == "concat":
-                text = (
-                    f"a conv cannot enter the concat node '{target.name}'; put a sum node between"
-                )
-                yield edge.name, f"edge '{edge.name}': {text}"
-        elif target.kind != "concat" and source.images != target.images:
-            counts = f"'{source.name}' has {source.images}, '{target.name}' {target.images}"
-            text = f"{edge.kind} keeps the number of images, but {counts}"
+        for text in _edge_meaning(edge, network.node(edge.source), network.node(edge.target)):
             yield edge.name, f"edge '{edge.name}': {text}"
     for node in network.nodes:
-        yield from _node_meaning(network, node)
+        for text in _node_meaning(network, node):
+            yield node.name, f"node '{node.name}': {text}"
 
 
-def _node_meaning(network: Network, node: Node) -> Iterable[tuple[str, str]]:
+def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
+    if any(size % block for size, block in zip(edge.size, edge.repeat, strict=True)):
+        yield f"repeat {edge.repeat} must divide the filter's size {edge.size}, z y x"
+    if edge_kind(edge.kind).learns:
+        if target.kind == "concat":
+            into = f"the concat node '{target.name}'"
+            yield f"a {edge.kind} cannot enter {into}; put a sum node between"
+    elif target.kind != "concat" and source.images != target.images:
+        counts = f"'{source.name}' has {source.images}, '{target.name}' {target.images}"
+        yield f"{edge.kind} keeps the number of images, but {counts}"
+
+
+def _node_meaning(network: Network, node: Node) -> Iterable[str]:
     if node.kind == "concat":
         arriving = [network.node(e.source).images for e in network.incoming(node.name)]
         if sum(arriving) != node.images:
             parts = " + ".join(map(str, arriving))
-            text = f"has {node.images} images, but {parts} = {sum(arriving)} arrive"
-            yield node.name, f"node '{node.name}': {text}"
-    if node.function == "softmax":
+            yield f"has {node.images} images, but {parts} = {sum(arriving)} arrive"
+    if not FUNCTIONS[node.function].pointwise:
         if network.outgoing(node.name):
-            yield node.name, f"node '{node.name}': softmax is for output nodes only"
+            yield f"{node.function} is for output nodes only"
         if node.images < 2:
-            yield node.name, f"node '{node.name}': softmax needs at least 2 images"
+            yield f"{node.function} needs at least 2 images"

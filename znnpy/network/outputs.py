@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from znnpy.errors import NetworkError
+from znnpy.layers.edges import edge_kind
+from znnpy.layers.functions import FUNCTIONS
 from znnpy.network.types import Network, Node
 
 # Functions whose values a loss takes as probabilities; the first is the one to choose.
@@ -19,7 +21,6 @@ PROBABILITIES: dict[str, tuple[str, ...]] = {
     "binomial_cross_entropy": ("logistic", "forward_logistic"),
     "softmax": ("softmax",),
 }
-UNBOUNDED = ("linear", "leaky_relu")  # have a slope everywhere and reach every value
 
 
 def applies(loss: str, node: Node) -> bool:
@@ -60,12 +61,12 @@ def doubtful_outputs(network: Network, loss: str) -> list[str]:
         f"{loss} it should be {_right(loss, node, node is output)}"
         for output in network.outputs
         for node in _shown(network, output)
-        if node.function not in UNBOUNDED and not (node is output and applies(loss, node))
+        if not FUNCTIONS[node.function].unbounded and not (node is output and applies(loss, node))
     ]
 
 
 def _trouble(function: str) -> str:
-    if function == "forward_logistic":
+    if FUNCTIONS[function].passes_on:
         return "which passes gradients on unchanged"
     return "which does not reach every value and does not learn where it is flat"
 
@@ -83,7 +84,7 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
         yield node
     elif node.kind != "input":
         for edge in network.incoming(node.name):
-            if edge.kind != "conv":
+            if not edge_kind(edge.kind).learns:
                 yield from _shown(network, network.node(edge.source))
 
 

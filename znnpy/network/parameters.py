@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from hashlib import sha256
 from math import prod, sqrt
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.layers.edges import edge_kind
 from znnpy.network.types import ONCE, Init, Network, Triple
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(network: Network) -> Shapes:
-    """Shapes by name: filters (out, in, z, y, x) by conv edge, then biases (out,) by transfer node.
+    """Shapes by name: filters (out, in, z, y, x) by edge that learns, then biases (out,) by transfer node.
 
     Filters come in the order of the file, biases in topological order.
     """
     shapes: Shapes = {}
     for edge in network.edges:
-        if edge.kind == "conv":
-            images = (network.node(edge.target).images, network.node(edge.source).images)
-            shapes[edge.name] = (*images, *edge.size)
+        if filters := edge_kind(edge.kind).learns:
+            inputs, outputs = network.node(edge.source).images, network.node(edge.target).images
+            shapes[edge.name] = filters.shape(edge, inputs, outputs)
     for node in network.nodes:
         if node.kind == "transfer" and node.bias:
             shapes[node.name] = (node.images,)
@@ -87,4 +88,6 @@ def _draw(init: Init, shape: tuple[int, ...], rng: np.random.Generator) -> NDArr
             values = rng.normal(init.mean, init.std, shape)
         case "constant":
             values = np.full(shape, init.value)
+        case _:
+            assert_never(init.kind)
     return values.astype(np.float32)

@@ -5,32 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
-Triple = tuple[int, int, int]
-ONCE: Triple = (1, 1, 1)
-NodeKind = Literal["input", "transfer", "sum", "concat"]
-EdgeKind = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
-FunctionName = Literal[
-    "linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "softmax", "forward_logistic"
-]
-InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
+from znnpy.layers.edges import EdgeKindName
+from znnpy.layers.functions import FunctionName
+from znnpy.layers.nodes import NodeKind
+from znnpy.layers.numbers import ONCE, Init, Numbers, Triple
 
-
-@dataclass(frozen=True)
-class Init:
-    """How a filter bank or bias starts.
-
-    `he`: normal, std sqrt(2 / fan_in); `xavier`: uniform on +-sqrt(6 / (fan_in + fan_out));
-    `uniform`: on [low, high]; `normal`: mean, std; `constant`: value.
-    """
-
-    kind: InitKind = "he"
-    low: float = -0.1
-    high: float = 0.1
-    mean: float = 0.0
-    std: float = 0.01
-    value: float = 0.0
+__all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Triple"]
 
 
 @dataclass(frozen=True)
@@ -54,28 +35,13 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """An operation from one node to another; all triples are z, y, x.
-
-    `size`: filter or pooling window. `stride`: true stride, output voxel i reads input voxel i * stride.
-    `sparsity`: this conv's own dilation, multiplied with the one inherited from its source node.
-    `sparsens`: factor by which everything downstream gets sparser (a max_filter's stride, ZNN section II).
-    `repeat`: a conv's filters are the same number over blocks of so many taps, which start at tap 0.
-    `keep`: probability with which dropout keeps a voxel. `offset`: voxels that crop removes on both sides.
-    """
+class Edge(Numbers):
+    """An operation of one kind, with its numbers, from one node to another."""
 
     name: str
-    kind: EdgeKind
+    kind: EdgeKindName
     source: str
     target: str
-    size: Triple = (1, 1, 1)
-    stride: Triple = (1, 1, 1)
-    sparsity: Triple = (1, 1, 1)
-    sparsens: Triple = (1, 1, 1)
-    keep: float = 1.0
-    offset: Triple = (0, 0, 0)
-    init: Init = field(default_factory=Init)
-    repeat: Triple = ONCE
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import assert_never
 
 from znnpy.errors import ConfigError
+from znnpy.layers.edges import EdgeKindName
+from znnpy.layers.functions import FunctionName
 from znnpy.network.check import checked_network
-from znnpy.network.types import Edge, EdgeKind, FunctionName, Init, Network, Node, NodeKind, Triple
+from znnpy.network.types import Edge, Init, Network, Node, NodeKind, Triple
 
 MOST_BYTES = 2**20
 FUNCTIONS: dict[str, FunctionName] = {
@@ -30,7 +33,7 @@ FUNCTIONS: dict[str, FunctionName] = {
     "elu": "elu",
 }
 NODE_KINDS: dict[str, NodeKind] = {"input": "input", "transfer": "transfer", "sum": "sum"}
-EDGE_KINDS: dict[str, EdgeKind] = {
+EDGE_KINDS: dict[str, EdgeKindName] = {
     "conv": "conv",
     "max_filter": "max_filter",
     "max_pool": "max_pool",
@@ -321,9 +324,12 @@ def _edge(block: Block, name: str) -> Edge:
             return Edge(name, kind, *ends, size=size, stride=stride)
         case "dropout":
             return Edge(name, kind, *ends, keep=_ratio(block))
-    if word == "dummy":
-        return Edge(name, kind, *ends)
-    return Edge(name, kind, *ends, offset=_triple(block, "offset", least=0))
+        case "crop":
+            if word == "dummy":
+                return Edge(name, kind, *ends)
+            return Edge(name, kind, *ends, offset=_triple(block, "offset", least=0))
+        case _:
+            assert_never(kind)
 
 
 def _ratio(block: Block) -> float:

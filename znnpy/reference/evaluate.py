@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry
+from znnpy.layers.edges import edge_kind
+from znnpy.layers.functions import function_of
+from znnpy.layers.kind import Applied, Array
 from znnpy.network.outputs import logits_network
 from znnpy.network.parameters import parameter_shapes, repeated, repeats_of
-from znnpy.network.types import Edge, Network, Node, Triple
-from znnpy.reference import edges as ops
-from znnpy.reference import functions
+from znnpy.network.types import Edge, Network, Node
 from znnpy.reference.losses import loss_and_gradient
-
-Array = NDArray[np.float64]
 
 
 def forward(
@@ -98,25 +98,30 @@ class _State:
     def evaluate(self, node: Node) -> Array:
         """A node's values from the values of the nodes before it."""
         arriving = [self.through(edge) for edge in self.network.incoming(node.name)]
-        if node.kind == "concat":
-            return np.concatenate(arriving, axis=1)
-        total: Array = np.sum(arriving, axis=0)
-        if node.kind == "sum":
-            return total
-        if node.bias:
-            total = total + self.parameters[node.name][:, None, None, None]
-        return functions.apply(node, total)
+        match node.kind:
+            case "concat":
+                return np.concatenate(arriving, axis=1)
+            case "sum":
+                return _total(arriving)
+            case "transfer":
+                bias = self.parameters[node.name][:, None, None, None] if node.bias else None
+                total = _total(arriving)
+                total = total if bias is None else total + bias
+                return function_of(node.function).value(total, node)
+            case "input":
+                return self.values[node.name]
+            case _:
+                assert_never(node.kind)
+
+    def applied(self, edge: Edge) -> Applied:
+        """The operation of an edge where it stands."""
+        filters = self.parameters.get(edge.name, np.empty(0))
+        dilation = self.geometry.dilations[edge.name]
+        return Applied(edge, dilation, filters, self.masks.get(edge.name))
 
     def through(self, edge: Edge) -> Array:
         """What an edge delivers to its target."""
-        image, dilation = self.values[edge.source], self.geometry.dilations[edge.name]
-        if edge.kind == "conv":
-            return ops.convolve(image, self.parameters[edge.name], edge, dilation)
-        if edge.kind == "crop":
-            return image[ops.interior(edge, image.shape[2:])]
-        if edge.kind == "dropout":
-            return ops.dropped(image, edge, self.masks.get(edge.name))
-        return ops.maximum(image, edge, dilation)
+        return edge_kind(edge.kind).forward(self.values[edge.source], self.applied(edge))
 
     def send_back(self, node: Node) -> None:
         """Gradients of a node's bias and filters, and what its sources get from it."""
@@ -124,7 +129,8 @@ class _State:
             return
         gradient = self.node_gradients.pop(node.name)
         if node.kind == "transfer":
-            gradient = functions.gradient_before(node, self.values[node.name], gradient)
+            before = function_of(node.function).gradient
+            gradient = before(self.values[node.name], gradient, node)
             if node.bias:
                 self.parameter_gradients[node.name] = gradient.sum(axis=(0, 2, 3, 4))
         first = 0
@@ -136,29 +142,20 @@ class _State:
             self.back_through(edge, part)
 
     def back_through(self, edge: Edge, gradient: Array) -> None:
-        """Adds an edge's data gradient to its source; a conv keeps its weight gradient."""
-        image, dilation = self.values[edge.source], self.geometry.dilations[edge.name]
-        if edge.kind == "conv":
-            self.parameter_gradients[edge.name] = repeated(
-                ops.convolve_weight_gradient(image, gradient, edge, dilation), edge.repeat
-            )
+        """Adds an edge's data gradient to its source; an edge that learns keeps its own gradient."""
+        kind, image, applied = edge_kind(edge.kind), self.values[edge.source], self.applied(edge)
+        if kind.learns:
+            found = kind.learns.gradient(image, gradient, applied)
+            self.parameter_gradients[edge.name] = repeated(found, edge.repeat)
         if self.network.node(edge.source).kind != "input":
-            sent = self.data_gradient(edge, image, gradient, dilation)
+            sent = kind.data_gradient(image, gradient, applied)
             before = self.node_gradients.get(edge.source)
             self.node_gradients[edge.source] = sent if before is None else before + sent
 
-    def data_gradient(self, edge: Edge, image: Array, gradient: Array, dilation: Triple) -> Array:
-        """Gradient of one edge for the image that it reads."""
-        if edge.kind == "conv":
-            filters = self.parameters[edge.name]
-            return ops.convolve_data_gradient(gradient, filters, edge, dilation, image.shape[2:])
-        if edge.kind == "crop":
-            sent = np.zeros_like(image)
-            sent[ops.interior(edge, image.shape[2:])] = gradient
-            return sent
-        if edge.kind == "dropout":
-            return ops.dropped(gradient, edge, self.masks.get(edge.name))
-        return ops.maximum_gradient(image, gradient, edge, dilation)
+
+def _total(arriving: list[Array]) -> Array:
+    total: Array = np.sum(arriving, axis=0)
+    return total
 
 
 def _doubles(arrays: Mapping[str, ArrayLike]) -> dict[str, Array]:

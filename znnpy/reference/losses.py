@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.reference.functions import IMAGES, softmax
+from znnpy.layers.functions import IMAGES, softmax
 
 Array = NDArray[np.float64]
 

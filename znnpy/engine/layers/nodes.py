@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import assert_never
+
 from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
@@ -14,6 +18,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_parts, rows_of
+from znnpy.errors import NetworkError
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -21,13 +26,20 @@ from znnpy.plan.cost import MEMORY_RATE
 def converge_forward(step: Step, build: Build, node: Node) -> None:
     """Sum or concatenate what the incoming edges brought, then apply bias and function in place."""
     incoming = build.layout.network.incoming(node.name)
-    if node.kind == "concat":
-        brought = [build.images.contributions[edge.name] for edge in incoming]
-        _concatenate(step, build.images.activations[node.name], brought, node.name)
-    else:
-        included = summed_elsewhere(build, incoming, "forward")
-        leaves = [build.images.contributions[e.name] for e in incoming if e.name not in included]
-        combine_tensors(step, leaves, f"{node.name} sum")
+    match node.kind:
+        case "concat":
+            brought = [build.images.contributions[edge.name] for edge in incoming]
+            _concatenate(step, build.images.activations[node.name], brought, node.name)
+        case "sum" | "transfer":
+            included = summed_elsewhere(build, incoming, "forward")
+            leaves = [
+                build.images.contributions[e.name] for e in incoming if e.name not in included
+            ]
+            combine_tensors(step, leaves, f"{node.name} sum")
+        case "input":
+            return
+        case _:
+            assert_never(node.kind)
     if node.kind == "transfer" and not finished_forward(build.layout, node):
         _transfer_forward(step, build, node)
 
@@ -43,6 +55,14 @@ def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
         _partials(build, node)
         if not finished_backward(build.layout, node, loss):
             _transfer_backward(step, build, node)
+
+
+def _kernel(kernels: Mapping[str, Kernel], function: str, node: Node) -> Kernel:
+    """That of a node's function; NetworkError for a function that float64 alone knows."""
+    if function not in kernels:
+        what = f"node '{node.name}': {function} has no kernel in float32"
+        raise NetworkError(f"{what}; precision float64 runs it")
+    return kernels[function]
 
 
 def _shape(node: Node) -> dict[str, float]:
@@ -66,7 +86,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
         for block in range(tensor.blocks):
             for low, high in plane_parts(tensor, 2):
                 step.add(
-                    FORWARD[node.function],
+                    _kernel(FORWARD, node.function, node),
                     {
                         **rows_of(tensor, "source", batch, block, low),
                         **rows_of(tensor, "target", batch, block, low),
@@ -100,7 +120,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
             for index, (low, high) in enumerate(cuts):
                 leaf = batch * len(cuts) + index
                 step.add(
-                    BACKWARD[function],
+                    _kernel(BACKWARD, function, node),
                     {
                         **rows_of(output, "output", batch, block, low),
                         **rows_of(gradient, "gradient", batch, block, low),

@@ -13,6 +13,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
+from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan import ALGORITHMS, PASSES, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
@@ -73,8 +74,8 @@ class Layout:
         return ALGORITHMS[self.plan.layers[edge.name].method(step).algorithm].traits
 
     def contributed(self, edge: Edge) -> int:
-        """Images that an edge brings to its target: those of its source, or of a conv's filters."""
-        end = edge.target if edge.kind == "conv" else edge.source
+        """Images that an edge brings to its target: those of its source, or of its filters."""
+        end = edge.target if edge_kind(edge.kind).learns else edge.source
         return self.network.node(end).images
 
 
@@ -114,7 +115,7 @@ def trained_nodes(network: Network) -> set[str]:
         incoming = network.incoming(node.name)
         if (
             (node.kind == "transfer" and node.bias)
-            or any(edge.kind == "conv" for edge in incoming)
+            or any(edge_kind(edge.kind).learns for edge in incoming)
             or any(edge.source in trained for edge in incoming)
         ):
             trained.add(node.name)

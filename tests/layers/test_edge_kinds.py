@@ -5,18 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage, signal
 
-from znnpy.network.types import Edge
-from znnpy.reference import edges as ops
+from znnpy.layers.convolution import convolve, convolve_data_gradient, convolve_weight_gradient
+from znnpy.layers.dropout import dropped
+from znnpy.layers.kind import Applied
+from znnpy.layers.maxima import maximum, maximum_gradient
+from znnpy.layers.numbers import Numbers
 
 small = st.tuples(*[st.integers(1, 3)] * 3)
 
 
 @st.composite
-def filtering(draw, kind="conv"):
-    """An edge, its dilation, an output shape and the input shape that it needs."""
+def filtering(draw):
+    """Numbers of an edge, its dilation, an output shape and the input shape that it needs."""
     size, stride, dilation = draw(small), draw(small), draw(small)
     shape = draw(st.tuples(*[st.integers(1, 4)] * 3))
-    edge = Edge("e", kind, "a", "b", size=size, stride=stride)
+    edge = Numbers(size=size, stride=stride)
     counts = zip(shape, stride, size, dilation, strict=True)
     return edge, dilation, shape, tuple((n - 1) * s + (k - 1) * d + 1 for n, s, k, d in counts)
 
@@ -43,7 +46,7 @@ def test_convolve_is_scipys_correlation(case, seed):
     edge, dilation, shape, needed = case
     image, filters = drawn(seed, 2, 3, *needed), drawn(seed + 1, 4, 3, *edge.size)
     full = dilated(filters, dilation)
-    got = ops.convolve(image, filters, edge, dilation)
+    got = convolve(image, Applied(edge, dilation, filters))
     assert got.shape == (2, 4, *shape)
     for b in range(2):
         for o in range(4):
@@ -56,20 +59,20 @@ def test_gradients_of_convolve_are_its_adjoints(case, seed):
     edge, dilation, shape, needed = case
     image, filters = drawn(seed, 2, 3, *needed), drawn(seed + 1, 4, 3, *edge.size)
     gradient = drawn(seed + 2, 2, 4, *shape)
-    product = np.vdot(ops.convolve(image, filters, edge, dilation), gradient)
-    data = ops.convolve_data_gradient(gradient, filters, edge, dilation, needed)
-    weight = ops.convolve_weight_gradient(image, gradient, edge, dilation)
+    product = np.vdot(convolve(image, Applied(edge, dilation, filters)), gradient)
+    data = convolve_data_gradient(image, gradient, Applied(edge, dilation, filters))
+    weight = convolve_weight_gradient(image, gradient, Applied(edge, dilation))
     np.testing.assert_allclose(np.vdot(data, image), product, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(np.vdot(weight, filters), product, rtol=1e-10, atol=1e-10)
 
 
-@given(filtering("max_filter"), st.integers(0, 9))
+@given(filtering(), st.integers(0, 9))
 def test_maximum_is_scipys_filter(case, seed):
     edge, dilation, _, needed = case
     image = drawn(seed, 1, 2, *needed)
     footprint = dilated(np.ones((1, 1, *edge.size)), dilation)[0, 0] > 0
     origin = [-((n - 1) // 2) - (n % 2 == 0) for n in footprint.shape]
-    got = ops.maximum(image, edge, dilation)
+    got = maximum(image, Applied(edge, dilation))
     for i in range(2):
         padded = ndimage.maximum_filter(
             image[0, i], footprint=footprint, mode="constant", cval=-np.inf, origin=origin
@@ -78,35 +81,36 @@ def test_maximum_is_scipys_filter(case, seed):
         np.testing.assert_array_equal(got[0, i], strided(padded[:z, :y, :x], edge))
 
 
-@given(filtering("max_filter"), st.integers(0, 9))
+@given(filtering(), st.integers(0, 9))
 def test_maximum_gradient_goes_to_the_winners(case, seed):
     edge, dilation, shape, needed = case
     image, gradient = drawn(seed, 1, 2, *needed), drawn(seed + 1, 1, 2, *shape)
-    got = ops.maximum_gradient(image, gradient, edge, dilation)
+    got = maximum_gradient(image, gradient, Applied(edge, dilation))
     # a maximum is homogeneous, so the gradient times the image is the gradient times the maximum
-    expected = np.vdot(ops.maximum(image, edge, dilation), gradient)
+    expected = np.vdot(maximum(image, Applied(edge, dilation)), gradient)
     np.testing.assert_allclose(np.vdot(got, image), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_first_maximum_in_zyx_order_wins():
-    edge = Edge("e", "max_filter", "a", "b", size=(2, 2, 2))
+    edge = Numbers(size=(2, 2, 2))
     image = np.zeros((1, 1, 2, 2, 2))
     image[0, 0, 0, 1, 1] = image[0, 0, 1, 0, 0] = 5.0
-    got = ops.maximum_gradient(image, np.full((1, 1, 1, 1, 1), 7.0), edge, (1, 1, 1))
+    got = maximum_gradient(image, np.full((1, 1, 1, 1, 1), 7.0), Applied(edge, (1, 1, 1)))
     assert got[0, 0, 0, 1, 1] == 7.0
     assert np.count_nonzero(got) == 1
 
 
 def test_nan_reaches_the_output_of_a_maximum():
-    edge = Edge("e", "max_pool", "a", "b", size=(1, 1, 2), stride=(1, 1, 2))
+    edge = Numbers(size=(1, 1, 2), stride=(1, 1, 2))
     image = np.array([1.0, np.nan, 2.0, 3.0]).reshape(1, 1, 1, 1, 4)
-    got = ops.maximum(image, edge, (1, 1, 1)).ravel()
+    got = maximum(image, Applied(edge, (1, 1, 1))).ravel()
     assert np.isnan(got[0])
     assert got[1] == 3.0
 
 
 def test_dropout_scales_what_it_keeps():
-    edge = Edge("e", "dropout", "a", "b", keep=0.25)
-    values = np.array([1.0, 2.0])
-    np.testing.assert_array_equal(ops.dropped(values, edge, np.array([0.0, 1.0])), [0.0, 8.0])
-    np.testing.assert_array_equal(ops.dropped(values, edge, None), values)
+    edge = Numbers(keep=0.25)
+    values, mask = np.array([1.0, 2.0]), np.array([0.0, 1.0])
+    at = Applied(edge, (1, 1, 1), mask=mask)
+    np.testing.assert_array_equal(dropped(values, at), [0.0, 8.0])
+    np.testing.assert_array_equal(dropped(values, Applied(edge, (1, 1, 1))), values)

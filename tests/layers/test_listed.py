@@ -1,0 +1,98 @@
+"""What is listed has all its parts, and what is not listed is an error wherever it is met."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from drawn_keys import drawn_keys
+from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+
+from znnpy import Model, load_network
+from znnpy.engine.emit import EMITTERS
+from znnpy.errors import NetworkError
+from znnpy.geometry import fit
+from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
+from znnpy.layers.functions import FUNCTIONS, FunctionName
+from znnpy.layers.keys import InitSection
+from znnpy.layers.numbers import InitKind
+from znnpy.network.types import Edge, Network, Node
+from znnpy.reference import forward, gradients
+
+CHAIN = Network(
+    (Node("a", "input", 1, bias=False), Node("b", "transfer", 1, bias=False)),
+    (Edge("e", "crop", "a", "b"),),
+)
+IMAGE = {"a": np.ones((1, 1, 2, 2, 2))}
+
+
+def test_the_type_checker_knows_what_is_listed() -> None:
+    assert get_args(EdgeKindName) == tuple(EDGE_KINDS)
+    assert get_args(FunctionName) == tuple(FUNCTIONS)
+    init = InitSection.model_fields["kind"].annotation
+    assert set(get_args(init)) - {"msra"} == set(get_args(InitKind))
+
+
+def test_all_kinds_have_tasks_and_all_pointwise_functions_kernels() -> None:
+    assert set(EMITTERS) == set(EDGE_KINDS)
+    for name, kind in EDGE_KINDS.items():
+        emitter = EMITTERS[name]
+        assert bool(kind.learns) == bool(emitter.weight_gradient) == bool(emitter.derive), name
+    pointwise = {name for name, function in FUNCTIONS.items() if function.pointwise}
+    assert set(FORWARD) == set(BACKWARD) == pointwise
+
+
+@pytest.mark.parametrize("name", EDGE_KINDS)
+def test_keys_make_numbers_and_numbers_keys(name: str) -> None:
+    kind = EDGE_KINDS[name]
+    for seed in range(10):
+        keys = kind.keys.model_validate(drawn_keys(kind, np.random.default_rng(seed)))
+        edge = Edge("e", kind.name, "a", "b", **kind.numbers(keys))  # type: ignore[arg-type]
+        again = kind.keys.model_validate(kind.data(edge))
+        assert kind.numbers(again) == kind.numbers(keys)
+
+
+def changed(**what: Any) -> Network:
+    """The chain with another kind of edge, or another kind or function of its node."""
+    if "edge" in what:
+        return replace(CHAIN, edges=(replace(CHAIN.edges[0], kind=what["edge"]),))
+    return replace(CHAIN, nodes=(CHAIN.nodes[0], replace(CHAIN.nodes[1], **what)))
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"edge": "mean"}, "edge 'e': kind is 'mean' .allowed: conv, max_filter"),
+        ({"kind": "mean"}, "node 'b': kind is 'mean' .allowed: input, transfer"),
+        ({"function": "mean"}, "node 'b': function is 'mean' .allowed: linear, relu"),
+    ],
+)
+def test_a_network_of_unknown_words_is_refused(what: dict[str, Any], words: str) -> None:
+    with pytest.raises(NetworkError, match=words):
+        load_network(changed(**what))
+    for precision in ("float32", "float64"):
+        with pytest.raises(NetworkError, match=words):
+            Model(changed(**what), 1, precision=precision)
+
+
+def test_sizes_of_an_unknown_kind_are_refused() -> None:
+    with pytest.raises(NetworkError, match="edge kind 'mean' is none of conv, max_filter"):
+        fit(changed(edge="mean"), 1)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"edge": "mean"}, "edge kind 'mean' is none of conv"),
+        ({"function": "mean"}, "function 'mean' is none of linear"),
+        ({"kind": "mean"}, "mean"),
+    ],
+)
+def test_the_oracle_refuses_what_it_does_not_know(what: dict[str, Any], words: str) -> None:
+    geometry = fit(CHAIN, 2)
+    with pytest.raises((NetworkError, AssertionError), match=words):
+        forward(changed(**what), geometry, {}, IMAGE)
+    with pytest.raises((NetworkError, AssertionError), match=words):
+        gradients(changed(**what), geometry, {}, IMAGE, {"b": IMAGE["a"]})

@@ -1,0 +1,138 @@
+"""Keys that layers, nodes and edges share: how parameters start, and the function of a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
+
+from znnpy.fields import (
+    Bool,
+    Float,
+    Images,
+    NonNegative,
+    NonZero,
+    Size3,
+    Strict,
+    wrong,
+)
+from znnpy.layers.functions import FUNCTIONS, FunctionName
+from znnpy.layers.numbers import Init
+
+if TYPE_CHECKING:
+    FunctionKey = FunctionName
+else:  # what is listed, also by others than this package
+    FunctionKey = Literal[tuple(FUNCTIONS)]
+
+_INIT_KEYS = {"uniform": ("low", "high"), "normal": ("mean", "std"), "constant": ("value",)}
+
+
+class InitSection(Strict):
+    """How a filter bank or bias starts; in short a kind (`he`) or a number (a constant)."""
+
+    kind: Literal["he", "msra", "xavier", "uniform", "normal", "constant"] = Field(
+        description="Distribution: he (= msra), xavier, uniform, normal or constant."
+    )
+    low: Float = Field(default=-0.1, description="Lower end of `uniform`.")
+    high: Float = Field(default=0.1, description="Upper end of `uniform`.")
+    mean: Float = Field(default=0.0, description="Mean of `normal`.")
+    std: NonNegative = Field(default=0.01, description="Standard deviation of `normal`.")
+    value: Float = Field(default=0.0, description="Value of `constant`.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> InitSection:
+        for kind, keys in _INIT_KEYS.items():
+            for key in keys:
+                default = type(self).model_fields[key].default
+                if kind != self.kind and getattr(self, key) != default:
+                    raise wrong(f"only {kind} has this; this is {self.kind}", key)
+        if self.low > self.high:
+            raise wrong(f"must not exceed high = {self.high}; found {self.low}", "low")
+        return self
+
+    @model_serializer
+    def _used(self) -> dict[str, str | float]:
+        keys = _INIT_KEYS.get(self.kind, ())
+        return {"kind": self.kind, **{key: getattr(self, key) for key in keys}}
+
+
+def init_of(section: InitSection) -> Init:
+    """What a section says."""
+    kind = "he" if section.kind == "msra" else section.kind
+    return Init(kind, section.low, section.high, section.mean, section.std, section.value)
+
+
+def init_data(init: Init) -> dict[str, Any]:
+    """The keys of a section that says the same."""
+    return {"kind": init.kind} | {key: getattr(init, key) for key in _INIT_KEYS.get(init.kind, ())}
+
+
+def _init(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kind": value}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"kind": "constant", "value": value}
+    return value
+
+
+def _of_biases(init: InitSection) -> InitSection:
+    if init.kind not in _INIT_KEYS:
+        raise wrong(f"biases have no fan-in; {init.kind} is for filters", "kind")
+    return init
+
+
+InitField = Annotated[InitSection, BeforeValidator(_init)]
+BiasInitField = Annotated[InitSection, BeforeValidator(_init), AfterValidator(_of_biases)]
+Slope = Annotated[
+    NonNegative | None,
+    Field(description="Negative slope of leaky_relu (default 0.01) or alpha of elu (default 1)."),
+]
+Amplitude = Annotated[
+    NonZero, Field(description="Largest value of tanh: amplitude * tanh(gain * x).")
+]
+Gain = Annotated[
+    NonZero,
+    Field(description="Steepness of tanh at 0, by its amplitude: amplitude * tanh(gain * x)."),
+]
+Repeat = Annotated[
+    Size3,
+    Field(description="Blocks of filter taps that share one number, z y x; they divide the size."),
+]
+HE = InitSection(kind="he")
+ZERO = InitSection(kind="constant")
+
+
+class _Shaped(Protocol):
+    function: FunctionName
+    amplitude: float
+    gain: float
+
+
+def refuse_other_shape(section: _Shaped) -> None:
+    """An error for `amplitude` or `gain` beside a function that has none."""
+    for key in ("amplitude", "gain"):
+        if getattr(section, key) != 1 and key not in FUNCTIONS[section.function].shaped:
+            having = " and ".join(name for name, f in FUNCTIONS.items() if key in f.shaped)
+            raise wrong(f"only {having} has this; the function is {section.function}", key)
+
+
+class ImagesKey(Strict):
+    """How many images there are."""
+
+    images: Images = Field(description="Number of output images.")
+
+
+class TransferKeys(ImagesKey):
+    """What a layer says of the node that it makes: bias and transfer function."""
+
+    function: FunctionKey = Field(default="linear", description="Transfer function.")
+    slope: Slope = None
+    amplitude: Amplitude = 1.0
+    gain: Gain = 1.0
+    bias: Bool = Field(default=True, description="Add one learned bias per image.")
+    bias_init: BiasInitField = Field(default=ZERO, description="How the biases start.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> TransferKeys:
+        refuse_other_shape(self)
+        return self

@@ -1,0 +1,99 @@
+"""What there is to say of an edge kind: the keys that users write, the voxels that it needs, its float64 meaning.
+
+Images are (batch, image, z, y, x), filters (out, in, z, y, x). All operations are valid: output voxel i
+reads input voxels i * stride + tap * dilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.fields import Strict
+from znnpy.layers.numbers import Numbers, Triple
+
+if TYPE_CHECKING:
+    from znnpy.layers.edges import EdgeKindName
+
+Array = NDArray[np.float64]
+_NUMBERS = [number.name for number in fields(Numbers)]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An operation where it stands in a network: its numbers, what it inherits, has learned and has drawn.
+
+    `dilation`: distance between its taps, z y x, in voxels of its source. `filters`: empty for kinds
+    without. `mask`: nonzero where dropout keeps a voxel, in its source's shape; None in inference.
+    """
+
+    edge: Numbers
+    dilation: Triple
+    filters: Array = field(default_factory=lambda: np.empty(0))
+    mask: Array | None = None
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What a kind learns: an array for each edge, and with it any number of images from any number.
+
+    `shape(edge, inputs, outputs)`: of the array, which begins (out, in). `gradient(image, gradient,
+    applied)`: of the loss for the array, from the edge's input and the gradient for its output.
+    """
+
+    shape: Callable[[Numbers, int, int], tuple[int, ...]]
+    gradient: Callable[[Array, Array, Applied], Array]
+
+
+def window(edge: Numbers, shape: Triple, dilation: Triple) -> Triple:
+    """Input shape that a window over voxels, or none of one voxel, needs for one output shape."""
+    z, y, x = (
+        (count - 1) * stride + (size - 1) * step + 1 + 2 * offset
+        for count, stride, size, step, offset in zip(
+            shape, edge.stride, edge.size, dilation, edge.offset, strict=True
+        )
+    )
+    return (z, y, x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeKind:
+    """One kind of edges.
+
+    `name`: in configs. `summary`: of its key in a chain. `keys`: those of an edge; `layer`: those of a
+    layer where its node has keys of its own beside them. `short`: the key that a bare value of these
+    types stands for. `forward(image, applied)`: the images that arrive. `data_gradient(image, gradient,
+    applied)`: of the loss for the edge's input, in its shape. `learns`: None keeps the number of images.
+    `needed(numbers, output shape, dilation)`: the input shape. `dense`: the kind that it is where its
+    stride is taken away and every voxel is wanted; itself unless said.
+    `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
+    """
+
+    name: str
+    summary: str
+    keys: type[Strict]
+    forward: Callable[[Array, Applied], Array]
+    data_gradient: Callable[[Array, Array, Applied], Array]
+    layer: type[Strict] | None = None
+    short: tuple[str, tuple[type, ...]] | None = None
+    learns: Filters | None = None
+    needed: Callable[[Numbers, Triple, Triple], Triple] = window
+    dense: EdgeKindName | None = None
+    read: Callable[[Any], Mapping[str, Any]] | None = None
+    written: Callable[[Numbers], Mapping[str, Any]] | None = None
+
+    def numbers(self, keys: Strict) -> Mapping[str, Any]:
+        """Fields of `Numbers` from the keys of an edge or layer."""
+        if self.read is not None:
+            return self.read(keys)
+        return {name: getattr(keys, name) for name in self.keys.model_fields if name in _NUMBERS}
+
+    def data(self, numbers: Numbers) -> Mapping[str, Any]:
+        """Keys as a config holds them, from which `numbers` makes the same again."""
+        if self.written is not None:
+            return self.written(numbers)
+        return {name: getattr(numbers, name) for name in self.keys.model_fields}
