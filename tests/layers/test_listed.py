@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -11,13 +12,14 @@ from drawn_keys import drawn_keys
 from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
 
 from znnpy import Model, load_network
+from znnpy.config import template
 from znnpy.engine.emit import EMITTERS
 from znnpy.errors import NetworkError
 from znnpy.geometry import fit
 from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
 from znnpy.layers.functions import FUNCTIONS, FunctionName
 from znnpy.layers.keys import InitSection
-from znnpy.layers.numbers import InitKind
+from znnpy.layers.values import InitKind
 from znnpy.network.types import Edge, Network, Node
 from znnpy.reference import forward, gradients
 
@@ -96,3 +98,8 @@ def test_the_oracle_refuses_what_it_does_not_know(what: dict[str, Any], words: s
         forward(changed(**what), geometry, {}, IMAGE)
     with pytest.raises((NetworkError, AssertionError), match=words):
         gradients(changed(**what), geometry, {}, IMAGE, {"b": IMAGE["a"]})
+
+
+def test_the_template_names_all() -> None:
+    for word in (*EDGE_KINDS, *FUNCTIONS):
+        assert re.search(rf"\b{word}\b", template()), word

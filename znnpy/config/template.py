@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from znnpy.layers.edges import EDGE_KINDS
+from znnpy.layers.functions import FUNCTIONS
+
 TEMPLATE = """\
 # A znnpy config. Sizes are in voxels along z, y, x; one number stands for all three.
 # Relative paths count from the folder of this file. Lines starting with '# ' and a key show
@@ -19,7 +22,7 @@ network:
   #   stride: 1            # true stride
   #   sparsity: 1          # dilation of the filter
   #   sparsens: 1          # what follows becomes sparser by this factor
-  #   function: linear     # relu, leaky_relu, elu, tanh, logistic, forward_logistic, softmax
+  #   function: linear     # <functions>
   #   repeat: 1            # blocks of filter taps that share one number, e.g. [1, 2, 2]
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
   #   amplitude: 1         # of tanh, which is amplitude * tanh(gain * x)
@@ -30,11 +33,7 @@ network:
   #   init: {kind: normal, mean: 0, std: 0.01}
   #   bias_init: {kind: constant, value: 0}
   # Further layers:
-  #   - max_filter: {size: 2, stride: 2}  # stride: factor by which what follows becomes sparser
-  #   - max_pool: {size: 2, stride: 2}    # true pooling, the output is smaller
-  #   - dropout: {keep: 0.5}              # or short, dropout: 0.5
-  #   - crop: {offset: [0, 1, 1]}         # or short, crop: [0, 1, 1]
-  # Instead of a chain, any graph (edges that meet in one node are summed):
+<layers>  # Instead of a chain, any graph (edges that meet in one node are summed):
   #   nodes:
   #     raw: {kind: input, images: 1}
   #     out: {kind: transfer, images: 3, function: linear, slope: 0.01, bias: true, init: 0}
@@ -103,4 +102,7 @@ run:
 
 def template() -> str:
     """Commented YAML with every key of the config; it loads as it is."""
-    return TEMPLATE
+    functions = ", ".join(name for name in FUNCTIONS if name != "linear")
+    examples = [kind.example for kind in EDGE_KINDS.values() if kind.example]
+    layers = "".join(f"  #   - {example}\n" for example in examples)
+    return TEMPLATE.replace("<functions>", functions).replace("<layers>", layers)

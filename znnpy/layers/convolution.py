@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -11,8 +11,10 @@ from pydantic import Field
 from znnpy.fields import Size3, Strict
 from znnpy.layers.keys import HE, ImagesKey, InitField, Repeat, TransferKeys, init_data, init_of
 from znnpy.layers.kind import Applied, Array, EdgeKind, Filters
-from znnpy.layers.numbers import Numbers
 from znnpy.layers.taps import shrunk, taps
+
+if TYPE_CHECKING:
+    from znnpy.layers.edges import Numbers
 
 
 class ConvKeys(Strict):

@@ -33,6 +33,7 @@ def cropped_gradient(image: Array, gradient: Array, at: Applied) -> Array:
 CROP = EdgeKind(
     name="crop",
     summary="Crop. In short: the offset.",
+    example="crop: {offset: [0, 1, 1]}         # or short, crop: [0, 1, 1]",
     keys=CropLayer,
     short=("offset", (int, list, tuple)),
     forward=cropped,

@@ -26,6 +26,7 @@ def dropped(values: Array, at: Applied) -> Array:
 DROPOUT = EdgeKind(
     name="dropout",
     summary="Dropout. In short: the probability to keep.",
+    example="dropout: {keep: 0.5}              # or short, dropout: 0.5",
     keys=DropoutLayer,
     short=("keep", (int, float)),
     forward=dropped,

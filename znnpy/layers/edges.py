@@ -1,7 +1,8 @@
-"""The edge kinds that there are."""
+"""The edge kinds that there are, and the numbers of which each reads some."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
 from znnpy.errors import NetworkError
@@ -10,12 +11,35 @@ from znnpy.layers.crop import CROP
 from znnpy.layers.dropout import DROPOUT
 from znnpy.layers.kind import EdgeKind
 from znnpy.layers.maxima import MAX_FILTER, MAX_POOL
+from znnpy.layers.values import ONCE, Init, Triple
 
 # The names once more: a misspelt one is then found by the type checker.
 EdgeKindName = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
 EDGE_KINDS: dict[str, EdgeKind] = {
     kind.name: kind for kind in (CONV, MAX_FILTER, MAX_POOL, DROPOUT, CROP)
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What an edge says of its operation; each kind reads what it knows. All triples are z, y, x.
+
+    `size`: filter or pooling window. `stride`: true stride, output voxel i reads input voxel i * stride.
+    `sparsity`: this conv's own dilation, multiplied with the one inherited from its source node.
+    `sparsens`: factor by which everything downstream gets sparser (a max_filter's stride, ZNN section II).
+    `keep`: probability with which dropout keeps a voxel. `offset`: voxels that crop removes on both sides.
+    `init`: how filters start. `repeat`: they are the same number over blocks of so many taps, which start
+    at tap 0.
+    """
+
+    size: Triple = ONCE
+    stride: Triple = ONCE
+    sparsity: Triple = ONCE
+    sparsens: Triple = ONCE
+    keep: float = 1.0
+    offset: Triple = (0, 0, 0)
+    init: Init = field(default_factory=Init)
+    repeat: Triple = ONCE
 
 
 def edge_kind(name: str) -> EdgeKind:

@@ -17,7 +17,7 @@ from znnpy.fields import (
     wrong,
 )
 from znnpy.layers.functions import FUNCTIONS, FunctionName
-from znnpy.layers.numbers import Init
+from znnpy.layers.values import Init
 
 if TYPE_CHECKING:
     FunctionKey = FunctionName

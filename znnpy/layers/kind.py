@@ -7,20 +7,19 @@ reads input voxels i * stride + tap * dilation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.fields import Strict
-from znnpy.layers.numbers import Numbers, Triple
+from znnpy.layers.values import Triple
 
 if TYPE_CHECKING:
-    from znnpy.layers.edges import EdgeKindName
+    from znnpy.layers.edges import EdgeKindName, Numbers
 
 Array = NDArray[np.float64]
-_NUMBERS = [number.name for number in fields(Numbers)]
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,11 @@ def window(edge: Numbers, shape: Triple, dilation: Triple) -> Triple:
 class EdgeKind:
     """One kind of edges.
 
-    `name`: in configs. `summary`: of its key in a chain. `keys`: those of an edge; `layer`: those of a
-    layer where its node has keys of its own beside them. `short`: the key that a bare value of these
-    types stands for. `forward(image, applied)`: the images that arrive. `data_gradient(image, gradient,
-    applied)`: of the loss for the edge's input, in its shape. `learns`: None keeps the number of images.
+    `name`: in configs. `summary`: of its key in a chain. `example`: a layer and its comment, for the
+    template of a config. `keys`: those of an edge; `layer`: those of a layer where its node has keys of
+    its own beside them. `short`: the key that a bare value of these types stands for.
+    `forward(image, applied)`: the images that arrive. `data_gradient(image, gradient, applied)`: of the
+    loss for the edge's input, in its shape. `learns`: None keeps the number of images.
     `needed(numbers, output shape, dilation)`: the input shape. `dense`: the kind that it is where its
     stride is taken away and every voxel is wanted; itself unless said.
     `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
@@ -78,6 +78,7 @@ class EdgeKind:
     keys: type[Strict]
     forward: Callable[[Array, Applied], Array]
     data_gradient: Callable[[Array, Array, Applied], Array]
+    example: str = ""
     layer: type[Strict] | None = None
     short: tuple[str, tuple[type, ...]] | None = None
     learns: Filters | None = None
@@ -90,7 +91,7 @@ class EdgeKind:
         """Fields of `Numbers` from the keys of an edge or layer."""
         if self.read is not None:
             return self.read(keys)
-        return {name: getattr(keys, name) for name in self.keys.model_fields if name in _NUMBERS}
+        return {name: getattr(keys, name) for name in self.keys.model_fields}
 
     def data(self, numbers: Numbers) -> Mapping[str, Any]:
         """Keys as a config holds them, from which `numbers` makes the same again."""

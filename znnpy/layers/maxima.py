@@ -53,6 +53,7 @@ def _windows(image: Array, at: Applied) -> Array:
 MAX_FILTER = EdgeKind(
     name="max_filter",
     summary="Sliding maximum; what follows becomes sparse. In short: its size.",
+    example="max_filter: {size: 2, stride: 2}  # stride: factor by which what follows becomes sparser",
     keys=MaxFilterLayer,
     short=("size", (int, list, tuple)),
     forward=maximum,
@@ -63,6 +64,7 @@ MAX_FILTER = EdgeKind(
 MAX_POOL = EdgeKind(
     name="max_pool",
     summary="Max-pooling with a true stride. In short: its size.",
+    example="max_pool: {size: 2, stride: 2}    # true pooling, the output is smaller",
     keys=MaxPoolLayer,
     short=("size", (int, list, tuple)),
     forward=maximum,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import TYPE_CHECKING
 
-from znnpy.layers.numbers import Numbers, Triple
+from znnpy.layers.values import Triple
+
+if TYPE_CHECKING:
+    from znnpy.layers.edges import Numbers
 
 Box = tuple[slice, ...]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from znnpy.layers.edges import EdgeKindName
+from znnpy.layers.edges import EdgeKindName, Numbers
 from znnpy.layers.functions import FunctionName
 from znnpy.layers.nodes import NodeKind
-from znnpy.layers.numbers import ONCE, Init, Numbers, Triple
+from znnpy.layers.values import ONCE, Init, Triple
 
 __all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Triple"]
 
