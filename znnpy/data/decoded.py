@@ -7,6 +7,8 @@ import struct
 import zlib
 from collections.abc import Callable
 
+import numpy as np
+
 from znnpy.data.memory import readable
 from znnpy.errors import VolumeError
 
@@ -37,16 +39,11 @@ def inflated(kind: str, data: bytes, limit: int) -> bytes:
 
 def lzf_length(data: bytes) -> int:
     """Bytes that LZF data decode to; VolumeError where they end within a run."""
-    place, length, end = 0, 0, len(data)
-    while place < end:
-        control = data[place]
-        if control < 32:  # so many bytes and one as they are
-            place, length = place + control + 2, length + control + 1
-        else:  # a repetition of up to 8 bytes, or of more that the next byte counts
-            if control >= 224 and place + 1 < end:
-                length += data[place + 1]
-            place, length = place + (3 if control >= 224 else 2), length + (control >> 5) + 2
-    if place > end:
+    # numba takes a second to import and the count another to compile: only readers of LZF wait.
+    from znnpy_kernels.data.lzf import decoded_length
+
+    length: int = decoded_length(np.frombuffer(data, np.uint8).ctypes.data, len(data))
+    if length < 0:
         raise VolumeError("it ends within its lzf data")
     return length
 

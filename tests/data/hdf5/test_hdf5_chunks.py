@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -128,3 +130,20 @@ def test_length_of_lzf_data(tmp_path: Path, high: int) -> None:
         mask, data = made.id.read_direct_chunk((0, 0, 0))
     assert mask == 0
     assert lzf_length(data) == array.size
+
+
+READ = """
+import sys
+from znnpy.data.source import open_volume
+with open_volume(sys.argv[1]) as volume:
+    volume.read_all()
+print("numba" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("name", ["all", "lzf"])
+def test_only_lzf_waits_for_the_compiler(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "a.h5", **OPTIONS[name])
+    command = [sys.executable, "-c", READ, str(tmp_path / "a.h5")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str("lzf" in name)
