@@ -1,61 +1,15 @@
 """Whole networks against the float64 reference, by every algorithm."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import random_networks as rn
+from against_reference import assert_close, check
 
-from znnpy import reference
 from znnpy.engine import Model, Optimizer
 from znnpy.errors import PlanError, ShapeError
-from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 
 QUICK = range(8)
-
-
-def case(seed, batch=2):
-    """A random network with everything it needs; dropout keeps all, its masks are tested apart."""
-    network, output_shape = rn.random_network(seed)
-    edges = tuple(replace(e, keep=1.0) if e.kind == "dropout" else e for e in network.edges)
-    network = Network(network.nodes, edges)
-    geometry = fit(network, output_shape)
-    data = [
-        make(network, geometry, seed, batch)
-        for make in (rn.random_inputs, rn.random_targets, rn.random_weights)
-    ]
-    return network, output_shape, geometry, rn.random_parameters(network, seed), *data
-
-
-def assert_close(found, wanted, scale=None):
-    scale = np.abs(wanted).max() if scale is None else scale
-    assert np.abs(found - wanted).max() <= 2e-4 * max(scale, 1e-3)
-
-
-def as_dict(values, names):
-    return values if isinstance(values, dict) else {names[0]: values}
-
-
-def check(seed, conv, loss):
-    network, output_shape, geometry, parameters, x, target, weight = case(seed)
-    if loss == "softmax" and min(node.images for node in network.outputs) < 2:
-        loss = "square"
-    with Model(network, output_shape, batch=2, threads=2, conv=conv, loss=loss) as model:
-        model.set_parameters(parameters)
-        values = reference.forward(network, geometry, parameters, x)
-        names = [node.name for node in network.outputs]
-        for name, found in as_dict(model.forward(x), names).items():
-            assert_close(found, values[name])
-        wanted, gradients = reference.gradients(
-            network, geometry, parameters, x, target, weight, loss
-        )
-        found, found_gradients = model.loss_and_gradients(x, target, weight=weight)
-        assert found == pytest.approx(wanted, rel=2e-5)
-        assert found_gradients.keys() == gradients.keys()
-        largest = max(np.abs(g).max() for g in gradients.values())
-        for name, gradient in gradients.items():
-            assert_close(found_gradients[name], gradient, max(np.abs(gradient).max(), largest / 50))
 
 
 @pytest.mark.parametrize("conv", ["direct", "fft"])

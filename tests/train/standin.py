@@ -1,11 +1,32 @@
-"""A linear model in NumPy with the interface of znnpy.Model that the loop uses."""
+"""A linear model in NumPy with the interface of znnpy.Model that the loop uses, and batches for it."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+from znnpy.train import checkpoint as checkpoints
+from znnpy.train.archive import Kind
+from znnpy.train.checkpoint import Contents
+from znnpy.train.loop import Batch
+
+PACE: dict[str, Any] = {
+    "iterations": 30,
+    "batch": 4,
+    "voxels": 4,
+    "seed": 1,
+    "log_every": 1,
+    "validate_every": 7,
+    "save_every": 10,
+    "keep": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -64,3 +85,22 @@ class LinearModel:
 
     def non_finite_layer(self) -> str | None:
         return next((n for n, a in self._w.items() if not np.isfinite(a).all()), None)
+
+
+def batches(start: int, stop_at: int | None = None) -> Iterator[Batch]:
+    """Batch k is a function of k; a SIGTERM comes while number `stop_at` is made."""
+    number = start
+    while True:
+        if number == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        x = np.random.default_rng(number).normal(size=(4, 3)).astype(np.float32)
+        yield Batch(x, x @ np.array([1, -2, 3], np.float32), None)
+        number += 1
+
+
+def newest(directory: Path) -> Any:
+    """The newest checkpoint of a linear model; fails the test where one is damaged."""
+    model = LinearModel()
+    groups = (model.parameters, model.optimizer_state)
+    kinds = [{name: Kind(a.shape, a.dtype) for name, a in group.items()} for group in groups]
+    return checkpoints.newest(directory, Contents(*kinds), pytest.fail)

@@ -10,8 +10,7 @@ import h5py
 import pytest
 from changes import CHANGES, FORMS
 from small_run import command, write_config, znnpy
-from standin import LinearModel
-from test_loop import PACE, batches, newest
+from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import ChangedError
 from znnpy.train import checkpoint as checkpoints

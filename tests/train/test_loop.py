@@ -6,46 +6,15 @@ import signal
 
 import numpy as np
 import pytest
-from standin import LinearModel
+from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import TrainingError
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.archive import Kind
-from znnpy.train.checkpoint import Contents
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
 from znnpy.train.progress import Plain, Quiet
 from znnpy.train.records import drop_after, up_to
 from znnpy.train.signals import StopSignals
-
-PACE = {
-    "iterations": 30,
-    "batch": 4,
-    "voxels": 4,
-    "seed": 1,
-    "log_every": 1,
-    "validate_every": 7,
-    "save_every": 10,
-    "keep": 2,
-}
-
-
-def batches(start, stop_at=None):
-    """Batch k is a function of k; a SIGTERM comes while number `stop_at` is made."""
-    number = start
-    while True:
-        if number == stop_at:
-            os.kill(os.getpid(), signal.SIGTERM)
-        x = np.random.default_rng(number).normal(size=(4, 3)).astype(np.float32)
-        yield Batch(x, x @ np.array([1, -2, 3], np.float32), None)
-        number += 1
-
-
-def newest(directory):
-    model = LinearModel()
-    groups = (model.parameters, model.optimizer_state)
-    kinds = [{name: Kind(a.shape, a.dtype) for name, a in group.items()} for group in groups]
-    return checkpoints.newest(directory, Contents(*kinds), pytest.fail)
 
 
 def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, fed=None, **pace):

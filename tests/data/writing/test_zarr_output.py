@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from zarr_blocks import DATA, Triple, fill, spec, writer
 
 from znnpy.data.source import open_volume
 from znnpy.data.writing.contract import OutputSpec
@@ -20,34 +21,6 @@ from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.outputs import open_output
 from znnpy.data.writing.zarr_output import ZarrOutput, write_zarr
 from znnpy.errors import ShapeError, VolumeError
-
-DATA = np.random.default_rng(0).normal(size=(2, 5, 6, 7)).astype(np.float32)
-PLACE = {
-    "resolution": [40.0, 8.0, 4.0],
-    "offset": [0.0, -8.0, 12.0],
-    "offsets": [[-1, 0, 0], [0, -2, 0]],
-}
-Triple = tuple[int, int, int]
-
-
-def spec(job: object = "one", block: Triple = (3, 2, 4)) -> OutputSpec:
-    return OutputSpec(DATA.shape, DATA.dtype, block, PLACE, {"weights": job})
-
-
-def part(lower: Triple, upper: Triple) -> np.ndarray:
-    return DATA[(slice(None), *(slice(a, b) for a, b in zip(lower, upper, strict=True)))]
-
-
-def writer(path: Path, overwrite: bool = False, **named: object) -> ZarrOutput:
-    made = open_output(Destination(path, "", overwrite), spec(**named))  # type: ignore[arg-type]
-    assert isinstance(made, ZarrOutput)
-    return made
-
-
-def fill(out: ZarrOutput, count: int | None = None) -> None:
-    left = [region for region in reversed(out.spec.blocks()) if region not in out.done]
-    for lower, upper in left[:count]:
-        out.write(lower, part(lower, upper))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -228,7 +201,7 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from test_zarr_output import writer, fill
+from zarr_blocks import fill, writer
 with writer(Path(sys.argv[1])) as out:
     for _ in out.spec.blocks():
         fill(out, 1)

@@ -6,15 +6,12 @@ import textwrap
 import numpy as np
 import pytest
 import random_networks as rn
+from against_reference import check, errors
 from avx2 import on_avx2
-from test_model import check
+from chains import ONE, two_layers
 
-from znnpy import Model, reference
-from znnpy.geometry import fit
-from znnpy.network import parameter_shapes
+from znnpy import Model
 from znnpy.network.types import Edge, Network, Node
-
-ONE = (1, 1, 1)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 7])
@@ -26,43 +23,6 @@ def test_random_networks_equal_the_reference(seed):
 @pytest.mark.parametrize("seed", range(8, 50))
 def test_more_random_networks(seed):
     check(seed, "spectral", rn.loss_of(seed))
-
-
-def layers(channels, size, sparsity=ONE):
-    """Two convolutions, so that the second passes a gradient back to the first."""
-    nodes = tuple(
-        Node(name, "transfer" if index else "input", count, function="linear")
-        for index, (name, count) in enumerate(zip(("input", "a", "out"), channels, strict=True))
-    )
-    edges = (
-        Edge("c1", "conv", "input", "a", size=size),
-        Edge("c2", "conv", "a", "out", size=size, sparsity=sparsity),
-    )
-    return Network(nodes, edges)
-
-
-def errors(network, output, conv, batch=1, seed=0, threads=1):
-    """Largest relative error of outputs and of each gradient."""
-    geometry, rng = fit(network, output), np.random.default_rng(seed)
-    parameters = {
-        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
-        for name, shape in parameter_shapes(network).items()
-    }
-    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
-    target = rng.standard_normal((batch, network.outputs[0].images, *output))
-    x, target = x.astype(np.float32), target.astype(np.float32)
-    weight = np.ones((batch, 1, *output), np.float32)
-    how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
-    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
-        model.set_parameters(parameters)
-        found = {"forward": model.forward(x)}
-        found |= model.loss_and_gradients(x, target, weight=weight)[1]
-    inputs, targets, weights = {"input": x}, {"out": target}, {"out": weight}
-    wanted = {"forward": reference.forward(network, geometry, parameters, inputs)["out"]}
-    wanted |= reference.gradients(
-        network, geometry, parameters, inputs, targets, weights, "square"
-    )[1]
-    return {name: np.abs(found[name] - w).max() / np.abs(w).max() for name, w in wanted.items()}
 
 
 CASES = [
@@ -79,7 +39,7 @@ CASES = [
 
 @pytest.mark.parametrize(("channels", "size", "sparsity", "output", "batch"), CASES)
 def test_layers(channels, size, sparsity, output, batch):
-    found = errors(layers(channels, size, sparsity), output, "spectral", batch)
+    found = errors(two_layers(channels, size, sparsity), output, "spectral", batch)
     assert max(found.values()) < 2e-5, found
 
 
@@ -113,7 +73,7 @@ def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead,
     ],
 )
 def test_packed_tiles_do_not_depend_on_threads(channels, size, sparsity, output, tiles):
-    network = layers(channels, size, sparsity)
+    network = two_layers(channels, size, sparsity)
     plan = dict.fromkeys(("forward", "gradient", "weight"), "spectral")
     names = ("forward_tile", "gradient_tile", "weight_tile")
     plan |= dict(zip(names, tiles, strict=True))
@@ -124,7 +84,7 @@ def test_packed_tiles_do_not_depend_on_threads(channels, size, sparsity, output,
 
 
 def test_rounding_is_at_most_four_times_that_of_direct():
-    network = layers((8, 32, 32), (3, 3, 3))
+    network = two_layers((8, 32, 32), (3, 3, 3))
     spectral = errors(network, (12, 12, 12), "spectral")
     direct = errors(network, (12, 12, 12), "direct")
     for name, error in spectral.items():
@@ -136,7 +96,7 @@ def test_rounding_is_at_most_four_times_that_of_direct():
 def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypatch):
     monkeypatch.setattr("znnpy.engine.convolution.spectral.filters.FILTERS_KEPT_BYTES", kept)
     monkeypatch.setattr("znnpy.plan.tiles.KEPT_BYTES", kept)
-    network = layers((2, 18, 35), (3, 3, 3))
+    network = two_layers((2, 18, 35), (3, 3, 3))
     tile = {"forward_tile": (8, 8, 8), "gradient_tile": back, "weight_tile": (8, 8, 8)}
     layer = dict.fromkeys(("forward", "gradient", "weight"), "spectral") | tile
     plan = {"c1": layer, "c2": layer}
@@ -151,7 +111,7 @@ def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypa
 
 
 def trained(threads):
-    network = layers((2, 18, 5), (3, 3, 3), (2, 2, 2))
+    network = two_layers((2, 18, 5), (3, 3, 3), (2, 2, 2))
     rng = np.random.default_rng(5)
     with Model(network, (11, 12, 13), batch=2, seed=1, threads=threads, conv="spectral") as model:
         for _ in range(6):
@@ -171,9 +131,10 @@ def test_same_bits_for_any_number_of_threads():
 AVX2 = """
     import sys
     sys.path[:0] = {paths}
-    from test_spectral import errors, layers
+    from against_reference import errors
+    from chains import two_layers
     from znnpy_kernels.simd.lanes import LANES
-    found = errors(layers((2, 17, 9), (3, 3, 3)), (7, 8, 9), "spectral")
+    found = errors(two_layers((2, 17, 9), (3, 3, 3)), (7, 8, 9), "spectral")
     print(LANES, max(found.values()))
 """
 

@@ -1,41 +1,16 @@
 """Training by Winograd's minimal filtering against the float64 reference, in whole networks."""
 
-import subprocess
 import sys
 import textwrap
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_spectral import errors
+from against_reference import errors
+from avx2 import on_avx2
+from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
 
 from znnpy import Model
 from znnpy.network.types import Edge, Network, Node
-
-K3, ONE = (3, 3, 3), (1, 1, 1)
-PASSES = ("forward", "gradient", "weight")
-
-
-def network(images, sparsity=ONE, functions=("relu", "leaky_relu", "linear")):
-    """Convolutions in a row; the first one's source is an input."""
-    named = zip(("a", "b", "out"), images, functions, strict=True)
-    nodes = [Node("input", "input", 1)]
-    nodes += [Node(name, "transfer", count, function, slope=0.2) for name, count, function in named]
-    names = [node.name for node in nodes]
-    ends = pairwise(names)
-    edges = [
-        Edge(f"c{n}", "conv", *end, size=K3, sparsity=sparsity if n else ONE)
-        for n, end in enumerate(ends)
-    ]
-    return Network(tuple(nodes), tuple(edges))
-
-
-def plan(net, passes=PASSES):
-    """Passes by winograd, of all layers but those of inputs."""
-    direct = dict.fromkeys(("forward", "gradient", "weight"), "direct")
-    learned = {edge.name: edge.source != "input" for edge in net.edges if edge.kind == "conv"}
-    chosen = direct | dict.fromkeys(passes, "winograd")
-    return {name: chosen if found else direct for name, found in learned.items()}
 
 
 @pytest.mark.parametrize(
@@ -49,20 +24,20 @@ def plan(net, passes=PASSES):
     ],
 )
 def test_layers(images, sparsity, output, batch):
-    net = network(images, sparsity)
-    found = errors(net, output, plan(net), batch)
+    net = winograd_chain(images, sparsity)
+    found = errors(net, output, winograd_plan(net), batch)
     assert max(found.values()) < 3e-5, found
 
 
 @pytest.mark.parametrize("step", PASSES)
 def test_each_pass_alone(step):
-    net = network((17, 12, 5), (2, 1, 1))
-    assert max(errors(net, (7, 9, 6), plan(net, (step,)), 2).values()) < 3e-5
+    net = winograd_chain((17, 12, 5), (2, 1, 1))
+    assert max(errors(net, (7, 9, 6), winograd_plan(net, (step,)), 2).values()) < 3e-5
 
 
 def test_functions_that_no_convolution_applies():
-    net = network((5, 6, 3), functions=("tanh", "elu", "logistic"))
-    assert max(errors(net, (6, 7, 8), plan(net)).values()) < 3e-5
+    net = winograd_chain((5, 6, 3), functions=("tanh", "elu", "logistic"))
+    assert max(errors(net, (6, 7, 8), winograd_plan(net)).values()) < 3e-5
 
 
 def test_images_that_others_read_too():
@@ -76,21 +51,23 @@ def test_images_that_others_read_too():
         Edge("c3", "conv", "m", "out", size=K3),
     )
     net = Network((*nodes[:3], Node("m", "sum", 7), nodes[3]), edges)
-    assert max(errors(net, (6, 5, 9), plan(net), 2).values()) < 3e-5
+    assert max(errors(net, (6, 5, 9), winograd_plan(net), 2).values()) < 3e-5
 
 
 @pytest.mark.parametrize("images", [12, 32])
 def test_rounding_is_at_most_four_times_that_of_direct(images):
-    net = network((images, images, images), functions=("linear",) * 3)
-    winograd, direct = (errors(net, (12, 12, 12), by) for by in (plan(net), plan(net, ())))
+    net = winograd_chain((images, images, images), functions=("linear",) * 3)
+    winograd, direct = (
+        errors(net, (12, 12, 12), by) for by in (winograd_plan(net), winograd_plan(net, ()))
+    )
     for name in ("forward", "c0", "c1", "c2"):
         assert winograd[name] <= 4 * direct[name], (name, winograd[name], direct[name])
 
 
 def trained(threads):
-    net, rng = network((12, 18, 5), (2, 2, 2)), np.random.default_rng(5)
+    net, rng = winograd_chain((12, 18, 5), (2, 2, 2)), np.random.default_rng(5)
     output = (11, 22, 13)
-    with Model(net, output, batch=2, seed=1, threads=threads, plan=plan(net)) as model:
+    with Model(net, output, batch=2, seed=1, threads=threads, plan=winograd_plan(net)) as model:
         for _ in range(4):
             x = rng.standard_normal((2, 1, *model.input_shape)).astype(np.float32)
             target = rng.random((2, 5, *output)).astype(np.float32)
@@ -106,23 +83,18 @@ def test_same_bits_for_any_number_of_threads():
 
 
 AVX2 = """
-    import os
-    os.environ["NUMBA_CPU_NAME"] = "haswell"
-    os.environ["NUMBA_CPU_FEATURES"] = "+avx,+avx2,+fma,+sse4.2,+popcnt,+bmi,+bmi2"
     import sys
     sys.path[:0] = {paths}
-    from test_winograd_training import errors, network, plan
+    from against_reference import errors
+    from chains import winograd_chain, winograd_plan
     from znnpy_kernels.simd.lanes import LANES
-    net = network((17, 9, 24))
-    print(LANES, max(errors(net, (7, 8, 9), plan(net)).values()))
+    net = winograd_chain((17, 9, 24))
+    print(LANES, max(errors(net, (7, 8, 9), winograd_plan(net)).values()))
 """
 
 
 @pytest.mark.slow
 def test_avx2():
-    script = textwrap.dedent(AVX2).format(paths=sys.path)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lanes, error = done.stdout.split()
+    lanes, error = on_avx2("-c", textwrap.dedent(AVX2).format(paths=sys.path))
     assert lanes == "8"
     assert float(error) < 3e-5

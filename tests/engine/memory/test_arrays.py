@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_corners import data, small
+from small_models import data, small
 
 from znnpy.errors import ZnnpyError
 

@@ -1,16 +1,10 @@
 """Order of tasks from what they touch: within a step, and from one step to the next."""
 
 import numpy as np
-from znnpy_kernels.simd.rows import zero_flat
+from declared_tasks import declared
 
 from znnpy.engine.memory.regions import Region
-from znnpy.engine.tasks.dependencies import Declared, DependencyTracker, connect
-
-
-def declared(name, reads=(), writes=()):
-    arguments = zero_flat.arguments(target=0, length=0)
-    regions = [tuple(Region((key,)) for key in keys) for keys in (reads, writes)]
-    return Declared(zero_flat, arguments, name, "test", 1e-6, *regions)
+from znnpy.engine.tasks.dependencies import DependencyTracker, connect
 
 
 def edges(graph):

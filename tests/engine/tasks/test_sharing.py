@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import random_networks as rn
-from test_dependencies import declared
+from declared_tasks import declared
 
 from znnpy import Model
 from znnpy.engine.memory.arena import Arena

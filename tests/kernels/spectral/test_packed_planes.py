@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
-from test_packed_tiles import CASES, Case, box, expected_images, origins
-from tile_cases import near, words
+from packed_cases import CASES, Case, box, expected_images, origins, place_words
+from tile_cases import near
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.few_columns import RUNS, few_gradients, few_products
 from znnpy_kernels.spectral.packed_columns import column_floats, packed_gradients, packed_products
@@ -59,21 +59,7 @@ def tile_words(case: Case, tensor: Tensor, count: Triple, row: Row) -> dict[str,
     scratch = np.full(plane_floats(case.tiling.tile) + 16, np.nan, np.float32)
     row.scratch = scratch
     return {
-        "images": case.images,
-        **words("extent", case.tiling.extents),
-        **words("dilation", case.tiling.dilation),
-        **words("step", case.tiling.step),
-        **words("count", count),
-        **words("shape", case.shape),
-        **words("size", case.tiling.tile),
-        "first": case.first,
-        "tiles": case.tiles,
-        "image": tensor.address,
-        "image_batch": 0,
-        "image_block": tensor.block,
-        "image_z": tensor.z,
-        "image_y": tensor.y,
-        "image_x": tensor.x,
+        **place_words(case, tensor, count),
         "planes": row.address,
         "scratch": scratch.ctypes.data + -scratch.ctypes.data % 64,
         "scratch_worker": 0,

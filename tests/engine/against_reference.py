@@ -1,0 +1,79 @@
+"""Models beside the float64 reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import random_networks as rn
+
+from znnpy import Model, reference
+from znnpy.geometry import fit
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Network
+
+
+def random_case(seed, batch=2):
+    """A random network with everything it needs; dropout keeps all, its masks are tested apart."""
+    network, output_shape = rn.random_network(seed)
+    edges = tuple(replace(e, keep=1.0) if e.kind == "dropout" else e for e in network.edges)
+    network = Network(network.nodes, edges)
+    geometry = fit(network, output_shape)
+    data = [
+        make(network, geometry, seed, batch)
+        for make in (rn.random_inputs, rn.random_targets, rn.random_weights)
+    ]
+    return network, output_shape, geometry, rn.random_parameters(network, seed), *data
+
+
+def assert_close(found, wanted, scale=None):
+    scale = np.abs(wanted).max() if scale is None else scale
+    assert np.abs(found - wanted).max() <= 2e-4 * max(scale, 1e-3)
+
+
+def by_name(values, network):
+    """Values of each output; a model with one output gives them bare."""
+    return values if isinstance(values, dict) else {network.outputs[0].name: values}
+
+
+def check(seed, conv, loss):
+    network, output_shape, geometry, parameters, x, target, weight = random_case(seed)
+    if loss == "softmax" and min(node.images for node in network.outputs) < 2:
+        loss = "square"
+    with Model(network, output_shape, batch=2, threads=2, conv=conv, loss=loss) as model:
+        model.set_parameters(parameters)
+        values = reference.forward(network, geometry, parameters, x)
+        for name, found in by_name(model.forward(x), network).items():
+            assert_close(found, values[name])
+        wanted, gradients = reference.gradients(
+            network, geometry, parameters, x, target, weight, loss
+        )
+        found, found_gradients = model.loss_and_gradients(x, target, weight=weight)
+        assert found == pytest.approx(wanted, rel=2e-5)
+        assert found_gradients.keys() == gradients.keys()
+        largest = max(np.abs(g).max() for g in gradients.values())
+        for name, gradient in gradients.items():
+            assert_close(found_gradients[name], gradient, max(np.abs(gradient).max(), largest / 50))
+
+
+def errors(network, output, conv, batch=1, seed=0, threads=1):
+    """Largest relative error of outputs and of each gradient."""
+    geometry, rng = fit(network, output), np.random.default_rng(seed)
+    parameters = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in parameter_shapes(network).items()
+    }
+    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
+    target = rng.standard_normal((batch, network.outputs[0].images, *output))
+    x, target = x.astype(np.float32), target.astype(np.float32)
+    weight = np.ones((batch, 1, *output), np.float32)
+    how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
+    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)}
+        found |= model.loss_and_gradients(x, target, weight=weight)[1]
+    inputs, targets, weights = {"input": x}, {"out": target}, {"out": weight}
+    wanted = {"forward": reference.forward(network, geometry, parameters, inputs)["out"]}
+    wanted |= reference.gradients(
+        network, geometry, parameters, inputs, targets, weights, "square"
+    )[1]
+    return {name: np.abs(found[name] - w).max() / np.abs(w).max() for name, w in wanted.items()}

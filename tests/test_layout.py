@@ -1,0 +1,22 @@
+"""Files of tests stand alone: what several need is a helper, whose name says what it holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.rglob("*.py"))
+# In scripts that tests write for other processes, too.
+IMPORTED = re.compile(r"^\s*(?:from|import)\s+(test_\w+)", re.MULTILINE)
+
+
+def test_no_file_imports_tests() -> None:
+    found = {str(file.relative_to(HERE)): IMPORTED.findall(file.read_text()) for file in FILES}
+    assert not any(found.values()), {file: names for file, names in found.items() if names}
+
+
+def test_no_two_files_have_the_same_name() -> None:
+    """Helpers of all folders are imported by their bare names."""
+    names = [file.name for file in FILES if file.name != "conftest.py"]
+    assert sorted(set(names)) == sorted(names)
