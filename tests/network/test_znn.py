@@ -8,8 +8,9 @@ import pytest
 
 from znnpy.config import changes_that_matter, dump, load_config
 from znnpy.errors import ConfigError, NetworkError
+from znnpy.layers.functions import FunctionName
 from znnpy.network import load_network, self_contained
-from znnpy.network.types import Edge, FunctionName, Init, Network, Node
+from znnpy.network.types import Edge, Init, Network, Node
 from znnpy.network.znn import parse_znn
 
 SMALL = """\

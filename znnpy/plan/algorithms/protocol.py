@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from znnpy.network.types import FunctionName, Triple
+from znnpy.layers.functions import FunctionName
+from znnpy.network.types import Triple
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import Method, PartSeconds
 
