@@ -4,7 +4,13 @@ import os
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+# How long an example takes says how busy the machine is, not whether the example holds.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.config import Config, MalformedConfigError, config_from, load_config
 from znnpy.config.models import Adam, AffinityTarget, CosineSchedule, Sgd
 from znnpy.config.reader import plain_scalar, read_text
 from znnpy.fields import UNITS
-
-untimed = settings(deadline=None)
 
 BASE: dict[str, Any] = {
     "network": {"layers": [{"conv": {"images": 2, "size": 3}}]},
@@ -32,19 +30,16 @@ def test_defaults() -> None:
     assert config.run.threads is None
 
 
-@untimed
 @given(st.floats(min_value=1e-300, max_value=1e300))
 def test_any_positive_float_survives_an_override(value: float) -> None:
     assert loaded(f"training.learning_rate={value!r}").training.learning_rate == value
 
 
-@untimed
 @given(st.integers(min_value=0, max_value=2**63 - 1))
 def test_any_seed_survives_an_override(value: int) -> None:
     assert loaded(f"training.seed={value}").training.seed == value
 
 
-@untimed
 @given(st.integers(1, 10**9), st.integers(-9, 9), st.sampled_from("eE"))
 def test_exponents_without_a_dot_are_numbers(digits: int, power: int, letter: str) -> None:
     number = plain_scalar(f"{digits}{letter}{power}")
@@ -52,7 +47,6 @@ def test_exponents_without_a_dot_are_numbers(digits: int, power: int, letter: st
     assert math.isclose(number, digits * 10.0**power)
 
 
-@untimed
 @given(st.text())
 def test_a_scalar_is_itself_or_a_number_or_refused(text: str) -> None:
     try:
@@ -63,7 +57,6 @@ def test_a_scalar_is_itself_or_a_number_or_refused(text: str) -> None:
     assert not isinstance(value, float) or math.isfinite(value)
 
 
-@untimed
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_reader(text: str) -> None:
     try:
@@ -197,7 +190,6 @@ def test_sources(text: str, path: str, dataset: str | None) -> None:
     assert (str(source.path), source.dataset) == (path, dataset)
 
 
-@untimed
 @given(st.integers(1, 999), st.sampled_from([unit for unit in UNITS if unit != "b"]))
 def test_memory_sizes(number: int, unit: str) -> None:
     assert loaded(f"run.max_memory={number}{unit}").run.max_memory == number * UNITS[unit]

@@ -79,7 +79,7 @@ def test_a_dump_loads_back_equal(tmp_path: Path, sections: dict[str, Any]) -> No
 
 
 @given(st.text(min_size=1, max_size=30), st.floats(1e-300, 1e300))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_name_and_number_survive_a_dump(tmp_path: Path, name: str, rate: float) -> None:
     if any(0xD800 <= ord(letter) < 0xE000 for letter in name):
         return

@@ -29,7 +29,7 @@ def longest(graph: TaskGraph, task: int) -> float:
     return float(graph.cost[task]) + max(following, default=0.0)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(random_graphs())
 def test_work_span_and_critical_path(graph: TaskGraph) -> None:
     assert graph.work == sum(graph.cost)

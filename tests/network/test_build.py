@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.config import load_config
@@ -131,7 +131,6 @@ def test_order_is_topological_and_follows_the_file() -> None:
     assert [e.name for e in net.edges] == ["e1", "e2", "e3", "e4", "e5"]
 
 
-@settings(deadline=None)
 @given(st.permutations(range(6)), st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))))
 def test_any_acyclic_graph_is_ordered(order: list[int], pairs: set[tuple[int, int]]) -> None:
     forward = {(a, b) for a, b in pairs if a < b} | {(a, 5) for a in range(5)}

@@ -61,7 +61,7 @@ def test_stampede_on_the_injector(workers: int) -> None:
             assert word[0] == 5000 * repetition
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10_000), st.integers(1, 8), st.integers(0, 1000), st.sampled_from([0, 50_000])
 )

@@ -109,7 +109,7 @@ def test_a_graph_without_progress_is_refused():
         seconds(graph, 2)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 40), st.integers(0, 99))
 def test_brents_bounds_hold(graph_seed, size, workers, seed):
     replay = Replay.of(random_graph(graph_seed, size))
@@ -125,7 +125,7 @@ def test_brents_bounds_hold(graph_seed, size, workers, seed):
     assert real <= (loaded.work(1) / workers + loaded.span()) * rounding
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 10_000), st.integers(2, 40), st.integers(1, 9))
 def test_no_task_starts_before_its_predecessors_have_ended(graph_seed, size, workers):
     graph = random_graph(graph_seed, size, copies=2)

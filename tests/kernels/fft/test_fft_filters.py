@@ -77,7 +77,7 @@ def test_nan_spreads_over_the_spectrum() -> None:
     assert not np.isfinite(found.real).any()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(*[st.tuples(*[st.integers(1, most)] * 3) for most in (5, 3, 9)])
 def test_there_and_back(size: Triple, sparsity: Triple, more: Triple) -> None:
     extents = [(k - 1) * s + 1 for k, s in zip(size, sparsity, strict=True)]

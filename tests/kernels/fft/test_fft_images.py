@@ -91,7 +91,7 @@ def test_nan_spreads_over_the_spectrum() -> None:
     assert np.isnan(frequencies(to_spectra(images, plan), plan)).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.tuples(*[st.integers(1, 13)] * 3), st.tuples(*[st.integers(0, 4)] * 3))
 def test_any_size(image: Triple, more: Triple) -> None:
     grid = (image[0] + more[0], image[1] + more[1], image[2] + more[2])

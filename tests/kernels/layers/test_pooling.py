@@ -101,7 +101,7 @@ def test_forward_and_backward(setting: Any, channels: int) -> None:
 
 
 @given(setting=st.tuples(triples, triples, triples), outputs=triples, extra=triples)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_window_and_inputs_left_over(setting: Any, outputs: Triple, extra: Triple) -> None:
     shape = input_shape(outputs, *setting)
     x = normal(3, 3, *(n + e - 1 for n, e in zip(shape, extra, strict=True)))

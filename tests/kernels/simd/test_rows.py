@@ -100,7 +100,7 @@ def test_embed_rows_is_crop_backward_in_any_parts(offset: tuple[int, int, int]) 
 
 
 @given(channels=st.integers(1, 33), width=st.integers(1, 2 * LANES + 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pack_and_unpack_images(channels: int, width: int) -> None:
     images = Planar(normal(channels, channels, 2, 3, width))
     packed = Blocked(channels, (2, 3, width))
@@ -131,7 +131,7 @@ def test_pack_and_unpack_images(channels: int, width: int) -> None:
     channels=st.integers(1, 33),
     pad=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_copy_channels_writes_only_its_lanes(
     first_source: int, first_target: int, channels: int, pad: bool
 ) -> None:
