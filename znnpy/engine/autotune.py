@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.engine.convolution import fft
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.memory.arena import Arena, aligned_bytes
 from znnpy.engine.memory.build import Build
@@ -248,11 +247,11 @@ def _emit(build: Build, edge: Edge, shape: ConvShape) -> Step:
     step, network = Step(), build.layout.network
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
-    fft.finish_forward(step, build, network.node(edge.target))
+    convolution.finish_forward(step, build, network.node(edge.target))
     if "weight" in shape.passes:
         gradient = build.images.gradients[edge.target]
         convolution.weight_gradient(step, build, edge, gradient)
     if "gradient" in shape.passes:
         convolution.data_gradient(step, build, edge, gradient)
-        fft.finish_backward(step, build, network.node(edge.source))
+        convolution.finish_backward(step, build, network.node(edge.source))
     return step

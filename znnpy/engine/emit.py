@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from znnpy.engine.convolution import fft
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.layers import moves, pooling
 from znnpy.engine.layers.loss import emit_loss
@@ -72,7 +71,7 @@ def emit_forward(step: Step, build: Build) -> None:
         for edge in network.incoming(node.name):
             emitter_of(edge).forward(step, build, edge)
             step.stage += 1
-        fft.finish_forward(step, build, node)
+        convolution.finish_forward(step, build, node)
         converge_forward(step, build, node)
         step.stage += 1
 
@@ -86,7 +85,7 @@ def emit_backward(step: Step, build: Build, loss: str) -> None:
     step.stage += 1
     for node in reversed(network.nodes):
         if node.name in trained:
-            fft.finish_backward(step, build, node)
+            convolution.finish_backward(step, build, node)
             converge_backward(step, build, node, loss)
             step.stage += 1
             _emit_edges_backward(step, build, node, trained)

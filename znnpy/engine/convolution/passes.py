@@ -2,51 +2,72 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Mapping
 
-from znnpy.engine.convolution import direct, fft, spectral
-from znnpy.engine.convolution.winograd import passes as winograd
-from znnpy.engine.convolution.winograd import weight as winograd_weight
+from znnpy.engine.convolution import direct, fft, spectral, winograd
+from znnpy.engine.convolution.emitter import ConvEmitter
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
-from znnpy.network.types import Edge
+from znnpy.network.types import Edge, Node
+from znnpy.plan import AlgorithmName, PassName
 
-_EMITTERS: dict[str, ModuleType] = {
+# One line each; what plans know of them is in `plan.algorithms`.
+CONV_EMITTERS: Mapping[AlgorithmName, ConvEmitter] = {
     "direct": direct,
-    "fft": fft,
-    "spectral": spectral,
     "winograd": winograd,
+    "spectral": spectral,
+    "fft": fft,
 }
 
 
+def emitter_of(build: Build, edge: Edge, step: PassName) -> ConvEmitter:
+    """What makes the tasks of one pass of a conv edge."""
+    return CONV_EMITTERS[build.layout.plan.layers[edge.name].method(step).algorithm]
+
+
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """What a conv edge brings to its target; by FFT it stays a spectrum until `fft.finish_forward`."""
-    _EMITTERS[build.layout.plan.layers[edge.name].forward].forward(step, build, edge)
+    """What a conv edge brings to its target; by FFT it stays a spectrum until `finish_forward`."""
+    emitter_of(build, edge, "forward").forward(step, build, edge)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """What a conv edge brings to its source's gradient; by FFT until `fft.finish_backward`."""
-    emitter = _EMITTERS[build.layout.plan.layers[edge.name].gradient]
-    emitter.data_gradient(step, build, edge, gradient)
+    """What a conv edge brings to its source's gradient; by FFT until `finish_backward`."""
+    emitter_of(build, edge, "gradient").data_gradient(step, build, edge, gradient)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Gradient of an edge's filters, from its source's images and its target's gradient."""
-    algorithm = build.layout.plan.layers[edge.name].weight
-    emitter = winograd_weight if algorithm == "winograd" else _EMITTERS[algorithm]
-    emitter.weight_gradient(step, build, edge, gradient)
+    emitter_of(build, edge, "weight").weight_gradient(step, build, edge, gradient)
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """What the passes need of filters beside themselves, made anew after each update."""
     layer = build.layout.plan.layers[edge.name]
-    backward = layer.gradient if edge.name in build.images.backward else None
-    if "fft" in (layer.forward, backward):
-        fft.derive(step, build, edge)
-    if layer.forward == "spectral":
-        spectral.derive(step, build, edge)
-    if "winograd" in (layer.forward, backward):
-        winograd.derive(step, build, edge)
-    if direct.needs_transposed(build, edge):
-        direct.transpose(step, build, edge)
+    used = (
+        {layer.forward, layer.gradient} if edge.name in build.images.backward else {layer.forward}
+    )
+    for name, emitter in CONV_EMITTERS.items():
+        if name in used:
+            emitter.derive(step, build, edge)
+
+
+def finish_forward(step: Step, build: Build, node: Node) -> None:
+    """Images of what a node's incoming edges brought."""
+    for emitter in CONV_EMITTERS.values():
+        emitter.finish_forward(step, build, node)
+
+
+def finish_backward(step: Step, build: Build, node: Node) -> None:
+    """The same of the gradients that its outgoing edges brought back."""
+    for emitter in CONV_EMITTERS.values():
+        emitter.finish_backward(step, build, node)
+
+
+def summed_elsewhere(build: Build, edges: tuple[Edge, ...], step: PassName) -> set[str]:
+    """Edges into or out of one node whose contribution lies in another's."""
+    return {
+        name
+        for emitter in CONV_EMITTERS.values()
+        for name in emitter.summed_elsewhere(build, edges, step)
+    }

@@ -10,7 +10,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
-from znnpy.engine.convolution.fft import summed_elsewhere
+from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Region

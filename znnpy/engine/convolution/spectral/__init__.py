@@ -4,7 +4,16 @@ Images are cut into overlapping tiles (overlap-save); see docs/design/spectral.m
 weight gradient share the spectra of the source's tiles where their tiles are the same.
 """
 
+from znnpy.engine.convolution.finished import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.spectral.filters import derive
 from znnpy.engine.convolution.spectral.passes import data_gradient, forward, weight_gradient
 
-__all__ = ["data_gradient", "derive", "forward", "weight_gradient"]
+__all__ = [
+    "data_gradient",
+    "derive",
+    "finish_backward",
+    "finish_forward",
+    "forward",
+    "summed_elsewhere",
+    "weight_gradient",
+]

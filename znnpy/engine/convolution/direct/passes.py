@@ -309,8 +309,13 @@ def _gradient_kernel(
     return weight_gradient_kernel(vectors, source.lanes), {"accumulate": 0}, 1
 
 
-def needs_transposed(build: Build, edge: Edge) -> bool:
-    """Whether a direct pass reads filters with inputs and outputs exchanged."""
+def derive(step: Step, build: Build, edge: Edge) -> None:
+    """Filters with inputs and outputs exchanged, where a pass reads them so."""
+    if _needs_transposed(build, edge):
+        _transpose(step, build, edge)
+
+
+def _needs_transposed(build: Build, edge: Edge) -> bool:
     layer = build.layout.plan.layers[edge.name]
     back = edge.name in build.images.backward and layer.gradient == "direct"
     few_inputs = build.layout.lanes(edge.source) == 1
@@ -318,8 +323,7 @@ def needs_transposed(build: Build, edge: Edge) -> bool:
     return (back and not few_inputs) or (layer.forward == "direct" and few_outputs)
 
 
-def transpose(step: Step, build: Build, edge: Edge) -> None:
-    """Filters with inputs and outputs exchanged: for data gradients, and for few outputs."""
+def _transpose(step: Step, build: Build, edge: Edge) -> None:
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.shape
     seconds = parameter.floats * 16 / MEMORY_RATE

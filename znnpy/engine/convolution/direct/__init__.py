@@ -1,0 +1,19 @@
+"""Direct convolution as tasks: output groups times parts of the image, all passes."""
+
+from znnpy.engine.convolution.direct.passes import (
+    data_gradient,
+    derive,
+    forward,
+    weight_gradient,
+)
+from znnpy.engine.convolution.finished import finish_backward, finish_forward, summed_elsewhere
+
+__all__ = [
+    "data_gradient",
+    "derive",
+    "finish_backward",
+    "finish_forward",
+    "forward",
+    "summed_elsewhere",
+    "weight_gradient",
+]
