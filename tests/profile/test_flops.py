@@ -1,12 +1,14 @@
 """Operations are known for every product and transform, and are those of the textbook."""
 
+from functools import partial
 from math import log2
 
 import pytest
 
 import znnpy
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Kind, Part, Pass, identities
 from znnpy.plan.types import PASSES
-from znnpy.profile.flops import flops_by_name
+from znnpy.profile.flops import flops_by_task
 
 NET = {
     "input": 1,
@@ -15,38 +17,57 @@ NET = {
         {"conv": {"images": 3, "size": 3}},
     ],
 }
-COUNTED = {"direct", "product", "transform"}
+COUNTED = {Kind.DIRECT, Kind.PRODUCT, Kind.TRANSFORM, Kind.WINOGRAD}
+TILES = {"forward_tile": (8, 8, 8), "gradient_tile": (8, 8, 8), "weight_tile": (8, 8, 8)}
+PLANS = {
+    "kept tiles": dict.fromkeys(PASSES, "spectral") | TILES,
+    "other tiles": dict.fromkeys(PASSES, "spectral") | TILES | {"weight_tile": (6, 6, 6)},
+    "fft": dict.fromkeys(PASSES, "fft"),
+    "fft but for the forward pass": dict.fromkeys(PASSES, "fft") | {"forward": "direct"},
+    "fft but for filters": dict.fromkeys(PASSES, "fft") | {"weight": "direct"},
+    "direct": dict.fromkeys(PASSES, "direct"),
+}
 
 
-@pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
-def test_every_product_and_transform_is_counted(conv):
-    with znnpy.Model(NET, (12, 12, 12), threads=1, conv=conv) as model:
-        graph, flops = model.task_graph, flops_by_name(model)
-    names = {name for name, kind in zip(graph.names, graph.kinds, strict=True) if kind in COUNTED}
-    assert names
-    assert names <= set(flops)
+def counted(model):
+    """Tasks whose operations are known, as the model's graph has them."""
+    return {what for what in identities(model.task_graph) if what.kind in COUNTED}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_product_and_transform_is_counted(name):
+    plan = dict.fromkeys(("conv1", "conv2"), PLANS[name])
+    with znnpy.Model(NET, (12, 12, 12), threads=1, plan=plan) as model:
+        tasks, flops = counted(model), flops_by_task(model)
+    assert tasks
+    assert tasks <= set(flops)
     assert all(flops.values())
 
 
 def test_whole_images_are_transformed_once_for_all_passes():
     with znnpy.Model(NET, (12, 12, 12), threads=1, conv="fft", batch=2) as model:
-        flops = flops_by_name(model)
+        flops = flops_by_task(model)
     first, one = (2.5 * size**3 * log2(size**3) for size in (16, 14))
     product = 8 * 14 * 14 * 8
-    assert flops["input spectra"] == 2 * first
-    assert flops["layer1 inverse"] == 2 * 4 * first
-    assert flops["layer1 spectra"] == 2 * 4 * one
-    assert flops["conv2 products"] == 2 * 12 * product
-    assert flops["conv2 weight gradient"] == 2 * 12 * product + 12 * one
-    assert flops["conv2 filter spectra"] == 12 * one
+    forward, weight = partial(_task, flops, Pass.FORWARD), partial(_task, flops, Pass.WEIGHT)
+    assert forward("input", Part.IMAGE_SPECTRA) == 2 * first
+    assert forward("layer1", Part.INVERSE) == 2 * 4 * first
+    assert forward("layer1", Part.IMAGE_SPECTRA) == 2 * 4 * one
+    assert forward("conv2", Part.PRODUCTS) == 2 * 12 * product
+    assert weight("conv2", Part.PRODUCTS) == 2 * 12 * product + 12 * one
+    assert forward("conv2", Part.FILTER_SPECTRA) == 12 * one
+
+
+def _task(flops, step, owner, part):
+    return flops[Identity(owner, step, part)]
 
 
 def test_filters_that_are_transformed_on_the_way_count_with_products(monkeypatch):
     monkeypatch.setattr("znnpy.engine.convolution.fft.filters.CACHED_FLOATS", 0)
     with znnpy.Model(NET, (12, 12, 12), threads=1, conv="fft") as model:
-        flops, graph = flops_by_name(model), model.task_graph
-    assert "conv2 filter spectra" not in {*flops, *graph.names}
-    assert flops["conv2 products"] > 12 * 8 * 14 * 14 * 8
+        flops, graph = flops_by_task(model), model.task_graph
+    assert Part.FILTER_SPECTRA not in {what.part for what in {*flops, *identities(graph)}}
+    assert _task(flops, Pass.FORWARD, "conv2", Part.PRODUCTS) > 12 * 8 * 14 * 14 * 8
 
 
 def test_minimal_filtering_is_counted():
@@ -54,12 +75,13 @@ def test_minimal_filtering_is_counted():
     net, direct = {"input": 1, "layers": layers}, dict.fromkeys(PASSES, "direct")
     plan = {"conv1": direct, "conv2": dict.fromkeys(PASSES, "winograd")}
     with znnpy.Model(net, (9, 8, 4), threads=1, plan=plan, batch=2) as model:
-        flops, graph = flops_by_name(model), model.task_graph
-    kinds = dict(zip(graph.names, graph.kinds, strict=True))
-    assert {name for name, kind in kinds.items() if kind in {"winograd", "transform"}} <= set(flops)
+        flops, tasks = flops_by_task(model), counted(model)
+    assert Kind.WINOGRAD in {what.kind for what in tasks}
+    assert tasks <= set(flops)
     tiles, back = 2 * 3 * 2, 2 * 3 * 3 * 2  # of 4^3 in 9 x 8 x 4 and in 11 x 10 x 6
     products, source, target = 2 * 216 * 12 * 9, 2 * 22 * 108, 2 * 18 * 76
-    assert flops["conv2"] == tiles * (products + 12 * source + 9 * target)
-    assert flops["conv2 backward"] == back * (products + 9 * source + 12 * target)
-    made = flops["conv2 filter points"]
-    assert flops["conv2 weight gradient"] == flops["conv2"] + made
+    passes = {step: _task(flops, step, "conv2", Part.WINOGRAD) for step in PASS_OF.values()}
+    assert passes[Pass.FORWARD] == tiles * (products + 12 * source + 9 * target)
+    assert passes[Pass.BACKWARD] == back * (products + 9 * source + 12 * target)
+    made = {_task(flops, step, "conv2", Part.FILTER_POINTS) for step in list(PASS_OF.values())[:2]}
+    assert {passes[Pass.WEIGHT] - passes[Pass.FORWARD]} == made

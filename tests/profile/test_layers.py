@@ -1,51 +1,52 @@
-"""Tasks find the layer and pass that they belong to, whatever the algorithm."""
+"""Tasks find the layer that they belong to, whatever the algorithm."""
 
 import pytest
+from declared_updates import chain, update_of
 
-import znnpy
-from znnpy.engine.autotune import PARTS
-from znnpy.network.types import Edge, Network, Node
-from znnpy.profile.layers import PASSES, Layers
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.network import load_network
+from znnpy.profile.layers import ALL, Layers
+from znnpy.profile.report import CONVOLUTION
 
 NET = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 4, "size": 3, "function": "relu"}},
+        {"conv": {"images": 12, "size": 3, "function": "relu"}},
         {"dropout": 0.9},
         {"max_filter": 2},
-        {"conv": {"images": 3, "size": 3}},
+        {"conv": {"images": 9, "size": 3}},
     ],
 }
 
 
-@pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
-def test_every_task_of_a_net_has_a_place(conv):
-    with znnpy.Model(NET, (8, 8, 8), threads=1, conv=conv, clip_norm=1.0) as model:
-        layers, graph = Layers(model.network), model.task_graph
-        places = {name: layers.place(name) for name in graph.names}
-    known = {edge.name for edge in model.network.edges} | {"all layers"}
-    for place in places.values():
-        assert place.layer in known
-        assert place.step in PASSES
-    for step in ("forward", "weight gradient", "update"):
-        assert {"conv1", "conv2"} <= {
-            place.layer for place in places.values() if place.step == step
-        }
-    assert [name for name, place in places.items() if place.step == "loss"]
+@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
+def test_every_task_of_a_net_has_a_layer(method):
+    network = load_network(NET)
+    layers, known = Layers(network), {edge.name for edge in network.edges} | {ALL}
+    passes: dict[str, set[Pass]] = {}
+    convolutions: dict[str, set[Pass]] = {}
+    for what in (task.what for task in update_of(NET, method)):
+        passes.setdefault(layers.of(what), set()).add(what.step)
+        if what.kind in CONVOLUTION:
+            convolutions.setdefault(layers.of(what), set()).add(what.step)
+    assert set(passes) <= known
+    assert passes["conv1"] & passes["conv2"] >= {Pass.FORWARD, Pass.WEIGHT, Pass.UPDATE}
+    assert Pass.LOSS in passes["conv2"]
+    assert convolutions == {  # nothing before the first one learns
+        "conv1": {Pass.FORWARD, Pass.WEIGHT},
+        "conv2": {Pass.FORWARD, Pass.BACKWARD, Pass.WEIGHT},
+    }
 
 
-def test_passes_of_the_planner_agree():
-    network = Network(
-        (
-            Node("input", "input", 1),
-            Node("source", "transfer", 2),
-            Node("target", "transfer", 2),
-        ),
-        (Edge("lift", "conv", "input", "source"), Edge("conv", "conv", "source", "target")),
-    )
-    layers = Layers(network)
-    wanted = {"forward": "forward", "gradient": "backward", "weight": "weight gradient"}
-    for name, part in PARTS.items():
-        layer, step = layers.place(name)
-        if part in wanted and step != "update" and "bias" not in name:
-            assert (layer, step) == ("conv", wanted[part]), name
+def test_spectra_of_a_node_go_to_the_edge_that_transforms_it():
+    layers = Layers(load_network(chain(1, 2, 3)))
+    rows = {
+        (Pass.FORWARD, Part.IMAGE_SPECTRA): "conv2",
+        (Pass.FORWARD, Part.KEPT_TILES): "conv2",
+        (Pass.BACKWARD, Part.INVERSE): "conv2",
+        (Pass.FORWARD, Part.INVERSE): "conv1",
+        (Pass.WEIGHT, Part.OUTPUT_SPECTRA): "conv1",
+        (Pass.FORWARD, Part.FUNCTION): "conv1",
+    }
+    for (step, part), layer in rows.items():
+        assert layers.of(Identity("layer1", step, part)) == layer

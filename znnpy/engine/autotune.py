@@ -18,9 +18,10 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, MEASURING, Report
 from znnpy.engine.tasks.dependencies import connect, last_group
-from znnpy.engine.tasks.sharing import GATE
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass, identities
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import Geometry, fit
+from znnpy.graph import TaskGraph
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
 from znnpy.plan.choose import close_calls, estimated, estimated_costs, estimated_seconds
@@ -33,44 +34,26 @@ from znnpy.scheduler.cores import available_cores
 MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on smaller images
 SMALLEST = 24  # voxels along an axis
 FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
-OF_NODE = "source bias gradient"  # no part of the layer
-# Tasks that make something out of filters, after each update.
+# What passes of an edge share, by the tasks that make it.
+SHARED_PARTS: Mapping[Part, CostPart] = {
+    Part.IMAGE_SPECTRA: "images",
+    Part.KEPT_TILES: "images",
+    Part.FILTER_SPECTRA: "filters",
+    Part.DENSE_FILTERS: "filters",
+    Part.FILTER_TILES: "filters",
+    Part.OUTPUT_SPECTRA: "gradients",
+    Part.OUTPUT_TILES: "gradients",
+}
+# Made of filters after each update, so that a forward pass alone does not pay for them.
 DERIVED = {
-    "conv filter spectra",
-    "conv dense filters",
-    "conv filter tiles",
-    "conv filter points",
-    "conv filter points backward",
-    "conv transpose",
+    Part.FILTER_SPECTRA,
+    Part.DENSE_FILTERS,
+    Part.FILTER_TILES,
+    Part.FILTER_POINTS,
+    Part.TRANSPOSE,
 }
-# Which part of a layer's cost the tasks of the measured edge `conv` belong to.
-PARTS: dict[str, CostPart] = {
-    "source spectra": "images",
-    "source tiles": "images",
-    "conv filter spectra": "filters",
-    "conv dense filters": "filters",
-    "target gradient spectra": "gradients",
-    "conv": "forward",
-    "conv products": "forward",
-    "conv forward tiles": "forward",
-    "conv filter tiles": "filters",
-    "conv filter points": "forward",
-    "conv filter points backward": "gradient",
-    "conv inverse": "forward",
-    "target inverse": "forward",
-    "conv transpose": "gradient",
-    "conv backward": "gradient",
-    "conv backward products": "gradient",
-    "conv backward inverse": "gradient",
-    "conv backward zeros": "gradient",
-    "source gradient inverse": "gradient",
-    "conv gradient sum": "weight",
-    "conv weight gradient": "weight",
-    "conv weight tiles": "weight",
-    "conv output tiles": "gradients",
-    "conv weight products": "weight",
-    "conv weight inverse": "weight",
-}
+OF_NO_EDGE = {Part.GATE, Part.BIAS}
+_NAME_OF: Mapping[Pass, CostPart] = {step: name for name, step in PASS_OF.items()}
 
 
 def planned(
@@ -186,7 +169,7 @@ class _Trial:
         graph = connect([step.tasks]).build()
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
-        self._tasks = _by_part(graph.names, shape)
+        self._tasks = _by_part(graph, shape)
         self._others = np.zeros(FLUSHED_BYTES // 4, np.float32)
 
     def look(self) -> Look:
@@ -208,20 +191,21 @@ def _bytes(shape: ConvShape, method: Method) -> int:
     return arena.bytes
 
 
-def _by_part(names: Sequence[str], shape: ConvShape) -> dict[CostPart, NDArray[np.int64]]:
+def _by_part(graph: TaskGraph, shape: ConvShape) -> dict[CostPart, NDArray[np.int64]]:
     """Tasks by the part of the cost that they belong to, where it is wanted."""
     found: dict[CostPart, list[int]] = {}
-    for task, name in enumerate(names):
-        part = _part(name, shape)
+    for number, task in enumerate(identities(graph)):
+        part = cost_part(task, training=shape.training)
         if part is not None and wanted(part, shape.passes):
-            found.setdefault(part, []).append(task)
+            found.setdefault(part, []).append(number)
     return {part: np.array(tasks) for part, tasks in found.items()}
 
 
-def _part(name: str, shape: ConvShape) -> CostPart | None:
-    if name in (GATE, OF_NODE) or (name in DERIVED and not shape.training):
+def cost_part(task: Identity, *, training: bool) -> CostPart | None:
+    """The part of a layer's cost that a task of its edge belongs to; None for tasks of nobody's."""
+    if task.part in OF_NO_EDGE or (task.part in DERIVED and not training):
         return None
-    return PARTS[name]
+    return SHARED_PARTS.get(task.part) or _NAME_OF[task.step]
 
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from znnpy.engine.tasks.identity import Kind
+
 PALETTE = {
     "blue": ("#2a78d6", "#3987e5"),
+    "cyan": ("#12a5c9", "#22bfe0"),
     "green": ("#1baf7a", "#199e70"),
     "yellow": ("#d69200", "#c98500"),
     "violet": ("#4a3aa7", "#9085e9"),
@@ -16,15 +21,20 @@ PALETTE = {
 }
 """By name: on a light page, on a dark one."""
 
-KINDS = {
-    "direct": "blue",
-    "product": "green",
-    "transform": "yellow",
-    "pool": "violet",
-    "sum": "orange",
-    "transfer": "magenta",
-    "update": "red",
-    "loss": "forest",
+KINDS: Mapping[Kind, str] = {
+    Kind.DIRECT: "blue",
+    Kind.WINOGRAD: "cyan",
+    Kind.PRODUCT: "green",
+    Kind.TRANSFORM: "yellow",
+    Kind.POOL: "violet",
+    Kind.SUM: "orange",
+    Kind.TRANSFER: "magenta",
+    Kind.UPDATE: "red",
+    Kind.LOSS: "forest",
+    Kind.COPY: "gray",
+    Kind.DROPOUT: "gray",
+    Kind.GATE: "gray",
+    Kind.BARRIER: "gray",
 }
 LOSSES = {
     "tasks": "blue",
@@ -40,8 +50,8 @@ LOSSES = {
 
 
 def name_of(kind: str) -> str:
-    """The colour of a kind of task; kinds without one of their own are gray."""
-    return KINDS.get(kind, "gray")
+    """The colour of a kind of task by its name; what only moves numbers or waits is gray."""
+    return KINDS[Kind(kind)]
 
 
 def colour_of(kind: str) -> str:

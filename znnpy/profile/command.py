@@ -13,6 +13,7 @@ from typing import Any
 from znnpy.config.models import Config
 from znnpy.engine import Model
 from znnpy.engine.report import Report
+from znnpy.engine.tasks.identity import PASS_OF
 from znnpy.infer.build import patch_model, training_model
 from znnpy.infer.search import Candidate
 from znnpy.network import Network, trained_network
@@ -20,7 +21,7 @@ from znnpy.network.types import Triple
 from znnpy.plan import PASSES
 from znnpy.profile.advice import advise
 from znnpy.profile.dot import write_dot
-from znnpy.profile.flops import convolution_flops, flops_by_name
+from znnpy.profile.flops import convolution_flops, flops_by_task
 from znnpy.profile.machine import describe_machine
 from znnpy.profile.report import write_report
 from znnpy.profile.simulation import simulate_policies, simulate_runs
@@ -31,7 +32,6 @@ from znnpy.profile.updates import Profile, events_needed, profile_predictions, p
 from znnpy.scheduler.cores import available_cores
 
 WARM_UP = 2
-PASS_NAMES = {"forward": "forward", "gradient": "backward", "weight": "weight gradient"}
 
 
 @dataclass(frozen=True)
@@ -154,19 +154,19 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "machine": describe_machine(),
         "layers": [*(edge.name for edge in model.network.edges)],
         "plan": {
-            name: {PASS_NAMES[step]: str(layer.method(step)) for step in PASSES}
+            name: {PASS_OF[step]: str(layer.method(step)) for step in PASSES}
             for name, layer in model.plan.layers.items()
         },
         "convolution_flops": convolution_flops(model),
-        "flops": flops_by_name(model),
+        "flops": {task.label: flops for task, flops in flops_by_task(model).items()},
     }
 
 
 def _runs(
     made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    for count, (profile, _) in made.items():
-        run = summarise(profile, summary["flops"], None if count == 1 else made[1][0])
+    for count, (profile, model) in made.items():
+        run = summarise(profile, flops_by_task(model), None if count == 1 else made[1][0])
         sentences = advise(run, summary["machine"], summary["simulation"], summary["what"])
         yield run | {"advice": sentences}
 

@@ -12,10 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 import znnpy
+from znnpy.engine.tasks.identity import PASS_OF, Kind, Pass
 from znnpy.profile import charts, colours, svg
 from znnpy.profile.advice import overhead, rates, width
 from znnpy.profile.gantt import draw_gantt
-from znnpy.profile.layers import PASSES
 from znnpy.profile.updates import Profile
 
 LOSS_NAMES = {
@@ -27,7 +27,7 @@ LOSS_NAMES = {
 WORKER_PARTS = (
     ("busy", "blue"), ("dispatch", "violet"), ("searching", "orange"), ("parked", "pale"),
 )  # fmt: skip
-CONVOLUTION = {"direct", "transform", "product", "winograd"}
+CONVOLUTION = {Kind.DIRECT, Kind.TRANSFORM, Kind.PRODUCT, Kind.WINOGRAD}
 """Kinds of tasks that convolve."""
 
 
@@ -108,17 +108,18 @@ def _workers(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a layer and pass: seconds by kind, and the rate that direct convolution would need."""
     spent: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    passes: list[str] = list(Pass)
     for entry in run["names"]:
         row = spent[entry["layer"], entry["pass"]]
         row[entry["kind"]] = row.get(entry["kind"], 0.0) + entry["seconds"]
     order = {name: index for index, name in enumerate(summary["layers"])}
-    rows = sorted(spent.items(), key=lambda i: (order.get(i[0][0], 1 << 30), PASSES.index(i[0][1])))
+    rows = sorted(spent.items(), key=lambda i: (order.get(i[0][0], 1 << 30), passes.index(i[0][1])))
     most = max((sum(kinds.values()) for _, kinds in rows), default=1.0)
     flops = summary["convolution_flops"]
     made = []
     for (layer, step), kinds in rows:
         seconds = sum(kinds.values())
-        convolves = CONVOLUTION & set(kinds) and step in PASSES[:3]
+        convolves = CONVOLUTION & set(kinds) and step in PASS_OF.values()
         counted = flops.get(layer) if convolves else None
         parts = sorted(kinds.items(), key=lambda item: -item[1])
         made.append(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from znnpy.engine.tasks.identity import Identity, identities
 from znnpy.graph.paths import bottom_levels, chain
 from znnpy.profile.layers import Layers
 from znnpy.profile.losses import LOSSES, Losses, find_losses
@@ -21,13 +22,13 @@ SMALLEST, LARGEST = 20e-6, 2e-3
 
 
 def summarise(
-    profile: Profile, flops: Mapping[str, float] | None = None, alone: Profile | None = None
+    profile: Profile, flops: Mapping[Identity, float] | None = None, alone: Profile | None = None
 ) -> dict[str, Any]:
     """Figures of a profile, JSON-able; times in seconds, for one update unless they say otherwise.
 
     `work` (T1) is the time of all tasks, `span` (Tinf) that of the longest path, both by the median
     time of each task; `bound` Brent's T1 / P + Tinf (ZNN, arXiv 1510.06706). `flops`: operations of
-    an update by name of task. `alone`: the same updates on one worker, to see how much slower tasks
+    an update by task. `alone`: the same updates on one worker, to see how much slower tasks
     got beside others.
     """
     wall, workers = profile.seconds_per_update, len(profile.workers)
@@ -59,13 +60,12 @@ def summarise(
 
 
 class _Task(NamedTuple):
-    name: str
-    kind: str
+    what: Identity
     layer: str
-    step: str
 
     def words(self) -> dict[str, Any]:
-        return {"name": self.name, "kind": self.kind, "layer": self.layer, "pass": self.step}
+        what = self.what
+        return {"name": what.label, "kind": what.kind, "layer": self.layer, "pass": what.step}
 
 
 def typical_costs(profile: Profile) -> Floats:
@@ -90,10 +90,10 @@ def step_edges(profile: Profile) -> tuple[Ints, Ints]:
 
 def _tasks(profile: Profile) -> list[_Task]:
     """The tasks of one step, in the order of `typical_costs`."""
-    graph, layers = profile.graph, Layers(profile.network)
+    found, layers = identities(profile.graph), Layers(profile.network)
     return [
-        _Task(graph.names[task], graph.kinds[task], *layers.place(graph.names[task]))
-        for task in np.flatnonzero(graph.step == 0).tolist()
+        _Task(found[task], layers.of(found[task]))
+        for task in np.flatnonzero(profile.graph.step == 0).tolist()
     ]
 
 
@@ -104,15 +104,17 @@ def _longest_path(profile: Profile, costs: Floats) -> list[dict[str, Any]]:
     return [{**tasks[task].words(), "seconds": float(costs[task])} for task in path]
 
 
-def _names(profile: Profile, costs: Floats, flops: Mapping[str, float]) -> list[dict[str, Any]]:
-    """One entry a name and kind of task, in the order in which they are declared."""
+def _names(
+    profile: Profile, costs: Floats, flops: Mapping[Identity, float]
+) -> list[dict[str, Any]]:
+    """One entry for all tasks that are the same, in the order in which they are declared."""
     seconds: dict[_Task, float] = defaultdict(float)
     count: Counter[_Task] = Counter()
     for task, spent in zip(_tasks(profile), costs.tolist(), strict=True):
         seconds[task] += spent
         count[task] += 1
     return [
-        {**task.words(), "tasks": count[task], "seconds": spent, "flops": flops.get(task.name)}
+        {**task.words(), "tasks": count[task], "seconds": spent, "flops": flops.get(task.what)}
         for task, spent in seconds.items()
     ]
 

@@ -93,7 +93,7 @@ def test_tasks_on_the_same_bytes_are_ordered_within_and_between_steps(seed):
         moment = tracker.declare(task.reads, task.writes)
         before = tracker.predecessors[moment]
         reach.append(set(before).union(*(reach[other] for other in before)))
-        names = {region.key[0] for region in task.writes} if task.kind != "gate" else ()
+        names = {region.key[0] for region in task.writes} if not task.what.waits else ()
         for name in names:
             for other, earlier in touched:
                 (a, b), (c, d) = places[name], places[other]

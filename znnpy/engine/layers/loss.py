@@ -10,6 +10,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import sum_bias
 from znnpy.engine.tasks.fusion import biased_in_loss
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
@@ -51,8 +52,7 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                     "bias_gradient": biases + 4 * width * leaf if biases else 0,
                     "bias_block": LANES,
                 },
-                name=f"{node.name} loss",
-                kind="loss",
+                what=Identity(node.name, Pass.LOSS, Part.LOSS),
                 cost=output.block_stride * output.blocks * 24 / MEMORY_RATE / len(cuts),
                 reads=output.regions(batch, low, high),
                 writes=[
@@ -71,8 +71,7 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
             "normaliser": staged.normalizers[node.name],
             "target": staged.results[node.name],
         },
-        name=f"{node.name} loss sum",
-        kind="loss",
+        what=Identity(node.name, Pass.LOSS, Part.LOSS_SUM),
         cost=1e-6,
         reads=[Region(("loss partials", node.name), 0, count)],
         writes=[Region(("result", node.name, build.copy))],

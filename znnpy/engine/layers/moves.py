@@ -9,6 +9,7 @@ from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
 from znnpy.network.types import Edge
 from znnpy.plan.cost import MEMORY_RATE
@@ -16,11 +17,12 @@ from znnpy.plan.cost import MEMORY_RATE
 
 def pack_input(step: Step, build: Build, name: str) -> None:
     """Staged planar images into channel blocks, for inputs that meet more than convolutions and crops."""
-    _pack(step, build.staged.inputs[name], build.images.activations[name], (0, 0, 0), name)
+    what = Identity(name, Pass.FORWARD, Part.COPY)
+    _pack(step, build.staged.inputs[name], build.images.activations[name], (0, 0, 0), what)
 
 
 def _pack(
-    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], name: str
+    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
 ) -> None:
     """Planar images, from an offset on, into channel blocks."""
     for batch in range(target.batch):
@@ -42,8 +44,7 @@ def _pack(
                         "channels": target.channels(block),
                         "width": target.shape[2],
                     },
-                    name=name,
-                    kind="copy",
+                    what=what,
                     cost=_seconds(target, low, high),
                     reads=[source.region(batch, i, low + shift, high + shift) for i in images],
                     writes=[target.region(batch, block, low, high)],
@@ -54,21 +55,23 @@ def dropout_forward(step: Step, build: Build, edge: Edge) -> None:
     """Drop voxels when training; a plain copy otherwise."""
     source, target = build.value(edge.source), build.images.contributions[edge.name]
     if build.layout.training and build.dropping:
-        _drop(step, build, edge, source, target, edge.name)
+        what = Identity(edge.name, Pass.FORWARD, Part.DROPOUT)
+        _drop(step, build, edge, source, target, what)
     else:
-        _copy(step, source, target, (0, 0, 0), edge.name)
+        _copy(step, source, target, (0, 0, 0), Identity(edge.name, Pass.FORWARD, Part.COPY))
 
 
 def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """The same voxels drop out of the gradient."""
-    _drop(step, build, edge, gradient, build.images.backward[edge.name], f"{edge.name} backward")
+    what = Identity(edge.name, Pass.BACKWARD, Part.DROPOUT)
+    _drop(step, build, edge, gradient, build.images.backward[edge.name], what)
 
 
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:
     """Keep what lies inside the offset on both sides."""
     source, target = build.value(edge.source), build.images.contributions[edge.name]
     move = _copy if source.lanes == target.lanes else _pack
-    move(step, source, target, edge.offset, edge.name)
+    move(step, source, target, edge.offset, Identity(edge.name, Pass.FORWARD, Part.COPY))
 
 
 def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -95,15 +98,16 @@ def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
                         "offset_y": edge.offset[1],
                         "offset_x": edge.offset[2] * target.lanes,
                     },
-                    name=f"{edge.name} backward",
-                    kind="copy",
+                    what=Identity(edge.name, Pass.BACKWARD, Part.COPY),
                     cost=_seconds(target, low, high),
                     reads=[gradient.region(batch, block)],
                     writes=[target.region(batch, block, low, high)],
                 )
 
 
-def _drop(step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, name: str) -> None:
+def _drop(
+    step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, what: Identity
+) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_parts(target, 2):
@@ -123,8 +127,7 @@ def _drop(step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, 
                         "width": target.shape[2],
                         "keep": edge.keep,
                     },
-                    name=name,
-                    kind="dropout",
+                    what=what,
                     cost=_seconds(target, low, high),
                     reads=[source.region(batch, block, low, high)],
                     writes=[target.region(batch, block, low, high)],
@@ -132,7 +135,7 @@ def _drop(step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, 
 
 
 def _copy(
-    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], name: str
+    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
 ) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
@@ -149,8 +152,7 @@ def _copy(
                         **counts(target, low, high),
                         "length": target.row,
                     },
-                    name=name,
-                    kind="copy",
+                    what=what,
                     cost=_seconds(target, low, high),
                     reads=[source.region(batch, block, low + shift, high + shift)],
                     writes=[target.region(batch, block, low, high)],

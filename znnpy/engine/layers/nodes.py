@@ -17,6 +17,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_parts, rows_of
 from znnpy.errors import NetworkError
 from znnpy.network.types import Node
@@ -29,13 +30,14 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
     match node.kind:
         case "concat":
             brought = [build.images.contributions[edge.name] for edge in incoming]
-            _concatenate(step, build.images.activations[node.name], brought, node.name)
+            what = Identity(node.name, Pass.FORWARD, Part.COPY)
+            _concatenate(step, build.images.activations[node.name], brought, what)
         case "sum" | "transfer":
             included = summed_elsewhere(build, incoming, "forward")
             leaves = [
                 build.images.contributions[e.name] for e in incoming if e.name not in included
             ]
-            combine_tensors(step, leaves, f"{node.name} sum")
+            combine_tensors(step, leaves, Identity(node.name, Pass.FORWARD, Part.SUM))
         case "input":
             return
         case _:
@@ -50,7 +52,7 @@ def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
     included = summed_elsewhere(build, outgoing, "gradient")
     leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
     if leaves:
-        combine_tensors(step, leaves, f"{node.name} gradient sum")
+        combine_tensors(step, leaves, Identity(node.name, Pass.BACKWARD, Part.SUM))
     if node.kind == "transfer":
         _partials(build, node)
         if not finished_backward(build.layout, node, loss):
@@ -97,8 +99,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         **_shape(node),
                         "planar": int(planar),
                     },
-                    name=node.name,
-                    kind="transfer",
+                    what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
                     cost=_cost(tensor, high - low, 2),
                     reads=build.bias_reads(node.name),
                     writes=[tensor.region(batch, block, low, high)],
@@ -131,8 +132,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         "length": gradient.row,
                         **_shape(node),
                     },
-                    name=f"{node.name} backward",
-                    kind="transfer",
+                    what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                     cost=_cost(gradient, high - low, 3),
                     reads=[output.region(batch, block, low, high)],
                     writes=[
@@ -154,10 +154,10 @@ def _partials(build: Build, node: Node) -> list[int]:
     return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
-def _concatenate(step: Step, target: Tensor, sources: list[Tensor], name: str) -> None:
+def _concatenate(step: Step, target: Tensor, sources: list[Tensor], what: Identity) -> None:
     first = 0
     for index, source in enumerate(sources):
-        _copy_channels(step, source, target, 0, first, index == len(sources) - 1, name)
+        _copy_channels(step, source, target, 0, first, index == len(sources) - 1, what)
         first += source.images
 
 
@@ -165,12 +165,13 @@ def split_concat(step: Step, build: Build, node: Node, edge: str, first: int) ->
     """The part of a concat node's gradient that belongs to one edge, as a tensor of its own."""
     source = build.images.gradients[node.name]
     target = build.concat_gradient(edge)
-    _copy_channels(step, source, target, first, 0, True, f"{node.name} split")
+    what = Identity(node.name, Pass.BACKWARD, Part.SPLIT)
+    _copy_channels(step, source, target, first, 0, True, what)
     return target
 
 
 def _copy_channels(
-    step: Step, source: Tensor, target: Tensor, from_: int, to: int, pad: bool, name: str
+    step: Step, source: Tensor, target: Tensor, from_: int, to: int, pad: bool, what: Identity
 ) -> None:
     channels = min(source.images - from_, target.images - to)
     for batch in range(source.batch):
@@ -189,8 +190,7 @@ def _copy_channels(
                     "pad": int(pad),
                     "width": source.shape[2],
                 },
-                name=name,
-                kind="copy",
+                what=what,
                 cost=_cost(source, high - low, 2) * source.blocks,
                 reads=source.regions(batch, low, high),
                 writes=target.regions(batch, low, high),

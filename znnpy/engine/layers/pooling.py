@@ -19,6 +19,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, source_range
 from znnpy.engine.tasks.biases import sum_bias
 from znnpy.engine.tasks.fusion import is_pair_filter, masked_by_maxima
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, rows_of
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
@@ -57,8 +58,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                 step.add(
                     kernel,
                     values,
-                    name=edge.name,
-                    kind="pool",
+                    what=Identity(edge.name, Pass.FORWARD, Part.MAXIMA),
                     cost=_block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[source.region(batch, block, *wide)],
                     writes=[
@@ -103,8 +103,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                 step.add(
                     max_filter_backward if is_pair_filter(edge) else max_pool_backward,
                     words,
-                    name=f"{edge.name} backward",
-                    kind="pool",
+                    what=Identity(edge.name, Pass.BACKWARD, Part.MAXIMA),
                     cost=_block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[
                         gradient.region(batch, block, *_seen(build, edge, gradient, low, high)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from znnpy_kernels.direct.filters import average_repeats
 
 from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan.cost import MEMORY_RATE
@@ -24,8 +25,7 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
                 **{f"repeat_{axis}": n for axis, n in zip("zyx", edge.repeat, strict=True)},
                 "step": piece.inputs * piece.width,
             },
-            name=f"{edge.name} repeats",
-            kind="update",
+            what=Identity(edge.name, Pass.WEIGHT, Part.REPEATS),
             cost=piece.floats * 8 / MEMORY_RATE,
             reads=[],
             writes=[parameter.gradient_region(index, index + 1)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from znnpy_kernels.layers import softmax
 
 from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
@@ -27,8 +28,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                     "channels": tensor.images,
                     "width": tensor.shape[2],
                 },
-                name=node.name,
-                kind="transfer",
+                what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
                 cost=tensor.block_stride * tensor.blocks * 16 / MEMORY_RATE,
                 reads=build.bias_reads(node.name),
                 writes=tensor.regions(batch, low, high),
@@ -56,8 +56,7 @@ def softmax_backward(step: Step, build: Build, node: Node) -> None:
                     "channels": target.images,
                     "width": target.shape[2],
                 },
-                name=f"{node.name} backward",
-                kind="transfer",
+                what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                 cost=target.block_stride * target.blocks * 24 / MEMORY_RATE,
                 reads=output.regions(batch, low, high) + gradient.regions(batch, low, high),
                 writes=target.regions(batch, low, high),

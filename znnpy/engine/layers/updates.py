@@ -8,6 +8,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.plan import parts
 from znnpy.plan.cost import MEMORY_RATE
@@ -46,8 +47,7 @@ def _emit_update(
                 "scale": scale,
                 "length": length,
             },
-            name=f"{parameter.name} update",
-            kind="update",
+            what=Identity(parameter.name, Pass.UPDATE, Part.UPDATE),
             cost=length * 20 / MEMORY_RATE,
             reads=[
                 parameter.gradient_region(low, high),
@@ -70,8 +70,7 @@ def _emit_clip(step: Step, build: Build, clip_norm: float) -> int:
                 "length": parameter.floats,
                 "partial": partials + 8 * index,
             },
-            name=f"{parameter.name} norm",
-            kind="update",
+            what=Identity(parameter.name, Pass.UPDATE, Part.NORM),
             cost=parameter.floats * 4 / MEMORY_RATE,
             reads=[parameter.gradient_region()],
             writes=[Region(("norm partials",), index, index + 1)],
@@ -85,8 +84,7 @@ def _emit_clip(step: Step, build: Build, clip_norm: float) -> int:
             "scale": scale,
             "norm": 0,
         },
-        name="clip",
-        kind="update",
+        what=Identity(None, Pass.UPDATE, Part.CLIP),
         cost=1e-6,
         reads=[Region(("norm partials",), 0, len(parameters))],
         writes=[Region(SCALE_KEY)],

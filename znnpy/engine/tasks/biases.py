@@ -7,6 +7,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
@@ -28,8 +29,7 @@ def sum_bias(
             "count": count,
             "length": blocks * LANES,
         },
-        name=f"{node.name} bias gradient",
-        kind="sum",
+        what=Identity(node.name, Pass.WEIGHT, Part.BIAS),
         cost=count * blocks * LANES * 4 / MEMORY_RATE,
         reads=_partials(node, first, count),
         writes=[parameter.gradient_region(first, first + blocks)],
@@ -50,8 +50,7 @@ def sum_planar_bias(
             "count": count,
             "step": stride,
         },
-        name=f"{node.name} bias gradient",
-        kind="sum",
+        what=Identity(node.name, Pass.WEIGHT, Part.BIAS),
         cost=count * LANES * 4 / MEMORY_RATE,
         reads=_partials(node, image if stride == LANES else 0, count),
         writes=[parameter.gradient_region(block, block + 1, image % LANES)],

@@ -18,7 +18,8 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.reachability import WORD, keep_unreached
 
 from znnpy.engine.memory.regions import Region
-from znnpy.graph import GraphBuilder, Named
+from znnpy.engine.tasks.identity import Identity
+from znnpy.graph import GraphBuilder
 
 _Access = tuple[int, int, int, int]
 """(low, high, strand, moment) of an access to the regions of one key."""
@@ -108,8 +109,7 @@ class Declared:
 
     kernel: Kernel
     arguments: list[int]
-    name: str
-    kind: str
+    what: Identity
     cost: float
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
@@ -169,7 +169,7 @@ def _add_step(
         builder.task(
             task.kernel.address,
             task.arguments,
-            Named(task.name, task.kind, task.kind == "gate"),
+            task.what,
             cost=task.cost,
             phase=-1 if inside[index] else step,
             group=last_group(step) if ends else task.group,

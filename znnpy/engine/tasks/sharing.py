@@ -20,8 +20,8 @@ from znnpy_kernels.simd.rows import zero_flat
 from znnpy.engine.memory.arena import Name, Sharing
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.tasks.dependencies import Declared
+from znnpy.engine.tasks.identity import GATE
 
-GATE = "gate"
 ALWAYS = 1 << 62
 EVERYTHING = (-ALWAYS, ALWAYS)
 ROUNDS = 10  # of placing once more; CTMCTMCTCT gains up to 15 %, and later rounds 3 % at most
@@ -87,7 +87,7 @@ def gate(keys: Iterable[tuple[object, ...]], stage: int) -> Declared:
     """
     regions = tuple(Region(key, *EVERYTHING) for key in keys)
     nothing = zero_flat.arguments(target=0, length=0)
-    return Declared(zero_flat, nothing, GATE, GATE, 1e-7, (), regions, stage=stage)
+    return Declared(zero_flat, nothing, GATE, 1e-7, (), regions, stage=stage)
 
 
 def _touched(task: Declared) -> list[Name]:

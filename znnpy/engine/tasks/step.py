@@ -12,6 +12,7 @@ from znnpy_kernels.simd.rows import add_flat, add_rows
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.dependencies import Declared
+from znnpy.engine.tasks.identity import Identity
 from znnpy.plan import parts
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -41,8 +42,7 @@ class Step:
         kernel: Kernel,
         values: Mapping[str, float],
         *,
-        name: str,
-        kind: str,
+        what: Identity,
         cost: float,
         reads: Iterable[Region],
         writes: Iterable[Region],
@@ -53,8 +53,7 @@ class Step:
             Declared(
                 kernel,
                 kernel.arguments(**values),
-                name,
-                kind,
+                what,
                 cost,
                 tuple(reads),
                 tuple(writes),
@@ -95,7 +94,7 @@ def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
     return {"planes": z1 - z0, "rows": y1 - y0}
 
 
-def combine_tensors(step: Step, leaves: Sequence[Tensor], name: str) -> None:
+def combine_tensors(step: Step, leaves: Sequence[Tensor], what: Identity) -> None:
     """Sum tensors of one shape into the first, by a fixed tree for every block and part."""
     cuts = plane_parts(leaves[0], 3)
     for into, other in tree(len(leaves)):
@@ -112,8 +111,7 @@ def combine_tensors(step: Step, leaves: Sequence[Tensor], name: str) -> None:
                             **counts(first, low, high),
                             "length": first.row,
                         },
-                        name=name,
-                        kind="sum",
+                        what=what,
                         cost=first.row * first.shape[1] * (high - low) * 12 / MEMORY_RATE,
                         reads=[second.region(batch, block, low, high)],
                         writes=[first.region(batch, block, low, high)],
@@ -121,7 +119,7 @@ def combine_tensors(step: Step, leaves: Sequence[Tensor], name: str) -> None:
 
 
 def combine_flat(
-    step: Step, leaves: Sequence[int], regions: Sequence[Region], length: int, name: str
+    step: Step, leaves: Sequence[int], regions: Sequence[Region], length: int, what: Identity
 ) -> None:
     """Sum flat ranges of `length` floats into the first, by a tree of fixed shape."""
     for into, other in tree(len(leaves)):
@@ -133,8 +131,7 @@ def combine_flat(
                 "target": leaves[into],
                 "length": length,
             },
-            name=name,
-            kind="sum",
+            what=what,
             cost=length * 12 / MEMORY_RATE,
             reads=[regions[other]],
             writes=[regions[into]],

@@ -23,6 +23,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, source_range
 from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_parts, rows_of
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import ConvShape, PassName, parts
@@ -64,8 +65,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
             step.add(
                 _kernel(target, group, words),
                 _words(target, words, source.at(batch), batch, group, low, high),
-                name=edge.name,
-                kind="direct",
+                what=Identity(edge.name, Pass.FORWARD, Part.DIRECT),
                 cost=cost,
                 reads=[
                     filters,
@@ -110,8 +110,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
             step.add(
                 _kernel(target, group, words),
                 _words(target, words | epilogue, gradient.at(batch), batch, group, low, high),
-                name=f"{edge.name} backward",
-                kind="direct",
+                what=Identity(edge.name, Pass.BACKWARD, Part.DIRECT),
                 cost=cost,
                 reads=[
                     filters,
@@ -225,7 +224,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         places = [leaf + 4 * piece.start for leaf in leaves]
         for slab, place, region in zip(slabs, places, regions, strict=True):
             _slab_gradient(step, build, edge, gradient, piece, slab, place, region)
-        combine_flat(step, places, regions, piece.floats, f"{edge.name} gradient sum")
+        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+        combine_flat(step, places, regions, piece.floats, what)
 
 
 def _slabs(build: Build, edge: Edge, gradient: Tensor) -> list[tuple[int, int, int]]:
@@ -286,8 +286,7 @@ def _slab_gradient(
                 "width": gradient.shape[2],
                 "target": place,
             },
-            name=f"{edge.name} weight gradient",
-            kind="direct",
+            what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
             cost=flops / DIRECT_RATE * (last - first) / rows,
             reads=[
                 source.region(batch, source_block, *wide),
@@ -311,19 +310,21 @@ def _gradient_kernel(
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Filters with inputs and outputs exchanged, where a pass reads them so."""
-    if _needs_transposed(build, edge):
-        _transpose(step, build, edge)
+    serves = _reads_transposed(build, edge)
+    if serves:
+        _transpose(step, build, edge, serves)
 
 
-def _needs_transposed(build: Build, edge: Edge) -> bool:
+def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
+    """The first pass that reads filters with inputs and outputs exchanged."""
     layer = build.layout.plan.layers[edge.name]
+    if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
+        return Pass.FORWARD
     back = edge.name in build.images.backward and layer.gradient == "direct"
-    few_inputs = build.layout.lanes(edge.source) == 1
-    few_outputs = build.layout.lanes(edge.target) == 1
-    return (back and not few_inputs) or (layer.forward == "direct" and few_outputs)
+    return Pass.BACKWARD if back and build.layout.lanes(edge.source) > 1 else None
 
 
-def _transpose(step: Step, build: Build, edge: Edge) -> None:
+def _transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.shape
     seconds = parameter.floats * 16 / MEMORY_RATE
@@ -340,8 +341,7 @@ def _transpose(step: Step, build: Build, edge: Edge) -> None:
                 "o0": low,
                 "o1": high,
             },
-            name=f"{edge.name} transpose",
-            kind="update",
+            what=Identity(edge.name, serves, Part.TRANSPOSE),
             cost=seconds * (high - low) / outputs,
             reads=[parameter.values_region()],
             writes=[_transposed_region(edge, low, high)],
@@ -368,8 +368,7 @@ def _spread(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Tensor:
                         "step": step_x,
                         "width": gradient.shape[2],
                     },
-                    name=f"{edge.name} spread",
-                    kind="copy",
+                    what=Identity(edge.name, Pass.BACKWARD, Part.SPREAD),
                     cost=gradient.row * gradient.shape[1] * (high - low) * 8 / MEMORY_RATE,
                     reads=[gradient.region(batch, block, low, high)],
                     writes=[target.region(batch, block, *wide)],

@@ -9,6 +9,7 @@ from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
 from znnpy.engine.convolution.fft.spectra import Spectra, grid_of
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
@@ -36,18 +37,20 @@ def spectra_stay_cached(filters: int, grid: Triple) -> bool:
     return filters * spectrum_floats(grid) <= CACHED_FLOATS
 
 
-def filter_spectra_of(step: Step, build: Build, edge: Edge, *, emit: bool) -> Spectra:
-    """Spectra [out][in] of an edge's filters; `emit` adds the tasks that make them anew."""
+def filter_spectra_of(step: Step, build: Build, edge: Edge, serves: Pass | None = None) -> Spectra:
+    """Spectra [out][in] of an edge's filters; those that serve a pass are made anew for it."""
     parameter, grid = build.parameters[edge.name], grid_of(build, edge)
     outputs, inputs = parameter.shape[:2]
     spectra = Spectra(build, ("filters", edge.name), outputs * inputs, grid, kept=True)
-    if emit:
+    if serves:
         plan = plan_filter(grid, edge.size, build.layout.geometry.dilations[edge.name])
         seconds = _filter_seconds(grid, edge.size)
         for low, high in parts(inputs, outputs * inputs * seconds):
             for output in range(outputs):
                 for source in range(low, high):
-                    _filter_task(step, spectra, build, edge, output, source, plan.address, seconds)
+                    _filter_task(
+                        step, spectra, build, edge, serves, output, source, plan.address, seconds
+                    )
     return spectra
 
 
@@ -56,6 +59,7 @@ def _filter_task(
     spectra: Spectra,
     build: Build,
     edge: Edge,
+    serves: Pass,
     output: int,
     source: int,
     plan: int,
@@ -77,15 +81,14 @@ def _filter_task(
             "filters": 1,
             "plan": plan,
         },
-        name=f"{edge.name} filter spectra",
-        kind="transform",
+        what=Identity(edge.name, serves, Part.FILTER_SPECTRA),
         cost=seconds,
         reads=[parameter.values_region()],
         writes=[spectra.region(index)],
     )
 
 
-def densify(step: Step, build: Build, edge: Edge) -> None:
+def densify(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
     """Dense copies of packed filters, after each update."""
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.shape
@@ -103,8 +106,7 @@ def densify(step: Step, build: Build, edge: Edge) -> None:
                 "taps": taps,
                 "output_stride": inputs * taps,
             },
-            name=f"{edge.name} dense filters",
-            kind="update",
+            what=Identity(edge.name, serves, Part.DENSE_FILTERS),
             cost=piece.floats * 8 / MEMORY_RATE,
             reads=[parameter.values_region(index, index + 1)],
             writes=[Region(("dense", edge.name), index, index + 1)],
@@ -112,9 +114,10 @@ def densify(step: Step, build: Build, edge: Edge) -> None:
 
 
 def emit_filtered_sum(
-    step: Step, build: Build, edge: Edge, a: Spectra, out: Spectra, *, backward: bool, name: str
+    step: Step, build: Build, edge: Edge, a: Spectra, out: Spectra, what: Identity
 ) -> None:
     """Sums of spectra times those of dense filters, made in each worker's scratch."""
+    backward = what.step is Pass.BACKWARD
     outputs, inputs, *size = build.parameters[edge.name].shape
     dilation = build.layout.geometry.dilations[edge.name]
     plan = plan_filter(a.grid, edge.size, dilation)
@@ -144,8 +147,7 @@ def emit_filtered_sum(
                 **build.worker_scratch(GROUP * a.floats),
                 "plan": plan.address,
             },
-            name=name,
-            kind="product",
+            what=what,
             cost=terms * (_filter_seconds(a.grid, edge.size) + batch * a.floats * 4 / PRODUCT_RATE),
             reads=[Region(("dense", edge.name), 0, len(build.parameters[edge.name].pieces))]
             + [a.region(index) for index in range(a.count)],
@@ -182,8 +184,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, x: Spectra, dy: Spectr
                     **build.worker_scratch(x.floats),
                     "plan": plan.address,
                 },
-                name=f"{edge.name} weight gradient",
-                kind="product",
+                what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
                 cost=piece.inputs * seconds,
                 reads=[dy.region(row * outputs + output) for row in range(batch)]
                 + [

@@ -19,9 +19,10 @@ from znnpy.engine.convolution.fft.spectra import (
 )
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
-from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import PassName
+from znnpy.network.types import Edge, Network, Node, Triple
+from znnpy.plan import PassName, Plan
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -29,34 +30,34 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     source = build.value(edge.source)
     x = _source_spectra(step, build, edge)
     out = _sum(build, edge, "forward")
-    name = f"{edge.name} products"
+    what = Identity(edge.name, Pass.FORWARD, Part.PRODUCTS)
     if not filters.filters_stay_cached(build, edge):
-        filters.emit_filtered_sum(step, build, edge, x, out, backward=False, name=name)
+        filters.emit_filtered_sum(step, build, edge, x, out, what)
         return
-    w = filters.filter_spectra_of(step, build, edge, emit=False)
+    w = filters.filter_spectra_of(step, build, edge)
     outputs, inputs = build.parameters[edge.name].shape[:2]
     pairs = Product(
         terms=inputs, rows=source.batch, columns=outputs, a_term=1, a_row=inputs, b_term=1,
         b_column=inputs, out_row=outputs, out_column=1, conjugate=True,
     )  # fmt: skip
-    emit_product(step, x, w, out, pairs, name)
+    emit_product(step, x, w, out, pairs, what)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Spectra of what a conv edge brings to its source's gradient."""
     dy = _gradient_spectra(step, build, edge, gradient)
     out = _sum(build, edge, "gradient")
-    name = f"{edge.name} backward products"
+    what = Identity(edge.name, Pass.BACKWARD, Part.PRODUCTS)
     if not filters.filters_stay_cached(build, edge):
-        filters.emit_filtered_sum(step, build, edge, dy, out, backward=True, name=name)
+        filters.emit_filtered_sum(step, build, edge, dy, out, what)
         return
-    w = filters.filter_spectra_of(step, build, edge, emit=False)
+    w = filters.filter_spectra_of(step, build, edge)
     outputs, inputs = build.parameters[edge.name].shape[:2]
     pairs = Product(
         terms=outputs, rows=gradient.batch, columns=inputs, a_term=1, a_row=outputs,
         b_term=inputs, b_column=1, out_row=inputs, out_column=1, conjugate=False,
     )  # fmt: skip
-    emit_product(step, dy, w, out, pairs, name)
+    emit_product(step, dy, w, out, pairs, what)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -68,10 +69,12 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Spectra of an edge's filters, or dense copies where spectra are made as they are used."""
+    forward = build.layout.plan.layers[edge.name].forward == "fft"
+    serves = Pass.FORWARD if forward else Pass.BACKWARD
     if filters.filters_stay_cached(build, edge):
-        filters.filter_spectra_of(step, build, edge, emit=True)
+        filters.filter_spectra_of(step, build, edge, serves)
     else:
-        filters.densify(step, build, edge)
+        filters.densify(step, build, edge, serves)
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:
@@ -83,7 +86,7 @@ def finish_forward(step: Step, build: Build, node: Node) -> None:
 def finish_backward(step: Step, build: Build, node: Node) -> None:
     """The same for the gradients that outgoing edges brought back."""
     edges = build.layout.network.outgoing(node.name)
-    _finish(step, build, edges, "gradient", build.images.backward, f"{node.name} gradient")
+    _finish(step, build, edges, "gradient", build.images.backward, node.name)
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], step: PassName) -> set[str]:
@@ -97,12 +100,13 @@ def _finish(
     edges: tuple[Edge, ...],
     which: PassName,
     targets: Mapping[str, Tensor],
-    name: str,
+    owner: str,
 ) -> None:
     for group in _by_grid(build, edges, which):
         leaves = [_sum(build, edge, which) for edge in group]
-        combine_spectra(step, leaves, f"{name} spectral sum")
-        images_of_spectra(step, leaves[0], targets[group[0].name], f"{name} inverse")
+        combine_spectra(step, leaves, Identity(owner, PASS_OF[which], Part.SPECTRAL_SUM))
+        what = Identity(owner, PASS_OF[which], Part.INVERSE)
+        images_of_spectra(step, leaves[0], targets[group[0].name], what)
 
 
 def _by_grid(build: Build, edges: tuple[Edge, ...], step: PassName) -> list[list[Edge]]:
@@ -116,12 +120,31 @@ def _by_grid(build: Build, edges: tuple[Edge, ...], step: PassName) -> list[list
 
 def _source_spectra(step: Step, build: Build, edge: Edge) -> Spectra:
     grid, source = grid_of(build, edge), build.value(edge.source)
-    return image_spectra_of(step, build, source, edge.source, "spectra", grid)
+    what = source_identity(build.layout.network, build.layout.plan, edge)
+    return image_spectra_of(step, build, source, "spectra", what, grid)
 
 
 def _gradient_spectra(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Spectra:
     grid = grid_of(build, edge)
-    return image_spectra_of(step, build, gradient, edge.target, "gradient spectra", grid)
+    what = output_identity(build.layout.network, build.layout.plan, edge)
+    return image_spectra_of(step, build, gradient, "gradient spectra", what, grid)
+
+
+def source_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
+    """What transforms an edge's source: of the first pass for which an edge that leaves it asks."""
+    forward = _any_by_fft(plan, network.outgoing(edge.source), "forward")
+    return Identity(edge.source, Pass.FORWARD if forward else Pass.WEIGHT, Part.IMAGE_SPECTRA)
+
+
+def output_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
+    """What transforms the gradient of an edge's target; the weight gradient asks first."""
+    weight = _any_by_fft(plan, network.incoming(edge.target), "weight")
+    return Identity(edge.target, Pass.WEIGHT if weight else Pass.BACKWARD, Part.OUTPUT_SPECTRA)
+
+
+def _any_by_fft(plan: Plan, edges: tuple[Edge, ...], step: PassName) -> bool:
+    layers = (plan.layers[edge.name] for edge in edges if edge.kind == "conv")
+    return any(layer.method(step).algorithm == "fft" for layer in layers)
 
 
 def _sum(build: Build, edge: Edge, step: PassName) -> Spectra:

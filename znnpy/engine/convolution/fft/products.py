@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from znnpy_kernels.fft.products import spectral_product
 
 from znnpy.engine.convolution.fft.spectra import Spectra
+from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step
 from znnpy.plan.cost import PRODUCT_RATE
 
@@ -54,7 +55,7 @@ def emit_product(
     b: Spectra,
     out: Spectra,
     shape: Product,
-    name: str,
+    what: Identity,
 ) -> None:
     """Sums of products of spectra, cut by output columns and ranges of frequencies."""
     seconds = shape.terms * shape.rows * a.floats * 4 / PRODUCT_RATE
@@ -82,8 +83,7 @@ def emit_product(
             step.add(
                 spectral_product,
                 values,
-                name=name,
-                kind="product",
+                what=what,
                 cost=seconds * len(columns) * (high - low) / a.floats,
                 reads=[a.region(i, low, high) for i in read_a]
                 + [b.region(i, low, high) for i in read_b],

@@ -9,6 +9,7 @@ from znnpy_kernels.fft.images import image_spectra, spectra_images
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
@@ -57,10 +58,10 @@ class Spectra:
 
 
 def image_spectra_of(
-    step: Step, build: Build, tensor: Tensor, owner: str, what: str, grid: Triple
+    step: Step, build: Build, tensor: Tensor, use: str, what: Identity, grid: Triple
 ) -> Spectra:
     """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
-    spectra = Spectra(build, (what, owner), tensor.batch * tensor.images, grid)
+    spectra = Spectra(build, (use, what.owner), tensor.batch * tensor.images, grid)
     if not step.once(spectra.key):
         return spectra
     plan = plan_forward(grid, tensor.shape)
@@ -81,8 +82,7 @@ def image_spectra_of(
                     "channels": count,
                     "plan": plan.address,
                 },
-                name=f"{owner} {what}",
-                kind="transform",
+                what=what,
                 cost=count * _transform_seconds(grid),
                 reads=[tensor.region(batch, block)],
                 writes=[spectra.region(index + c) for c in range(count)],
@@ -90,7 +90,7 @@ def image_spectra_of(
     return spectra
 
 
-def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -> None:
+def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identity) -> None:
     """Inverse transforms of all spectra into a tensor; the spectra are used up."""
     plan = plan_inverse(spectra.grid, tensor.shape)
     for batch in range(tensor.batch):
@@ -114,8 +114,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -
                     "add": 0,
                     "plan": plan.address,
                 },
-                name=name,
-                kind="transform",
+                what=what,
                 cost=count * _transform_seconds(spectra.grid),
                 reads=[],
                 writes=[
@@ -125,7 +124,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, name: str) -
             )
 
 
-def combine_spectra(step: Step, leaves: Sequence[Spectra], name: str) -> None:
+def combine_spectra(step: Step, leaves: Sequence[Spectra], what: Identity) -> None:
     """Sum spectra of converging edges into the first, by a tree of fixed shape for each image."""
     for index in range(leaves[0].count):
         combine_flat(
@@ -133,7 +132,7 @@ def combine_spectra(step: Step, leaves: Sequence[Spectra], name: str) -> None:
             [leaf.at(index) for leaf in leaves],
             [leaf.region(index) for leaf in leaves],
             leaves[0].floats,
-            name,
+            what,
         )
 
 

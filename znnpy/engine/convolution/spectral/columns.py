@@ -9,6 +9,7 @@ from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.spectral.filters import shares_filters
 from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra
 from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
 from znnpy.plan import parts
@@ -17,10 +18,10 @@ from znnpy.plan.tiles import PACKING, PLANES_SHARE, PRODUCT_RATE, tile_seconds
 
 def emit_column_products(
     step: Step, build: Build, edge: Edge, x: PlaneSpectra, w: Filters, y: PlaneSpectra, group: int,
-    name: str,
+    serves: Pass,
 ) -> None:  # fmt: skip
     """Sums over images of one group of tiles; y may lie where x does."""
-    back = name != "products"
+    back = serves is Pass.BACKWARD
     exchanged = back and shares_filters(build, edge)
     words = _words(build, x, w, y, group, back=back) | {"w": w.at(), "exchanged": int(exchanged)}
     seconds = line_seconds(x, group) + line_seconds(y, group) + _product_seconds(x, y, group)
@@ -28,8 +29,7 @@ def emit_column_products(
         step.add(
             packed_products,
             words | {"column0": low, "column1": high},
-            name=f"{edge.name} {name}",
-            kind="product",
+            what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / x.columns,
             reads=[x.places[group].region(low, high), w.place.region()],
             writes=[y.places[group].region(low, high)],
@@ -60,8 +60,7 @@ def emit_column_gradients(
         step.add(
             packed_gradients,
             words | {"column0": low, "column1": high},
-            name=f"{edge.name} weight products",
-            kind="product",
+            what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds(group) * (high - low) / x.columns,
             reads=[x.places[group].region(), own, *([filters.place.region()] if filters else ())],
             writes=[w.place.region(low, high), *([own] if filters else ())],

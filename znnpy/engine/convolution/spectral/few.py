@@ -31,6 +31,7 @@ from znnpy.engine.convolution.tiles import (
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
 from znnpy.plan import PassName, parts
@@ -124,11 +125,13 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
     key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, same or which)
     x.place = Place(build.shared(key, x.floats), key)
     if step.once(key):
-        _emit_lanes(step, build, edge, x)
+        kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
+        own = Identity(edge.name, PASS_OF[which], Part.TILES)
+        _emit_lanes(step, build, edge, x, kept if same else own)
     return x
 
 
-def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra) -> None:
+def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Identity) -> None:
     source, tiling = build.value(edge.source), x.tiling
     seconds = tile_seconds(tiling.tile, LANES_RATE)
     for grid in tiling.grids:
@@ -156,8 +159,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra) -> None:
                     "target_block": x.block_stride,
                     **build.worker_scratch(lanes_floats(tiling.tile)),
                 },
-                name=f"{edge.source} tiles",
-                kind="transform",
+                what=what,
                 cost=(high - low) * seconds,
                 reads=[source.region(grid.batch, image, *planes) for image in range(source.images)],
                 writes=[x.region(grid, block) for block in range(low, high)],
@@ -175,8 +177,7 @@ def emit_few_products(
             step.add(
                 spectral_products,
                 _words(x, run, w, y, group, low, high),
-                name=f"{edge.name} products",
-                kind="product",
+                what=Identity(edge.name, Pass.FORWARD, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
                 reads=[x.region(run.grid, run.block), w.place.region()],
                 writes=[y.places[group].region(strand=number)],
@@ -197,8 +198,7 @@ def emit_few_weight_products(
             step.add(
                 spectral_gradients,
                 {**_words(x, run, w, dy, group, low, high), "accumulate": int(group + number > 0)},
-                name=f"{edge.name} weight products",
-                kind="product",
+                what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
                 reads=[x.region(run.grid, run.block), dy.places[group].region()],
                 writes=[w.place.region(low, high)],
@@ -214,8 +214,7 @@ def emit_few_column_products(
         step.add(
             few_products,
             words | {"w": w.at(), "column0": low, "column1": high},
-            name=f"{edge.name} products",
-            kind="product",
+            what=Identity(edge.name, Pass.FORWARD, Part.PRODUCTS),
             cost=seconds * (high - low) / y.columns,
             reads=[*_blocks(x, y, group), w.place.region()],
             writes=[y.places[group].region(low, high)],
@@ -233,8 +232,7 @@ def emit_few_column_gradients(
         step.add(
             few_gradients,
             words | {"column0": low, "column1": high},
-            name=f"{edge.name} weight products",
-            kind="product",
+            what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / dy.columns,
             reads=[*_blocks(x, dy, group), dy.places[group].region(low, high)],
             writes=[w.place.region(low, high)],

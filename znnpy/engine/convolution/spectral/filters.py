@@ -13,6 +13,7 @@ from znnpy.engine.convolution.spectral.words import sizes
 from znnpy.engine.convolution.tiles import Place
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge
@@ -35,7 +36,8 @@ class _Run(NamedTuple):
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Spectra of all filters, where they are kept."""
     if not build.layout.training:
-        _make(step, build, edge, _filters_of(build, edge, backward=False), backward=False)
+        w = _filters_of(build, edge, backward=False)
+        _make(step, build, edge, w, Pass.FORWARD, backward=False)
 
 
 def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filters:
@@ -43,7 +45,8 @@ def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filt
     w = _filters_of(build, edge, backward=backward)
     if build.layout.training and step.once(w.place.key):
         exchanged = backward and not shares_filters(build, edge)
-        _make(step, build, edge, w, backward=exchanged)
+        serves = Pass.BACKWARD if backward else Pass.FORWARD
+        _make(step, build, edge, w, serves, backward=exchanged)
     return w
 
 
@@ -53,7 +56,9 @@ def shares_filters(build: Build, edge: Edge) -> bool:
     return layer.method("forward") == layer.method("gradient")
 
 
-def _make(step: Step, build: Build, edge: Edge, w: Filters, *, backward: bool) -> None:
+def _make(
+    step: Step, build: Build, edge: Edge, w: Filters, serves: Pass, *, backward: bool
+) -> None:
     """Spectra of all filters; `backward`: with inputs and outputs exchanged, not conjugate."""
     parameter = build.parameters[edge.name]
     seconds = tile_seconds(w.tile, FILTER_RATE)
@@ -63,7 +68,7 @@ def _make(step: Step, build: Build, edge: Edge, w: Filters, *, backward: bool) -
                 part = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 source += 4 * low * (1 if backward else piece.width)
-                _transform(step, build, edge, w, piece, part, source, backward=backward)
+                _transform(step, build, edge, w, serves, piece, part, source, backward=backward)
     join(step, w.place)
 
 
@@ -82,6 +87,7 @@ def _transform(
     build: Build,
     edge: Edge,
     w: Filters,
+    serves: Pass,
     piece: Piece,
     run: _Run,
     source: int,
@@ -109,8 +115,7 @@ def _transform(
             "conjugate": 0 if backward else 1,
             **build.worker_scratch(scratch_floats(w.tile)),
         },
-        name=f"{edge.name} filter tiles{' backward' if backward else ''}",
-        kind="transform",
+        what=Identity(edge.name, serves, Part.FILTER_TILES),
         cost=run.images * tile_seconds(w.tile, FILTER_RATE),
         reads=[parameter.values_region()],
         writes=[w.place.region(strand=run.first * w.blocks + run.block)],
@@ -172,8 +177,7 @@ def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
                         "scale": 1.0 / voxels(w.tile),
                         **build.worker_scratch(scratch_floats(w.tile)),
                     },
-                    name=f"{edge.name} weight inverse",
-                    kind="transform",
+                    what=Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
                     cost=(high - low) * seconds,
                     reads=[w.place.region()],
                     writes=[

@@ -20,6 +20,7 @@ from znnpy.engine.convolution.tiles import (
 )
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
@@ -34,7 +35,7 @@ def emit_packed_spectra(
     tensor: Tensor,
     window: Window,
     group: int,
-    name: str,
+    what: Identity,
 ) -> None:
     """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
     words = _words(build, spectra, tensor, group, window.count)
@@ -42,8 +43,7 @@ def emit_packed_spectra(
         step.add(
             packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra,
             {**words, "vector0": low, "vector1": high},
-            name=name,
-            kind="transform",
+            what=what,
             cost=_seconds(spectra, high - low),
             reads=[
                 tensor.region(share.grid.batch, block, *planes)
@@ -63,7 +63,7 @@ def emit_packed_images(
     tensor: Tensor,
     count: Triple,
     group: int,
-    name: str,
+    what: Identity,
     node: Node | None = None,
 ) -> None:
     """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
@@ -82,8 +82,7 @@ def emit_packed_images(
         step.add(
             packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images,
             {**words, "vector0": low, "vector1": high},
-            name=name,
-            kind="transform",
+            what=what,
             cost=_seconds(spectra, high - low),
             reads=[
                 spectra.places[group].region(),

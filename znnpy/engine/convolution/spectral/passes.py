@@ -41,6 +41,7 @@ from znnpy.engine.convolution.tiles import PlaneSpectra, TileSpectra, Window
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.fusion import applied_forward
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
@@ -59,15 +60,18 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
             _emit_source(step, build, edge, x, group, "forward")
         y.places[group] = ring_slot(step, build, edge, "sums", y, group)
         if isinstance(x, PlaneSpectra) and isinstance(y, PlaneSpectra):
-            emit_column_products(step, build, edge, x, w, y, group, "products")
+            emit_column_products(step, build, edge, x, w, y, group, Pass.FORWARD)
         elif isinstance(x, FewSpectra) and isinstance(y, PlaneSpectra):
             emit_few_column_products(step, build, edge, x, w, y, group)
         elif isinstance(x, TileSpectra):
-            emit_products(step, edge, x, w, y, group, "products")
+            emit_products(step, edge, x, w, y, group, Pass.FORWARD)
         else:
             emit_few_products(step, edge, x, w, y, group)
-        name, node = f"{edge.name} inverse", applied_forward(build.layout, edge)
-        emit_images(step, build, y, target, x.tiling.step, group, name, node)
+        what, node = (
+            Identity(edge.name, Pass.FORWARD, Part.INVERSE),
+            applied_forward(build.layout, edge),
+        )
+        emit_images(step, build, y, target, x.tiling.step, group, what, node)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -82,7 +86,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     for group in range(dy.groups):
         if isinstance(x, TileSpectra):
             _emit_source(step, build, edge, x, group, "weight")
-        _emit_gradient(step, build, edge, gradient, dy, group, "output")
+        _emit_gradient(step, build, edge, gradient, dy, group, Pass.WEIGHT)
         if isinstance(x, PlaneSpectra) and isinstance(dy, PlaneSpectra):
             emit_column_gradients(
                 step, build, edge, x, w, dy, back.filters if back else None, group
@@ -109,7 +113,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     dy = edge_spectra(build, edge, tiling, gradient)
     back = _Back(step, build, edge, dy)
     for group in range(dy.groups):
-        _emit_gradient(step, build, edge, gradient, dy, group, "gradient")
+        _emit_gradient(step, build, edge, gradient, dy, group, Pass.BACKWARD)
         back.emit(group)
 
 
@@ -136,32 +140,30 @@ class _Back:
         self.dx = _like(dy, self.target)
         self.filters = filters_for(step, build, edge, backward=True)
         if any(d > n for d, n in zip(dy.tiling.dilation, dy.tiling.extents, strict=True)):
-            _emit_zeros(step, self.target, f"{edge.name} backward zeros")
+            _emit_zeros(step, self.target, Identity(edge.name, Pass.BACKWARD, Part.ZEROS))
 
     def emit(self, group: int) -> None:
         """Declare the tasks of a group."""
         step, build, edge, dy, dx = self.step, self.build, self.edge, self.dy, self.dx
         if isinstance(dy, PlaneSpectra) and isinstance(dx, PlaneSpectra):
             dx.places[group] = dy.places[group]
-            emit_column_products(
-                step, build, edge, dy, self.filters, dx, group, "backward products"
-            )
+            emit_column_products(step, build, edge, dy, self.filters, dx, group, Pass.BACKWARD)
         else:
             dx.places[group] = ring_slot(step, build, edge, "backward sums", dx, group)
             if shares_filters(build, edge):
                 emit_backward_products(step, build, edge, dy, self.filters, dx, group)
             else:
-                emit_products(step, edge, dy, self.filters, dx, group, "backward products")
+                emit_products(step, edge, dy, self.filters, dx, group, Pass.BACKWARD)
         self.emit_images(group)
 
     def emit_images(self, group: int) -> None:
         """Declare the way back of a group from the products."""
-        dx, name = self.dx, f"{self.edge.name} backward inverse"
+        dx, what = self.dx, Identity(self.edge.name, Pass.BACKWARD, Part.INVERSE)
         dx.places[group] = dx.places.get(group, self.dy.places[group])
-        emit_images(self.step, self.build, dx, self.target, dx.tiling.tile, group, name)
+        emit_images(self.step, self.build, dx, self.target, dx.tiling.tile, group, what)
 
 
-def _emit_zeros(step: Step, target: Tensor, name: str) -> None:
+def _emit_zeros(step: Step, target: Tensor, what: Identity) -> None:
     """Zeros everywhere: no tile covers lattices that lie between the target's voxels."""
     for batch in range(target.batch):
         for block in range(target.blocks):
@@ -173,8 +175,7 @@ def _emit_zeros(step: Step, target: Tensor, name: str) -> None:
                         **counts(target, low, high),
                         "length": target.row,
                     },
-                    name=name,
-                    kind="sum",
+                    what=what,
                     cost=target.row * target.shape[1] * (high - low) * 4 / MEMORY_RATE,
                     reads=[],
                     writes=[target.region(batch, block, low, high)],
@@ -182,15 +183,21 @@ def _emit_zeros(step: Step, target: Tensor, name: str) -> None:
 
 
 def _emit_gradient(
-    step: Step, build: Build, edge: Edge, gradient: Tensor, dy: TileSpectra, group: int, which: str
+    step: Step,
+    build: Build,
+    edge: Edge,
+    gradient: Tensor,
+    dy: TileSpectra,
+    group: int,
+    serves: Pass,
 ) -> None:
     """Transforms of a group of the gradient's tiles, with zeros behind their new points."""
     room = dy
     if isinstance(dy, PlaneSpectra) and edge.name in build.images.backward:
         room = max(dy, _like(dy, build.images.backward[edge.name]), key=lambda kept: kept.floats)
-    dy.places[group] = ring_slot(step, build, edge, which, room, group)
-    window = Window(ORIGIN, dy.tiling.step)
-    emit_spectra(step, build, dy, gradient, window, group, f"{edge.name} {which} tiles")
+    dy.places[group] = ring_slot(step, build, edge, f"{serves} output", room, group)
+    window, what = Window(ORIGIN, dy.tiling.step), Identity(edge.name, serves, Part.OUTPUT_TILES)
+    emit_spectra(step, build, dy, gradient, window, group, what)
 
 
 def _source(step: Step, build: Build, edge: Edge, which: PassName) -> TileSpectra | FewSpectra:
@@ -218,10 +225,10 @@ def _emit_source(
     """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
     if group not in x.places:
         x.places[group] = ring_slot(step, build, edge, f"{which} source", x, group)
-        name = f"{edge.name} {which} tiles"
+        what = Identity(edge.name, PASS_OF[which], Part.TILES)
     elif step.once(x.places[group].key):
-        name = f"{edge.source} tiles"
+        what = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
     else:
         return
     source, window = build.value(edge.source), Window(ORIGIN, x.tiling.tile)
-    emit_spectra(step, build, x, source, window, group, name)
+    emit_spectra(step, build, x, source, window, group, what)

@@ -13,6 +13,7 @@ from znnpy_kernels.spectral.gemm import (
 from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.tiles import PAIR, TileSpectra
 from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
 from znnpy.plan import parts
@@ -20,7 +21,7 @@ from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
 
 
 def emit_products(
-    step: Step, edge: Edge, x: TileSpectra, w: Filters, y: TileSpectra, group: int, name: str
+    step: Step, edge: Edge, x: TileSpectra, w: Filters, y: TileSpectra, group: int, serves: Pass
 ) -> None:
     """Spectra of the sums over images, of one group of tiles."""
     count = x.tiling.frequencies
@@ -29,8 +30,7 @@ def emit_products(
         step.add(
             spectral_products,
             _product_words(x, w, y, group, low, high),
-            name=f"{edge.name} {name}",
-            kind="product",
+            what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             reads=[x.places[group].region(), w.place.region()],
             writes=[y.places[group].region(low, high)],
@@ -52,8 +52,7 @@ def emit_backward_products(
         step.add(
             backward_products,
             _product_words(dy, w, dx, group, low, high) | words,
-            name=f"{edge.name} backward products",
-            kind="product",
+            what=Identity(edge.name, Pass.BACKWARD, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             reads=[dy.places[group].region(), w.place.region()],
             writes=[dx.places[group].region(low, high)],
@@ -70,8 +69,7 @@ def emit_weight_products(
         step.add(
             spectral_gradients,
             {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
-            name=f"{edge.name} weight products",
-            kind="product",
+            what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             reads=[x.places[group].region(), dy.places[group].region()],
             writes=[w.place.region(low, high)],

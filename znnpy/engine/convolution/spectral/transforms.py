@@ -19,6 +19,7 @@ from znnpy.engine.convolution.tiles import (
 )
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
@@ -33,11 +34,11 @@ def emit_spectra(
     tensor: Tensor,
     window: Window,
     group: int,
-    name: str,
+    what: Identity,
 ) -> None:
     """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
     if spectra.packed:
-        emit_packed_spectra(step, build, spectra, tensor, window, group, name)
+        emit_packed_spectra(step, build, spectra, tensor, window, group, what)
         return
     tiling = spectra.tiling
     planar = tensor.lanes == 1
@@ -69,8 +70,7 @@ def emit_spectra(
                 **sizes("limit", tiling.lattice_shape(tensor.shape, share.grid.lattice)),
                 "target": spectra.at(share.group, share.grid.first - share.start, first),
             },
-            name=name,
-            kind="transform",
+            what=what,
             cost=seconds * (share.high - share.low) * (last - first),
             reads=[
                 tensor.region(share.grid.batch, block, *planes)
@@ -89,7 +89,7 @@ def emit_images(
     tensor: Tensor,
     count: Triple,
     group: int,
-    name: str,
+    what: Identity,
     node: Node | None = None,
 ) -> None:
     """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
@@ -97,7 +97,7 @@ def emit_images(
     Bias and function of `node` are applied to points of tiles that do not overlap.
     """
     if spectra.packed:
-        emit_packed_images(step, build, spectra, tensor, count, group, name, node)
+        emit_packed_images(step, build, spectra, tensor, count, group, what, node)
         return
     tiling = spectra.tiling
     seconds = tile_seconds(tiling.tile, held=count)
@@ -137,8 +137,7 @@ def emit_images(
                 "bias": build.bias_address(node.name, low * LANES) if node else 0,
                 "channels": tensor.images - low * LANES,
             },
-            name=name,
-            kind="transform",
+            what=what,
             cost=seconds * (share.high - share.low) * (high - low),
             reads=[
                 spectra.places[group].region(),

@@ -21,6 +21,7 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import sum_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
@@ -45,8 +46,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         step.add(
             winograd,
             {**words, **task.words},
-            name=edge.name,
-            kind="winograd",
+            what=Identity(edge.name, Pass.FORWARD, Part.WINOGRAD),
             cost=task.seconds,
             reads=[
                 _filters_region(edge, backward=False),
@@ -79,8 +79,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         step.add(
             winograd,
             {**words, **task.words},
-            name=f"{edge.name} backward",
-            kind="winograd",
+            what=Identity(edge.name, Pass.BACKWARD, Part.WINOGRAD),
             cost=task.seconds,
             reads=[
                 _filters_region(edge, backward=True),
@@ -263,6 +262,7 @@ def _transform(
     step: Step, build: Build, edge: Edge, run: _Run, part: tuple[int, int], *, backward: bool
 ) -> None:
     parameter, (low, high) = build.parameters[edge.name], part
+    serves = Pass.BACKWARD if backward else Pass.FORWARD
     target = run.target + low * run.target_image
     step.add(
         winograd_filters,
@@ -278,8 +278,7 @@ def _transform(
             "target_input": run.target_image,
             **build.worker_scratch(SCRATCH_FLOATS),
         },
-        name=f"{edge.name} filter points{' backward' if backward else ''}",
-        kind="transform",
+        what=Identity(edge.name, serves, Part.FILTER_POINTS),
         cost=4 * (high - low) * LANES * CUBE / FILTER_RATE,
         reads=[parameter.values_region()],
         writes=[_filters_region(edge, backward=backward)._replace(strand=target)],

@@ -16,6 +16,7 @@ from znnpy.engine.convolution.winograd.passes import (
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.algorithms.winograd import NEW, weight_seconds
@@ -63,8 +64,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 **tile_words(gradient, dilation, low, high),
                 "target": leaf,
             },
-            name=f"{edge.name} weight gradient",
-            kind="winograd",
+            what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
             cost=seconds * (high - low) / planes,
             reads=[
                 *source.regions(
@@ -77,7 +77,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     for index, piece in enumerate(parameter.pieces):
         places = [leaf + 4 * piece.start for leaf in leaves]
         parts = [region._replace(low=index, high=index + 1) for region in regions]
-        combine_flat(step, places, parts, piece.floats, f"{edge.name} gradient sum")
+        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+        combine_flat(step, places, parts, piece.floats, what)
 
 
 def _cuts(gradient: Tensor, dilation: Triple, seconds: float, floats: int) -> list[int]:

@@ -1,0 +1,100 @@
+"""What mypy must refuse: words that other rooms would misread without an error.
+
+Each case is a module that mypy checks beside the package. Lines that end in `# error: NAME` must have
+an error of that name, and no other line may have any.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+CASES = {
+    "a cost's part": """
+        from znnpy.plan import Costs, Method
+
+        def weight(costs: Costs) -> float:
+            return costs[Method("direct")]["weight"]
+
+        def misspelt(costs: Costs) -> float:
+            return costs[Method("direct")]["wieght"]  # error: index
+
+        def joined(costs: Costs) -> None:
+            print(costs["direct weight"])  # error: index
+        """,
+    "a pass that plans know": """
+        from znnpy.plan import LayerPlan
+
+        def methods(layer: LayerPlan) -> None:
+            layer.method("gradient")
+            layer.method("backward")  # error: arg-type
+        """,
+    "what a task is": """
+        from znnpy.engine.tasks.identity import Identity, Kind, Part, Pass
+
+        Identity("conv1", Pass.BACKWARD, Part.PRODUCTS)
+        Identity("conv1", "backward", Part.PRODUCTS)  # error: arg-type
+        Identity("conv1", Pass.BACKWARD, "products")  # error: arg-type
+        Identity("conv1", Part.PRODUCTS, Pass.BACKWARD)  # error: arg-type
+        Identity("conv1", Pass.GRADIENT, Part.PRODUCTS)  # error: attr-defined
+        Identity("conv1", Pass.BACKWARD, Part.PRODUCT)  # error: attr-defined
+        Identity("conv1", Pass.BACKWARD, Kind.PRODUCT)  # error: arg-type
+        """,
+    "a declared task": """
+        from znnpy_kernels.machine.abi import Kernel
+
+        from znnpy.engine.tasks.identity import Identity, Part, Pass
+        from znnpy.engine.tasks.step import Step
+
+        def declare(step: Step, kernel: Kernel) -> None:
+            what = Identity("conv1", Pass.FORWARD, Part.DIRECT)
+            step.add(kernel, {}, what=what, cost=1.0, reads=(), writes=())
+            step.add(kernel, {}, what="conv1", cost=1.0, reads=(), writes=())  # error: arg-type
+        """,
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[int, str]]]:
+    """(line, name) of the errors of each case, all of them checked at once."""
+    folder = tmp_path_factory.mktemp("cases")
+    paths = {name: folder / f"case{number}.py" for number, name in enumerate(CASES)}
+    for name, path in paths.items():
+        path.write_text(_text(name))
+    from mypy import api
+
+    options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(_cache())]
+    said, problems, _ = api.run([*options, *map(str, paths.values())])
+    assert not problems
+    errors = re.findall(r"^(.*\.py):(\d+): error: .*\[([a-z-]+)\]$", said, re.MULTILINE)
+    by_path = {path.name: name for name, path in paths.items()}
+    made: dict[str, set[tuple[int, str]]] = {name: set() for name in CASES}
+    for path, line, code in errors:
+        made[by_path[Path(path).name]].add((int(line), code))
+    return made
+
+
+def _cache() -> Path:
+    """The checker's own, so that what it knows of the package is used again."""
+    return ROOT / ".mypy_cache"
+
+
+def _text(name: str) -> str:
+    return textwrap.dedent(CASES[name]).lstrip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_checker_refuses(name: str, found: dict[str, set[tuple[int, str]]]) -> None:
+    wanted = {
+        (number, line.partition("# error: ")[2])
+        for number, line in enumerate(_text(name).splitlines(), 1)
+        if "# error: " in line
+    }
+    assert wanted
+    assert found[name] == wanted

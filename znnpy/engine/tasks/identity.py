@@ -1,0 +1,141 @@
+"""What a task of a network is: whose it is, of which pass, and which part of it; the rest follows.
+
+Plans, profiles and reports find tasks by these, and never by their labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum, unique
+from typing import NamedTuple
+
+from znnpy.graph import BARRIER, TaskGraph
+from znnpy.plan.types import PassName
+
+
+class Pass(StrEnum):
+    """What a task serves; the value is its name in reports.
+
+    What several passes share belongs to the first that needs it, and what is made of filters to the
+    pass that it is made for, also where it is made after the update.
+    """
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    WEIGHT = "weight gradient"
+    UPDATE = "update"
+    LOSS = "loss"
+    ORDER = "order"
+    """Of tasks without work that only make others wait."""
+
+
+PASS_OF: Mapping[PassName, Pass] = {
+    "forward": Pass.FORWARD,
+    "gradient": Pass.BACKWARD,
+    "weight": Pass.WEIGHT,
+}
+"""Passes of a convolution by their names in plans."""
+
+
+class Kind(StrEnum):
+    """The sort of work that a task does."""
+
+    DIRECT = "direct"
+    WINOGRAD = "winograd"
+    PRODUCT = "product"
+    TRANSFORM = "transform"
+    POOL = "pool"
+    SUM = "sum"
+    TRANSFER = "transfer"
+    COPY = "copy"
+    DROPOUT = "dropout"
+    UPDATE = "update"
+    LOSS = "loss"
+    GATE = "gate"
+    BARRIER = "barrier"
+
+
+@unique
+class Part(Enum):
+    """Which part of a pass a task is: words for its label, and the sort of work.
+
+    `only`: the pass that it is always of, so that its label need not name the pass.
+    """
+
+    DIRECT = "", Kind.DIRECT
+    WINOGRAD = "", Kind.WINOGRAD
+    MAXIMA = "", Kind.POOL
+    DROPOUT = "", Kind.DROPOUT
+    COPY = "", Kind.COPY
+    FUNCTION = "", Kind.TRANSFER
+    SPREAD = "spread", Kind.COPY, Pass.BACKWARD
+    SPLIT = "split", Kind.COPY, Pass.BACKWARD
+    # Images, their spectra, and back.
+    IMAGE_SPECTRA = "spectra", Kind.TRANSFORM
+    OUTPUT_SPECTRA = "output spectra", Kind.TRANSFORM
+    KEPT_TILES = "kept tiles", Kind.TRANSFORM
+    TILES = "tiles", Kind.TRANSFORM
+    OUTPUT_TILES = "output tiles", Kind.TRANSFORM
+    PRODUCTS = "products", Kind.PRODUCT
+    INVERSE = "inverse", Kind.TRANSFORM
+    ZEROS = "zeros", Kind.SUM
+    # Made of filters.
+    FILTER_SPECTRA = "filter spectra", Kind.TRANSFORM
+    FILTER_TILES = "filter tiles", Kind.TRANSFORM
+    FILTER_POINTS = "filter points", Kind.TRANSFORM
+    DENSE_FILTERS = "dense filters", Kind.COPY
+    TRANSPOSE = "transpose", Kind.COPY
+    # Sums, and what becomes of gradients.
+    SUM = "sum", Kind.SUM
+    SPECTRAL_SUM = "spectral sum", Kind.SUM
+    BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
+    REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
+    LOSS = "loss", Kind.LOSS, Pass.LOSS
+    LOSS_SUM = "loss sum", Kind.LOSS, Pass.LOSS
+    NORM = "norm", Kind.UPDATE, Pass.UPDATE
+    CLIP = "clip", Kind.UPDATE, Pass.UPDATE
+    UPDATE = "update", Kind.UPDATE, Pass.UPDATE
+    GATE = "gate", Kind.GATE, Pass.ORDER
+    BARRIER = "barrier", Kind.BARRIER, Pass.ORDER
+
+    def __init__(self, words: str, kind: Kind, only: Pass | None = None) -> None:
+        self.words, self.kind, self.only = words, kind, only
+
+
+class Identity(NamedTuple):
+    """What a task is; `owner` names an edge or a node, None where it is of the whole network."""
+
+    owner: str | None
+    step: Pass
+    part: Part
+
+    @property
+    def kind(self) -> Kind:
+        """The sort of work."""
+        return self.part.kind
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has no work and only makes others wait."""
+        return self.step is Pass.ORDER
+
+    @property
+    def label(self) -> str:
+        """For people: owner, pass and part in words, such as `conv1 backward products`."""
+        named = self.part.only is not None or self.step is Pass.FORWARD
+        return " ".join(filter(None, (self.owner, "" if named else self.step, self.part.words)))
+
+
+GATE = Identity(None, Pass.ORDER, Part.GATE)
+_BARRIER = Identity(None, Pass.ORDER, Part.BARRIER)
+
+
+def identities(graph: TaskGraph) -> list[Identity]:
+    """What each task of a network's graph is; TypeError for a graph of anything else."""
+    found = []
+    for task in graph.tasks:
+        what = _BARRIER if task == BARRIER else task
+        if not isinstance(what, Identity):
+            raise TypeError(f"the task {task.label!r} is of no network")
+        found.append(what)
+    return found
