@@ -22,7 +22,7 @@ from znnpy.infer.material import make_targets
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.network import Network, build_network, doubtful_outputs, logits_network, parameter_shapes
 from znnpy.plan import PASSES, ConvShape, Plan
-from znnpy.plan.choose import Choice, estimated_costs, layer_costs
+from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import MEMORY_RATE
 from znnpy.plan.parts import TARGET_SECONDS
@@ -93,7 +93,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "threads": threads,
         "work_seconds": work,
         "update_seconds": work / threads,
-        "warnings": doubtful_outputs(network, training.loss),
+        "warnings": doubtful_outputs(network, training.loss) + left_out(training),
     }
 
 

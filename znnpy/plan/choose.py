@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from znnpy.config.training_section import ConvChoice
+from znnpy.config.training_section import ConvChoice, TrainingSection
+from znnpy.errors import PlanError
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
 from znnpy.plan.combine import cheapest, needed
 from znnpy.plan.cost import ConvShape
+from znnpy.plan.fftw import missing
 from znnpy.plan.record import Plan
 from znnpy.plan.types import SHARED, Costs, LayerPlan, Method, PartSeconds
 
@@ -31,7 +33,7 @@ def choose(
     """A plan for every conv edge; without `training` only forward passes count.
 
     With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` where the estimates
-    are close.
+    are close. PlanError when the algorithm that is told cannot run here.
     """
     shapes = {
         edge.name: ConvShape.of(edge, network, geometry, batch, training)
@@ -40,6 +42,12 @@ def choose(
     }
     layers = {shape: _layer(shape, conv, measure) for shape in dict.fromkeys(shapes.values())}
     return Plan({name: layers[shape] for name, shape in shapes.items()})
+
+
+def left_out(training: TrainingSection) -> list[str]:
+    """What `conv: auto` does not try on this machine, in words."""
+    chosen_here = training.conv == "auto" and training.plan is None
+    return [f"conv: auto does not try fft: {missing()}"] if chosen_here and missing() else []
 
 
 def close_calls(
@@ -100,6 +108,8 @@ def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs
         if candidates(shape) == [DIRECT]:
             return estimated_costs(shape, [DIRECT]), "estimated"
         return measure(shape), "measured"
+    if refusal := ALGORITHMS[conv].refusal(shape.size, shape.stride):
+        raise PlanError(f"conv: {conv}: {refusal}")
     methods = ALGORITHMS[conv].told(shape)
     if not methods:
         return estimated_costs(shape, [DIRECT]), "no tile holds its filters"

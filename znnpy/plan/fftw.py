@@ -1,6 +1,7 @@
 """FFTW plans, made once in a process and remembered on the machine.
 
-FFTW comes with pyfftw; its planner is reached by ctypes through pyfftw's own extension module, so
+FFTW comes with pyfftw, which nothing else needs: this module alone knows it, loads it once an FFT is planned,
+and says so where it is `missing`. Its planner is reached by ctypes through pyfftw's own extension module, so
 wheels, conda and distributions all work. Compiled kernels execute the plans by address
 (`znnpy_kernels.fft.images`). FFTW chooses by timing, and another plan rounds otherwise:
 what was measured is therefore stored as wisdom at once, and the next process makes the same plan. Wisdom
@@ -75,6 +76,12 @@ _latest: bytes | None = None  # the machine's when the last plan was made
 # What wisdom looks like: a head with the library's version and its solvers' checksum, and entries.
 _ENTRY = r"\s*\(\w{1,63} \d{1,9}(?: #x[0-9a-f]{1,8}){7}\)"
 _WISDOM = re.compile(rf"\(fftw-[\w.]+ fftwf_wisdom(?: #x[0-9a-f]{{1,8}}){{4}}(?:{_ENTRY})*\s*\)\s*")
+
+
+@cache
+def missing() -> str:
+    """Why no FFT can be planned here; empty where pyfftw is installed. Nothing is loaded for it."""
+    return "" if _extension() else "FFTW is missing, which comes with pyfftw: pip install pyfftw"
 
 
 def pin(wisdom: str) -> None:
@@ -310,12 +317,21 @@ def _export_wisdom(path: Path) -> None:
 @cache
 def _fftw() -> Any:
     """The library through pyfftw's extension module, whose symbols include those of the FFTW it uses."""
-    library = ctypes.CDLL(_extension())
-    # Wisdom is stamped with the solvers that are there. Importing pyfftw adds those with threads.
-    library.fftwf_init_threads()
-    for kind in ("dft_r2c", "dft_c2r", "dft"):
-        getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
-    library.fftwf_export_wisdom_to_string.restype = ctypes.c_void_p
+    path = _extension()
+    if path is None:
+        raise PlanError(missing())
+    try:
+        library = ctypes.CDLL(path)
+        # Wisdom is stamped with the solvers that are there. Importing pyfftw adds those with threads.
+        library.fftwf_init_threads()
+        for kind in ("dft_r2c", "dft_c2r", "dft"):
+            getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
+        library.fftwf_export_wisdom_to_string.restype = ctypes.c_void_p
+    except (OSError, AttributeError) as error:
+        raise PlanError(
+            f"pyfftw brings no FFTW in single precision that can be loaded ({error}); install its wheel: "
+            "pip install --force-reinstall pyfftw"
+        ) from error
     return library
 
 
@@ -324,14 +340,12 @@ def _free(address: int) -> None:
     ctypes.CDLL(None).free(ctypes.c_void_p(address))
 
 
-def _extension() -> str:
+def _extension() -> str | None:
     """pyfftw's extension module, found without importing pyfftw, which imports scipy and dask."""
     package = PathFinder.find_spec("pyfftw")
     places = package.submodule_search_locations if package else None
     module = PathFinder.find_spec("pyfftw.pyfftw", places) if places else None
-    if module is None or module.origin is None:
-        raise PlanError("FFTW is missing: install pyfftw")
-    return module.origin
+    return module.origin if module else None
 
 
 def _address(function: str) -> int:

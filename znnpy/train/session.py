@@ -20,6 +20,7 @@ from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.losses import LossName, step_weights
 from znnpy.infer.material import open_scene
 from znnpy.network import doubtful_outputs, self_contained, trained_network
+from znnpy.plan.choose import left_out
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop, Pace
@@ -78,7 +79,7 @@ class _Session:
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
-        for text in doubtful_outputs(self._network, training.loss):
+        for text in doubtful_outputs(self._network, training.loss) + left_out(training):
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
             with ExitStack() as stack:

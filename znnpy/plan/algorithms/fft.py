@@ -11,6 +11,7 @@ from znnpy.network.types import Triple
 from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.algorithms.protocol import Traits, stride_refusal
 from znnpy.plan.cost import CLEAR_RATIO, MOST_BYTES, PRODUCT_RATE, TRANSFORM_RATE, ConvShape
+from znnpy.plan.fftw import missing
 from znnpy.plan.types import PASSES, Method, PartSeconds
 
 METHOD = Method("fft")
@@ -30,8 +31,8 @@ traits = Traits(
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """True strides are refused."""
-    return stride_refusal(stride)
+    """True strides are refused, and all where FFTW is missing."""
+    return stride_refusal(stride) or missing()
 
 
 def told(shape: ConvShape) -> list[Method]:

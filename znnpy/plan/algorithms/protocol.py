@@ -40,7 +40,7 @@ class Algorithm(Protocol):
     traits: Traits
 
     def refusal(self, size: Triple, stride: Triple) -> str:
-        """Why filters of this size and stride cannot run so; empty if they can."""
+        """Why filters of this size and stride cannot run so here; empty if they can."""
 
     def told(self, shape: ConvShape) -> list[Method]:
         """The methods among which `conv:` with this algorithm's name chooses."""
