@@ -44,8 +44,8 @@ class LayerSection(Strict):
         return next(name for name in fields if getattr(self, name) is not None)
 
     @property
-    def keys(self) -> Strict:
-        """What is said of it."""
+    def operation(self) -> Strict:
+        """The keys of its kind."""
         keys: Strict = getattr(self, self.kind)
         return keys
 

@@ -104,8 +104,8 @@ def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network
         counts[layer.kind] += 1
         edge = f"{layer.kind}{counts[layer.kind]}"
         node = "output" if index == len(layers) - 1 else f"layer{index + 1}"
-        edges.append(_operation(edge, layer.kind, nodes[-1].name, node, layer.keys))
-        nodes.append(_chain_node(node, layer.keys, nodes[-1].images))
+        edges.append(_operation(edge, layer.kind, nodes[-1].name, node, layer.operation))
+        nodes.append(_chain_node(node, layer.operation, nodes[-1].images))
         line_of[edge] = line_of[node] = section.place("layers", index)
     return checked_network(nodes, edges, lambda name: line_of.get(name, ""))
 
