@@ -14,7 +14,7 @@ from random import Random
 
 from soaking.disk import Disk
 from soaking.jobs import Job, Prediction, Training
-from soaking.process import Process, WrongError
+from soaking.process import LONGEST, Process, WrongError
 
 NO_ROOM = r"No space left on device|disk is full|no room on the disk"
 TOO_LARGE = r"File too large"
@@ -175,7 +175,8 @@ def cut_partial(hit: Hit) -> bool:
         job.watch()
         job.forget_blocks()
         hit.process = hit.again()
-        if hit.process.wait(10) and (ending := hit.process.ending()).code:
+        _look_at_what_is_there(job, hit.process)
+        if not hit.process.running and (ending := hit.process.ending()).code:
             ending.require({1}, CHANGED)
             job.discard()
     return True
@@ -228,6 +229,14 @@ def _damage(path: Path, choose: Random) -> int:
     data[place] ^= choose.randrange(1, 256)
     path.write_bytes(data)
     return place
+
+
+def _look_at_what_is_there(job: Prediction, process: Process) -> None:
+    """Wait until a process goes on with damaged output, or has refused it."""
+    until = time.monotonic() + LONGEST
+    while not job.resumed and not process.wait(0.05):
+        if time.monotonic() > until:
+            raise WrongError(f"neither goes on nor ends within {LONGEST:.0f} s")
 
 
 def _cut(files: list[Path], choose: Random) -> bool:

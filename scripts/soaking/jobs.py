@@ -184,8 +184,17 @@ class Prediction(Job):
 
     def forget_blocks(self) -> None:
         """The partial output was damaged: blocks count anew."""
+        self._forgotten = self._logged
+
+    @property
+    def resumed(self) -> bool:
+        """Whether a process has taken up the damaged output: it tells of that after it has looked at all."""
+        return self._logged > self._forgotten
+
+    @property
+    def _logged(self) -> int:
         log = log_of(self.output)
-        self._forgotten = log.stat().st_size if log.exists() else 0
+        return log.stat().st_size if log.exists() else 0
 
     def discard(self) -> None:
         """Remove what was begun, as the command asks for when it cannot go on."""
