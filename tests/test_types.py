@@ -56,6 +56,44 @@ CASES = {
             step.add(kernel, {}, what=what, cost=1.0, reads=(), writes=())
             step.add(kernel, {}, what="conv1", cost=1.0, reads=(), writes=())  # error: arg-type
         """,
+    "an algorithm's tasks": """
+        from znnpy.engine.convolution import winograd
+        from znnpy.engine.convolution.emitter import ConvEmitter
+        from znnpy.engine.convolution.passes import CONV_EMITTERS
+
+        class Misspelt:
+            forward = staticmethod(winograd.forward)
+            data_gradient = staticmethod(winograd.data_gradient)
+            weight_gradiant = staticmethod(winograd.weight_gradient)
+            derive = staticmethod(winograd.derive)
+            operations = staticmethod(winograd.operations)
+            finish_forward = staticmethod(winograd.finish_forward)
+            finish_backward = staticmethod(winograd.finish_backward)
+            summed_elsewhere = staticmethod(winograd.summed_elsewhere)
+
+        class Whole(Misspelt):
+            weight_gradient = staticmethod(winograd.weight_gradient)
+
+        class Exchanged(Whole):
+            forward = staticmethod(winograd.data_gradient)  # error: assignment
+
+        emitters: dict[str, ConvEmitter] = {"module": winograd, "class": Whole()}
+        emitters["misspelt"] = Misspelt()  # error: assignment
+        emitters["other module"] = winograd.passes  # error: assignment
+        CONV_EMITTERS["winogard"]  # error: index
+        """,
+    "an algorithm as plans see it": """
+        from znnpy.plan import ALGORITHMS, LayerPlan, Method
+        from znnpy.plan.algorithms import Algorithm, Traits, fft, protocol
+
+        algorithms: list[Algorithm] = [fft]
+        algorithms.append(protocol)  # error: arg-type
+        Traits(forward_functions=("relu", "reluu"))  # error: arg-type
+        ALGORITHMS["fft"].cost  # error: attr-defined
+        ALGORITHMS["winogard"]  # error: index
+        Method("winogard")  # error: arg-type
+        LayerPlan("direct", "direct", "winogard")  # error: arg-type
+        """,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from znnpy.errors import PlanError
 from znnpy.network.types import Network, Triple
 from znnpy.plan.algorithms import ALGORITHMS
-from znnpy.plan.types import ALGORITHM_NAMES, PASSES, AlgorithmName, LayerPlan
+from znnpy.plan.types import PASSES, AlgorithmName, LayerPlan
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def _layer_record(layer: LayerPlan) -> dict[str, Any]:
 def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
     if not isinstance(layer, Mapping) or not isinstance(layer.get("reason", ""), str):
         raise PlanError(f"the saved plan of {name!r} is no table of passes")
-    values = dict(layer)
+    values, known = dict(layer), list(ALGORITHMS)
     for step in PASSES:
         algorithm = values.get(step)
-        if algorithm not in ALGORITHM_NAMES:
+        if algorithm not in known:
             raise PlanError(
                 f"the saved plan asks for {algorithm!r} in the {step} pass of "
-                f"{name!r}; this version knows {', '.join(ALGORITHM_NAMES)}"
+                f"{name!r}; this version knows {', '.join(known)}"
             )
         tile = values.pop(f"{step}_tile", None)
         values[f"{step}_tile"] = _read_tile(name, step, tile, algorithm)

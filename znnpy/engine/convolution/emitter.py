@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
+from znnpy.engine.convolution.operations import Operations
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge, Node
@@ -25,6 +28,14 @@ class ConvEmitter(Protocol):
 
     def derive(self, step: Step, build: Build, edge: Edge) -> None:
         """What forward pass and data gradient, if by this algorithm, need of filters beside themselves."""
+
+    def operations(
+        self, layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
+    ) -> Operations:
+        """Operations of the passes that run so, by task, in one update.
+
+        `counted`: what edges share, whatever names it, and others have counted.
+        """
 
     def finish_forward(self, step: Step, build: Build, node: Node) -> None:
         """Images of what the node's incoming edges brought by this algorithm."""

@@ -15,7 +15,7 @@ from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network, Triple
-from znnpy.plan import ALGORITHMS, PASSES, PassName, Plan, cut_axis
+from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
 
 
@@ -68,6 +68,10 @@ class Layout:
     def lanes(self, node: str) -> int:
         """Lanes of a node's images and gradients: 1 where they are planar."""
         return 1 if self.stays_planar(node) or is_planar(self, node) else LANES
+
+    def conv_shape(self, edge: Edge) -> ConvShape:
+        """What the cost of a conv edge depends on, all its passes wanted."""
+        return ConvShape.of(edge, self.network, self.geometry, self.batch)
 
     def traits(self, edge: Edge, step: PassName) -> Traits:
         """What the algorithm of one pass of a conv edge can do."""

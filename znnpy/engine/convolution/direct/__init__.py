@@ -1,5 +1,6 @@
 """Direct convolution as tasks: output groups times parts of the image, all passes."""
 
+from znnpy.engine.convolution.direct.operations import operations
 from znnpy.engine.convolution.direct.passes import (
     data_gradient,
     derive,
@@ -14,6 +15,7 @@ __all__ = [
     "finish_backward",
     "finish_forward",
     "forward",
+    "operations",
     "summed_elsewhere",
     "weight_gradient",
 ]

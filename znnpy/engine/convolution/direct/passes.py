@@ -26,7 +26,7 @@ from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_o
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_parts, rows_of
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import ConvShape, PassName, parts
+from znnpy.plan import PassName, parts
 from znnpy.plan.algorithms.direct import DIRECT_RATE, direct_seconds
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -386,9 +386,7 @@ def _transposed_region(edge: Edge, low: int, high: int) -> Region:
 
 
 def _seconds(build: Build, edge: Edge, step: PassName) -> float:
-    layout = build.layout
-    shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
-    return direct_seconds(shape, step)
+    return direct_seconds(build.layout.conv_shape(edge), step)
 
 
 def _source_words(

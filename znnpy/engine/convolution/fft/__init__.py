@@ -4,6 +4,7 @@ Products and converging sums happen in the frequency domain; one inverse transfo
 (ZNN, arXiv 1510.06706, section IV). A step remembers which spectra it has made.
 """
 
+from znnpy.engine.convolution.fft.operations import operations
 from znnpy.engine.convolution.fft.passes import (
     data_gradient,
     derive,
@@ -20,6 +21,7 @@ __all__ = [
     "finish_backward",
     "finish_forward",
     "forward",
+    "operations",
     "summed_elsewhere",
     "weight_gradient",
 ]

@@ -6,6 +6,7 @@ weight gradient share the spectra of the source's tiles where their tiles are th
 
 from znnpy.engine.convolution.finished import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.spectral.filters import derive
+from znnpy.engine.convolution.spectral.operations import operations
 from znnpy.engine.convolution.spectral.passes import data_gradient, forward, weight_gradient
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "finish_backward",
     "finish_forward",
     "forward",
+    "operations",
     "summed_elsewhere",
     "weight_gradient",
 ]

@@ -1,6 +1,7 @@
 """Winograd's minimal filtering as tasks: whole slabs of tiles; see docs/design/winograd.md."""
 
 from znnpy.engine.convolution.finished import finish_backward, finish_forward, summed_elsewhere
+from znnpy.engine.convolution.winograd.operations import operations
 from znnpy.engine.convolution.winograd.passes import data_gradient, derive, forward
 from znnpy.engine.convolution.winograd.weight import weight_gradient
 
@@ -10,6 +11,7 @@ __all__ = [
     "finish_backward",
     "finish_forward",
     "forward",
+    "operations",
     "summed_elsewhere",
     "weight_gradient",
 ]

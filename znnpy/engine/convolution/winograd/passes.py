@@ -94,8 +94,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
     """The shape of an edge between images of these tensors; PlanError if it cannot run so."""
-    layout = build.layout
-    shape = ConvShape.of(edge, layout.network, layout.geometry, layout.batch)
+    shape = build.layout.conv_shape(edge)
     if refusal(shape.size, shape.stride) or source.lanes == 1 or target.lanes == 1:
         raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of images")
     return shape

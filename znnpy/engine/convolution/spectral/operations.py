@@ -1,0 +1,44 @@
+"""Operations of spectral convolution: products of each frequency, transforms of tiles and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from znnpy.engine.convolution.operations import Operations, of_transform
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
+from znnpy.network.types import Edge
+from znnpy.plan import ConvShape, PassName
+from znnpy.plan.tiles import frequencies, tiles_of
+
+
+def operations(
+    layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
+) -> Operations:
+    """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
+    shape, found = layout.conv_shape(edge), Operations()
+    for step in passes:
+        tile = layout.plan.layers[edge.name].method(step).tile
+        assert tile, "a spectral pass has a tile"
+        tiles = tiles_of(shape, tile)
+        flops = 8.0 * frequencies(tile) * tiles * shape.inputs * shape.outputs
+        found[Identity(edge.name, PASS_OF[step], Part.PRODUCTS)] = flops
+        for part, count in _transforms(shape, step, tiles).items():
+            found[Identity(edge.name, PASS_OF[step], part)] = count * of_transform(tile)
+        key = ("kept tiles", edge.source, tile, edge.size, shape.dilation)
+        if step != "gradient" and key not in counted:
+            counted.add(key)
+            kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
+            found[kept] = found.get(kept, 0.0) + tiles * shape.inputs * of_transform(tile)
+    return found
+
+
+def _transforms(shape: ConvShape, step: PassName, tiles: int) -> dict[Part, int]:
+    """Transforms of one pass; those of a source's tiles count where nobody keeps them for another pass."""
+    inputs, outputs = tiles * shape.inputs, tiles * shape.outputs
+    pairs = shape.inputs * shape.outputs
+    if step == "gradient":
+        return {Part.OUTPUT_TILES: outputs, Part.INVERSE: inputs, Part.FILTER_TILES: pairs}
+    if step == "weight":
+        return {Part.OUTPUT_TILES: outputs, Part.INVERSE: pairs, Part.TILES: inputs}
+    return {Part.INVERSE: outputs, Part.FILTER_TILES: pairs, Part.TILES: inputs}

@@ -1,0 +1,38 @@
+"""Operations of minimal filtering: its products, and 2 for each coefficient of its transforms that is not 0."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+from znnpy.engine.convolution.operations import Operations
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part
+from znnpy.network.types import Edge
+from znnpy.plan import ConvShape, PassName
+from znnpy.plan.algorithms.winograd import POINTS, backward_shape, tile_layers
+
+# Of the transforms of a cube: coefficients of a line, lines along all axes.
+SOURCE_FLOPS = 2 * 22 * (36 + 36 + 36)  # 6^3 points from as many voxels
+TARGET_FLOPS = 2 * 18 * (36 + 24 + 16)  # 4^3 voxels from 6^3 points, or back
+FILTER_FLOPS = 2 * 14 * (9 + 18 + 36)  # 6^3 points from 3^3 taps, or back
+
+
+def operations(
+    layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
+) -> Operations:
+    """Tiles of each pass, and the filters that it transforms."""
+    shape, found = layout.conv_shape(edge), Operations()
+    for step in passes:
+        task = Identity(edge.name, PASS_OF[step], Part.WINOGRAD)
+        filters = shape.inputs * shape.outputs * FILTER_FLOPS
+        made = task if step == "weight" else task._replace(part=Part.FILTER_POINTS)
+        found[task] = _tiles(backward_shape(shape) if step == "gradient" else shape)
+        found[made] = found.get(made, 0.0) + filters
+    return found
+
+
+def _tiles(shape: ConvShape) -> float:
+    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    products = 2.0 * POINTS * shape.inputs * shape.outputs
+    return tiles * (products + shape.inputs * SOURCE_FLOPS + shape.outputs * TARGET_FLOPS)
