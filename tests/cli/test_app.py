@@ -1,5 +1,6 @@
 import json
 import re
+import resource
 import subprocess
 import sys
 
@@ -45,6 +46,18 @@ def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path
     assert errors.startswith("znnpy: ")
     assert "--overwrite" in errors
     assert run(capsys, "init")[1] == before
+
+
+def test_init_writes_the_whole_file_or_none(capsys, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        code, _, errors = run(capsys, "init", tmp_path / "config.yaml")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == 1
+    assert errors.endswith("config.yaml: File too large\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_schema_is_json(capsys):
