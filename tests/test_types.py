@@ -94,6 +94,46 @@ CASES = {
         Method("winogard")  # error: arg-type
         LayerPlan("direct", "direct", "winogard")  # error: arg-type
         """,
+    "a layer": """
+        from typing import assert_never
+
+        from znnpy.engine.emit import EMITTERS, Emitter
+        from znnpy.engine.layers import moves
+        from znnpy.layers.crop import CropLayer, cropped, cropped_gradient
+        from znnpy.layers.functions import Function
+        from znnpy.layers.kind import EdgeKind
+        from znnpy.layers.nodes import NodeKind
+        from znnpy.network.types import Edge, Node
+
+        EdgeKind(name="a", summary="", keys=CropLayer, forward=cropped)  # error: call-arg
+        EdgeKind(
+            name="a",
+            summary="",
+            keys=CropLayer,
+            forward=cropped_gradient,  # error: arg-type
+            data_gradient=cropped_gradient,
+        )
+        Function(name="a", value=lambda x, shape: x)  # error: call-arg
+        EMITTERS["crop"] = Emitter(moves.crop_forward, moves.crop_backward)
+        EMITTERS["corp"] = Emitter(moves.crop_forward, moves.crop_backward)  # error: index
+        Emitter(moves.crop_forward)  # error: call-arg
+        Emitter(moves.crop_backward, moves.crop_backward)  # error: arg-type
+        Edge("e", "conv", "a", "b")
+        Edge("e", "cnov", "a", "b")  # error: arg-type
+        Node("n", "transfer", 1, "rleu")  # error: arg-type
+
+        def is_conv(edge: Edge) -> bool:
+            return edge.kind == "cnov"  # error: comparison-overlap
+
+        def adds(kind: NodeKind) -> bool:
+            match kind:
+                case "sum" | "transfer":
+                    return True
+                case "input":
+                    return False
+                case _:
+                    assert_never(kind)  # error: arg-type
+        """,
 }
 
 

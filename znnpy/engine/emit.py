@@ -20,6 +20,7 @@ from znnpy.engine.memory.images import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import NetworkError
+from znnpy.layers.edges import EdgeKindName
 from znnpy.network.types import Edge, Node
 
 
@@ -38,7 +39,7 @@ class Emitter:
     derive: Callable[[Step, Build, Edge], None] | None = None
 
 
-EMITTERS: dict[str, Emitter] = {
+EMITTERS: dict[EdgeKindName, Emitter] = {
     "conv": Emitter(
         convolution.forward,
         convolution.data_gradient,
