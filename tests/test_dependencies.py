@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 from hypothesis import settings
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -18,6 +19,15 @@ def test_every_requirement_has_a_lower_bound() -> None:
     asked += [one for extra in extras for one in extra if not one.startswith("znnpy[")]
     assert len(asked) > 20
     assert [one for one in asked if ">=" not in one.partition(";")[0]] == []
+
+
+def test_what_has_no_wheel_for_arm_is_not_asked_for_there() -> None:
+    """`pip install ".[test]"` works there without a compiler; mutex watersheds alone are not tested."""
+    asked = [Requirement(one) for one in PROJECT["project"]["optional-dependencies"]["test"]]
+    (mutex,) = [one for one in asked if one.extras == {"mutex"}]
+    assert mutex.marker
+    assert mutex.marker.evaluate({"platform_machine": "x86_64"})
+    assert not mutex.marker.evaluate({"platform_machine": "aarch64"})
 
 
 def test_a_busy_machine_fails_no_example() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from optional import needs_bioimage_cpp
 from scipy import ndimage
 
 from znnpy.errors import VolumeError
@@ -118,9 +121,9 @@ def brute_force(values: np.ndarray, offsets: Sequence[Triple], near: int) -> np.
     return labels
 
 
+@needs_bioimage_cpp
 @pytest.mark.parametrize("threshold", [0.5, 0.3])
 def test_mutex_is_the_papers_algorithm(threshold: float) -> None:
-    pytest.importorskip("bioimage_cpp")
     values = np.random.default_rng(2).random((len(FAR), 4, 5, 6)).astype(np.float32)
     signed = np.concatenate([values[:3], np.float32(2 * threshold) - values[3:]])
     assert same(mutex(values, threshold, FAR), brute_force(signed, FAR, 3))
@@ -129,11 +132,25 @@ def test_mutex_is_the_papers_algorithm(threshold: float) -> None:
     assert same(found, mutex(values, threshold, FAR))
 
 
+@needs_bioimage_cpp
 def test_mutex_finds_objects_through_noise() -> None:
-    pytest.importorskip("bioimage_cpp")
     assert same(mutex(affinities(GRID, FAR), 0.5, FAR), GRID)
     found = mutex(noisy(affinities(GRID, FAR), 0.2), 0.5, FAR)
     assert adapted_rand(GRID, found).error < 0.05
+
+
+@pytest.mark.parametrize(
+    ("machine", "built"),
+    [("x86_64", ""), ("aarch64", r" \(no wheel for aarch64: .* C\+\+ compiler\)")],
+)
+def test_mutex_without_its_package(
+    machine: str, built: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bioimage_cpp.segmentation", None)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    message = rf'needs the package bioimage-cpp.*: pip install "znnpy\[mutex\]"{built}$'
+    with pytest.raises(VolumeError, match=message):
+        mutex(affinities(GRID, FAR), 0.5, FAR)
 
 
 @pytest.mark.parametrize("offsets", [NEAREST, FAR[1:], FAR[3:]])

@@ -5,6 +5,7 @@ All return new labels uint32 or uint64 (z, y, x), 0 unassigned. Probabilities ar
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from znnpy.metrics import from_affinity, from_boundary
 Float32 = NDArray[np.float32]
 Labels = NDArray[Any]
 SURE = 0.5
+WHEELS = "x86_64"  # the machine that bioimage-cpp has wheels for
 
 
 def components(values: Float32, kind: str, threshold: float, offsets: Sequence[Triple]) -> Labels:
@@ -86,8 +88,10 @@ def _mutex_watershed() -> Any:
     try:
         from bioimage_cpp.segmentation import mutex_watershed
     except ImportError as error:
+        machine = platform.machine()
+        built = f" (no wheel for {machine}: pip builds it, with a C++ compiler)"
         raise VolumeError(
             "the mutex watershed needs the package bioimage-cpp, which is not installed: "
-            'pip install "znnpy[mutex]"'
+            f'pip install "znnpy[mutex]"{"" if machine == WHEELS else built}'
         ) from error
     return mutex_watershed
