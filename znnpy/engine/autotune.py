@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,14 +43,6 @@ SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.FILTER_TILES: "filters",
     Part.OUTPUT_SPECTRA: "gradients",
     Part.OUTPUT_TILES: "gradients",
-}
-# Made of filters after each update, so that a forward pass alone does not pay for them.
-DERIVED = {
-    Part.FILTER_SPECTRA,
-    Part.DENSE_FILTERS,
-    Part.FILTER_TILES,
-    Part.FILTER_POINTS,
-    Part.TRANSPOSE,
 }
 OF_NO_EDGE = {Part.GATE, Part.BIAS}
 _NAME_OF: Mapping[Pass, CostPart] = {step: name for name, step in PASS_OF.items()}
@@ -164,12 +156,13 @@ class _Trial:
 
     def __init__(self, shape: ConvShape, method: Method, memory: NDArray[np.uint8]) -> None:
         layout, edge = _alone(shape, method)
-        step = _emit(Build.new(Arena(memory), layout, 0), edge, shape)
+        build = Build.new(Arena(memory), layout, 0)
+        step = _emit(build, edge, shape)
         compile_all({task.kernel for task in step.tasks}, 1)
         graph = connect([step.tasks]).build()
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
-        self._tasks = _by_part(graph, shape)
+        self._tasks = _by_part(graph, shape, _free(build, edge))
         self._others = np.zeros(FLUSHED_BYTES // 4, np.float32)
 
     def look(self) -> Look:
@@ -191,21 +184,26 @@ def _bytes(shape: ConvShape, method: Method) -> int:
     return arena.bytes
 
 
-def _by_part(graph: TaskGraph, shape: ConvShape) -> dict[CostPart, NDArray[np.int64]]:
+def _free(build: Build, edge: Edge) -> set[Identity]:
+    """Tasks of derived filters, which forward passes alone do not pay for: filters never change."""
+    step = Step()
+    if not build.layout.training:
+        convolution.derive(step, build, edge)
+    return {task.what for task in step.tasks}
+
+
+def _by_part(
+    graph: TaskGraph, shape: ConvShape, free: Collection[Identity]
+) -> dict[CostPart, NDArray[np.int64]]:
     """Tasks by the part of the cost that they belong to, where it is wanted."""
     found: dict[CostPart, list[int]] = {}
     for number, task in enumerate(identities(graph)):
-        part = cost_part(task, training=shape.training)
-        if part is not None and wanted(part, shape.passes):
+        if task in free or task.part in OF_NO_EDGE:
+            continue
+        part = SHARED_PARTS.get(task.part) or _NAME_OF[task.step]
+        if wanted(part, shape.passes):
             found.setdefault(part, []).append(number)
     return {part: np.array(tasks) for part, tasks in found.items()}
-
-
-def cost_part(task: Identity, *, training: bool) -> CostPart | None:
-    """The part of a layer's cost that a task of its edge belongs to; None for tasks of nobody's."""
-    if task.part in OF_NO_EDGE or (task.part in DERIVED and not training):
-        return None
-    return SHARED_PARTS.get(task.part) or _NAME_OF[task.step]
 
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:

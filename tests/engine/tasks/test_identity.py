@@ -3,7 +3,6 @@
 import pytest
 from declared_updates import chain, update_of
 
-from znnpy.engine.autotune import DERIVED
 from znnpy.engine.estimate import estimated_graph
 from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.identity import GATE, Identity, Kind, Part, Pass, identities
@@ -63,6 +62,15 @@ def readers(tasks, made):
         for read in task.reads
         if any(read.key == written.key and read.overlaps(written) for written in made.writes)
     }
+
+
+DERIVED = {
+    Part.FILTER_SPECTRA,
+    Part.DENSE_FILTERS,
+    Part.FILTER_TILES,
+    Part.FILTER_POINTS,
+    Part.TRANSPOSE,
+}
 
 
 def test_what_is_made_of_filters_belongs_to_the_first_pass_that_reads_it(tasks):
