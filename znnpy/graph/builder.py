@@ -149,7 +149,7 @@ class GraphBuilder:
         pairs = np.array(list(self._edges), np.int64).reshape(-1, 2)
         carried = np.fromiter(self._edges.values(), bool, len(self._edges))
         edges: Edges = (pairs[:, 0], pairs[:, 1])
-        refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.what.label for t in self._tasks])
+        refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.what for t in self._tasks])
         phase = self._column("phase")
         joins = np.bincount(edges[1], minlength=len(phase)) + (phase >= 0)
         initial = joins - np.bincount(edges[1][carried], minlength=len(phase))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.graph.described import Described
 from znnpy.graph.errors import GraphError
 
 Ints = NDArray[np.int64]
@@ -56,13 +59,13 @@ def chain(edges: Edges, levels: Floats) -> list[int]:
     return path
 
 
-def refuse_cycle(edges: Edges, names: list[str]) -> None:
+def refuse_cycle(edges: Edges, tasks: Sequence[Described]) -> None:
     """Raise a GraphError that names the tasks of one cycle, if there is any."""
-    order = topological(edges, len(names))
-    if len(order) == len(names):
+    order = topological(edges, len(tasks))
+    if len(order) == len(tasks):
         return
-    cycle = _cycle(edges, set(range(len(names))) - set(order))
-    shown = [names[task] for task in cycle]
+    cycle = _cycle(edges, set(range(len(tasks))) - set(order))
+    shown = [tasks[task].label for task in cycle]
     if len(shown) > 12:
         shown = [*shown[:6], f"({len(shown) - 12} more)", *shown[-6:]]
     raise GraphError(
