@@ -14,6 +14,7 @@ from znnpy.config.models import Config
 from znnpy.engine import Model
 from znnpy.engine.report import Report
 from znnpy.engine.tasks.identity import PASS_OF
+from znnpy.files import write_text
 from znnpy.infer.build import patch_model, training_model
 from znnpy.infer.search import Candidate
 from znnpy.network import Network, trained_network
@@ -137,7 +138,7 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
         write_trace(each, out / f"trace-{count}.json.gz", arrows=wishes.arrows)
     shutil.copyfile(out / f"trace-{counts[-1]}.json.gz", out / "trace.json.gz")
     write_dot(profile, out / "graph.dot", full=wishes.full_graph)
-    (out / "summary.json").write_text(json.dumps(summary, indent=1))
+    write_text(out / "summary.json", json.dumps(summary, indent=1))
     write_report(summary, profile, out / "report.html")
     return summary
 

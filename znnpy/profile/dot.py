@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from znnpy.files import write_text
 from znnpy.profile.colours import colour_of
 from znnpy.profile.summary import step_edges, typical_costs
 from znnpy.profile.updates import Profile
@@ -31,7 +32,7 @@ def write_dot(profile: Profile, path: Path, *, full: bool = False) -> None:
         "  rankdir=TB; node [shape=box, style=filled, fontname=sans]; edge [color=gray50];",
     ]
     lines = _every_task(nodes, pairs) if full else _grouped(nodes, pairs)
-    path.write_text("\n".join([*head, *lines, "}", ""]))
+    write_text(path, "\n".join([*head, *lines, "}", ""]))
 
 
 def _every_task(nodes: list[Node], pairs: list[tuple[int, int]]) -> list[str]:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 import znnpy
 from znnpy.engine.tasks.identity import PASS_OF, Kind, Pass
+from znnpy.files import write_text
 from znnpy.profile import charts, colours, svg
 from znnpy.profile.advice import overhead, rates, width
 from znnpy.profile.gantt import draw_gantt
@@ -43,7 +44,8 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
     environment.filters["seconds"] = svg.seconds
     template = environment.get_template("report.html.j2")
     run = summary["runs"][-1]
-    path.write_text(
+    write_text(
+        path,
         template.render(
             version=znnpy.__version__,
             summary=summary,
@@ -64,7 +66,6 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
             overhead=overhead(run),
             width=width(run),
         ),
-        encoding="utf-8",
     )
 
 
