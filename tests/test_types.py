@@ -134,6 +134,27 @@ CASES = {
                 case _:
                     assert_never(kind)  # error: arg-type
         """,
+    "what a task touches": """
+        from znnpy.engine.memory.build import Build
+        from znnpy.engine.memory.regions import Buffer, Name, Region, Use
+        from znnpy.engine.tasks.dependencies import DependencyTracker
+
+        TAPS = Use("taps of maxima")
+
+        def touch(build: Build, tracker: DependencyTracker) -> None:
+            taps = build.shared(Name(TAPS, "pool1", (3, (1, 2, 2))), 16)
+            tracker.declare([taps.region(0, 4, section=1)], [taps.region(strand=2)])
+            tracker.declare(["taps"], [])  # error: list-item
+            tracker.declare([("taps", "pool1")], [])  # error: list-item
+            Region(("taps", "pool1"), 0, 4)  # error: arg-type
+            Region("taps")  # error: arg-type
+            build.shared("taps", 16)  # error: arg-type
+            build.shared(("taps", "pool1"), 16)  # error: arg-type
+            Name("taps", "pool1")  # error: arg-type
+            Name(TAPS, "pool1", ("forward",))  # error: arg-type
+            Buffer(Name(TAPS), filled="outside")  # error: arg-type
+            taps.region(lane=2)  # error: call-arg
+        """,
 }
 
 

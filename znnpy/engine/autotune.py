@@ -16,6 +16,7 @@ from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.memory.arena import Arena, aligned_bytes
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.report import COMPILING, MEASURING, Report
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass, identities
@@ -159,7 +160,7 @@ class _Trial:
         build = Build.new(Arena(memory), layout, 0)
         step = _emit(build, edge, shape)
         compile_all({task.kernel for task in step.tasks}, 1)
-        graph = connect([step.tasks]).build()
+        graph = connect([step.tasks], _given(build, edge)).build()
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
         self._tasks = _by_part(graph, shape, _free(build, edge))
@@ -222,6 +223,13 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     plan = Plan({"conv": LayerPlan.of(method, back, method)})
     fitted = fit(network, shape.target)
     return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
+
+
+def _given(build: Build, edge: Edge) -> list[Buffer]:
+    """What other tasks of a network would fill."""
+    gradient = build.images.gradients.get(edge.target)
+    given = (build.value(edge.source), gradient)
+    return [tensor.buffer for tensor in given if tensor]
 
 
 def _emit(build: Build, edge: Edge, shape: ConvShape) -> Step:

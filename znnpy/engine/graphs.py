@@ -14,10 +14,11 @@ from znnpy.engine.emit import emit_backward, emit_derived, emit_forward, emit_up
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
-from znnpy.engine.memory.build import SCRATCH, STEPS, Build
+from znnpy.engine.memory.build import STEPS, WORKERS, Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, Report
-from znnpy.engine.tasks.dependencies import Declared, connect, last_group
+from znnpy.engine.tasks.declared import Declared
+from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.sharing import gated, share
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
@@ -67,12 +68,12 @@ def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
     step = declared["update" if layout.training else "forward"][0]
     uses = Counter(arena.uses)
     if build.most_scratch:
-        uses[SCRATCH["worker"]] = buffer_bytes(build.most_scratch * layout.workers)
+        uses[WORKERS.told] = buffer_bytes(build.most_scratch * layout.workers)
     room = None if settings.max_memory is None else settings.max_memory - uses.total()
     sharing = _share(arena, step, layout, room)
     bytes_ = uses.total() + sharing.bytes
     for name in sharing.busiest:
-        uses[arena.shared[name].use] += arena.shared[name].bytes
+        uses[arena.shared[name].use.told] += arena.shared[name].bytes
     uses["gaps"] = bytes_ - uses.total()
     return MemoryPlan(bytes_, sharing, build.most_scratch, uses)
 

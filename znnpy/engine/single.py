@@ -209,7 +209,7 @@ class SingleEngine:
 
     def _read_result(self, copy: int) -> StepResult:
         results = self._build.staging[copy].results.values()
-        pairs = [self._arena.view(address, (2,), "f8") for address in results]
+        pairs = [self._arena.view(result.address, (2,), "f8") for result in results]
         return StepResult(float(sum(p[0] for p in pairs)), float(sum(p[1] for p in pairs)))
 
     def _state_keys(self) -> dict[str, tuple[str, int]]:

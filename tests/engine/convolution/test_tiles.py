@@ -8,6 +8,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.tiles import Share, TileSpectra, Tiling, Window, planes_of, squares_of
 from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import new_tensor
 from znnpy.plan.tiles import group_size
 
@@ -16,6 +17,8 @@ CASES = [
     Tiling((8, 12, 8), (6, 10, 4), (2, 3, 1), (5, 22, 9), 1),
     Tiling((1, 8, 8), (1, 4, 6), (4, 4, 4), (2, 9, 30), 2),
 ]
+
+IMAGES = Name(Use("images"))
 
 
 def voxels_of(tiling, share):
@@ -54,7 +57,7 @@ def test_groups_cover_every_voxel_once(tiling, most):
 @pytest.mark.parametrize("tiling", CASES)
 @pytest.mark.parametrize("cut", [0, 1])
 def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
-    tensor = new_tensor(Arena(), ("images",), tiling.batch, 3, tiling.extents, cut=cut)
+    tensor = new_tensor(Arena(), IMAGES, tiling.batch, 3, tiling.extents, cut=cut)
     spectra = TileSpectra(tiling, LANES, 5)
     window = Window((0, 0, 0), tiling.step)
     for group in range(spectra.groups):
@@ -67,7 +70,7 @@ def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
 
 def test_planes_outside_the_image_are_not_read():
     tiling = Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (12, 6, 6), 1)
-    gradient = new_tensor(Arena(), ("images",), 1, 1, (3, 6, 6), cut=0)
+    gradient = new_tensor(Arena(), IMAGES, 1, 1, (3, 6, 6), cut=0)
     last = TileSpectra(tiling, LANES, 1).shares(1)[0]
     assert planes_of(gradient, tiling, last, Window((-2, 0, 0), tiling.tile)) is None
 

@@ -1,10 +1,12 @@
 """Order of tasks from what they touch: within a step, and from one step to the next."""
 
 import numpy as np
-from declared_tasks import declared
+from declared_tasks import buffer, declared
 
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Filled
 from znnpy.engine.tasks.dependencies import DependencyTracker, connect
+
+A = buffer("a")
 
 
 def edges(graph):
@@ -18,34 +20,35 @@ def edges(graph):
 
 def test_read_after_write_and_write_after_read():
     tracker = DependencyTracker()
-    tracker.declare([], [Region(("a",), 0, 4)])
-    tracker.declare([Region(("a",), 0, 2)], [])
-    tracker.declare([Region(("a",), 2, 4)], [])
-    tracker.declare([], [Region(("a",), 1, 2)])
+    tracker.declare([], [A.region(0, 4)])
+    tracker.declare([A.region(0, 2)], [])
+    tracker.declare([A.region(2, 4)], [])
+    tracker.declare([], [A.region(1, 2)])
     assert tracker.predecessors == [[], [0], [0], [1]]
 
 
 def test_what_others_imply_is_left_out():
     tracker = DependencyTracker()
     for _ in range(4):
-        tracker.declare([Region(("a",))], [Region(("a",))])
+        tracker.declare([A.region()], [A.region()])
     assert tracker.predecessors == [[], [0], [1], [2]]
 
 
 def test_strands_of_one_block_may_be_written_at_once():
     tracker = DependencyTracker()
     for strand in range(3):
-        tracker.declare([], [Region(("a",), 0, 4, strand)])
-    tracker.declare([Region(("a",), 0, 4)], [])
+        tracker.declare([], [A.region(0, 4, strand=strand)])
+    tracker.declare([A.region(0, 4)], [])
     assert tracker.predecessors == [[], [], [], [2, 1, 0]]
 
 
 def test_steps_follow_each_other_only_where_they_must():
+    filters, given = (buffer("w", Filled.EARLIER).region(), buffer("x", Filled.OUTSIDE).region())
     step = [
-        declared("forward", reads="w", writes="y"),
-        declared("other", reads="x", writes="z"),
+        declared("forward", reads=[filters], writes="y"),
+        declared("other", reads=[given], writes="z"),
         declared("gradient", reads="yz", writes="g"),
-        declared("update", reads="g", writes="w"),
+        declared("update", reads="g", writes=[filters]),
     ]
     graph = connect([step, step]).build()
     assert edges(graph) == {
@@ -63,7 +66,9 @@ def test_every_pair_that_touches_the_same_memory_is_ordered():
     tracker, touched = DependencyTracker(), []
     for _ in range(120):
         low = int(rng.integers(0, 12))
-        region = Region((int(rng.integers(3)),), low, low + int(rng.integers(1, 4)))
+        region = buffer("b").region(
+            low, low + int(rng.integers(1, 4)), section=int(rng.integers(3))
+        )
         writes = bool(rng.integers(2))
         tracker.declare([] if writes else [region], [region] if writes else [])
         touched.append((region, writes))

@@ -1,6 +1,7 @@
 """What tasks say they are agrees with what they touch, and their labels tell them apart."""
 
 import pytest
+from declared_tasks import buffer
 from declared_updates import chain, update_of
 
 from znnpy.engine.estimate import estimated_graph
@@ -125,7 +126,7 @@ def test_labels_are_words(what, label):
 
 def test_graphs_keep_what_their_tasks_are_barriers_included():
     declared = update_of(chain(2, 9, 9), "direct")
-    declared.append(gate([("x",)], declared[-1].stage))
+    declared.append(gate([buffer("x").region().key], declared[-1].stage))
     found = identities(connect([declared]).build("layers"))
     assert found[: len(declared)] == [task.what for task in declared]
     assert {what.part for what in found[len(declared) :]} == {Part.BARRIER}

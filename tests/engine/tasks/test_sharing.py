@@ -6,11 +6,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 import random_networks as rn
-from declared_tasks import declared
+from declared_tasks import buffer, declared
 
 from znnpy import Model
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.regions import Region
 from znnpy.engine.tasks.dependencies import DependencyTracker
 from znnpy.engine.tasks.sharing import gated, lifetimes, share
 from znnpy.geometry import fit
@@ -24,13 +23,14 @@ def random_step(rng, buffers, tasks=60):
     for moment in range(tasks):
         alive = [b for b in range(buffers) if starts[b] <= moment < ends[b]]
         part = int(rng.integers(3))
-        regions = tuple(Region((("buffer", b), part), 0, 4) for b in alive if rng.integers(2))
+        touched = [b for b in alive if rng.integers(2)]
+        regions = tuple(buffer(f"{b}").region(0, 4, section=part) for b in touched)
         step.append(replace(declared(f"task {moment}"), writes=regions))
     return step
 
 
 def random_sizes(rng, buffers):
-    return {("buffer", b): 64 * int(rng.integers(1, 50)) for b in range(buffers)}
+    return {buffer(f"{b}").name: 64 * int(rng.integers(1, 50)) for b in range(buffers)}
 
 
 def ranges(sharing, sizes):
@@ -78,7 +78,7 @@ def test_with_slack_for_all_tasks_nothing_overlaps_and_no_gate_is_needed():
 
 
 def test_what_no_task_touches_is_kept_apart():
-    sharing = share({"a": 64, "b": 64}, [])
+    sharing = share({buffer("a").name: 64, buffer("b").name: 64}, [])
     assert sorted(sharing.offsets.values()) == [0, 64]
 
 
@@ -90,10 +90,10 @@ def test_tasks_on_the_same_bytes_are_ordered_within_and_between_steps(seed):
     places = ranges(sharing, sizes)
     tracker, touched, reach = DependencyTracker(), [], []
     for task in 2 * gated(step, sharing):
-        moment = tracker.declare(task.reads, task.writes)
+        moment = tracker.declare(task.reads, task.writes, task.between)
         before = tracker.predecessors[moment]
         reach.append(set(before).union(*(reach[other] for other in before)))
-        names = {region.key[0] for region in task.writes} if not task.what.waits else ()
+        names = {region.buffer.name for region in task.writes}
         for name in names:
             for other, earlier in touched:
                 (a, b), (c, d) = places[name], places[other]

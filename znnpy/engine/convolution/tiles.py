@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
-WHOLE = 1 << 40  # frequencies: more than any spectrum has
 MOST_BANDS = 4  # along an axis of a lattice, whose overlapping tiles are ordered apart
 
 
@@ -124,17 +122,6 @@ class Tiling:
         return z, y, x
 
 
-class Place(NamedTuple):
-    """A buffer and the key by which tasks declare that they touch it."""
-
-    address: int
-    key: tuple[object, ...]
-
-    def region(self, low: int = 0, high: int = WHOLE, strand: int = -1) -> Region:
-        """Frequencies low..high; `strand` >= 0: some of each, apart from other strands."""
-        return Region((self.key,), low, high, strand)
-
-
 class TileSpectra:
     """Spectra of all tiles of some images, in groups of `most` tiles; `places` by group.
 
@@ -153,7 +140,7 @@ class TileSpectra:
         self.frequency_stride = vectors * PAIR
         self.floats = self.frequency_stride * tiling.frequencies
         self.groups = -(-tiling.tiles // most)
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, Buffer] = {}
 
     @property
     def last_lanes(self) -> int:

@@ -6,14 +6,16 @@ from znnpy_kernels.layers.losses import LOSSES, sum_partials
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import SMALL, Name, Use
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.biases import sum_bias
+from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import biased_in_loss
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
+
+LOSS_PARTIALS = Use("partial losses", SMALL)
 
 
 def loss_group(copy: int) -> int:
@@ -29,8 +31,8 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
     count = len(cuts) * output.batch
     width = -(-output.images // LANES) * LANES
     biased = gradient and biased_in_loss(build.layout, node, loss)
-    biases = build.bias_partials(node, 0, count * width // LANES) if biased else 0
-    partials = build.scratch(("loss partials", node.name), 4 * count)
+    biases = build.bias_partials(node, 0, count * width // LANES) if biased else None
+    partials = build.scratch(Name(LOSS_PARTIALS, node.name), 4 * count)
     for batch in range(output.batch):
         for index, (low, high) in enumerate(cuts):
             leaf = batch * len(cuts) + index
@@ -45,20 +47,20 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
                     **counts(output, low, high),
                     "output_block": output.block_stride,
                     "normaliser": staged.normalizers[node.name],
-                    "partial": partials + 16 * leaf,
+                    "partial": partials.address + 16 * leaf,
                     "channels": output.images,
                     "width": output.shape[2],
                     "lanes": output.lanes,
-                    "bias_gradient": biases + 4 * width * leaf if biases else 0,
+                    "bias_gradient": biases.address + 4 * width * leaf if biases else 0,
                     "bias_block": LANES,
                 },
                 what=Identity(node.name, Pass.LOSS, Part.LOSS),
                 cost=output.block_stride * output.blocks * 24 / MEMORY_RATE / len(cuts),
-                reads=output.regions(batch, low, high),
+                reads=[*output.regions(batch, low, high), staged.given.region()],
                 writes=[
                     *(gradient.regions(batch, low, high) if gradient else ()),
-                    Region(("loss partials", node.name), leaf, leaf + 1),
-                    Region(("bias partial", node.name, 0, leaf)),
+                    partials.region(leaf, leaf + 1),
+                    *left_behind(biases, leaf),
                 ],
             )
     if biases:
@@ -66,15 +68,15 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
     step.add(
         sum_partials,
         {
-            "partials": partials,
+            "partials": partials.address,
             "count": count,
             "normaliser": staged.normalizers[node.name],
-            "target": staged.results[node.name],
+            "target": staged.results[node.name].address,
         },
         what=Identity(node.name, Pass.LOSS, Part.LOSS_SUM),
         cost=1e-6,
-        reads=[Region(("loss partials", node.name), 0, count)],
-        writes=[Region(("result", node.name, build.copy))],
+        reads=[partials.region(0, count), staged.given.region()],
+        writes=[staged.results[node.name].region()],
         group=loss_group(build.copy),
     )
 

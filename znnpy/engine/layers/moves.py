@@ -129,7 +129,7 @@ def _drop(
                     },
                     what=what,
                     cost=_seconds(target, low, high),
-                    reads=[source.region(batch, block, low, high)],
+                    reads=[source.region(batch, block, low, high), build.staged.given.region()],
                     writes=[target.region(batch, block, low, high)],
                 )
 

@@ -13,9 +13,9 @@ from znnpy_kernels.simd.rows import copy_channels
 from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
+from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_parts, rows_of
@@ -101,8 +101,11 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                     },
                     what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
                     cost=_cost(tensor, high - low, 2),
-                    reads=build.bias_reads(node.name),
-                    writes=[tensor.region(batch, block, low, high)],
+                    reads=[
+                        own := tensor.region(batch, block, low, high),
+                        *build.bias_reads(node.name),
+                    ],
+                    writes=[own],
                 )
 
 
@@ -127,27 +130,30 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         **rows_of(gradient, "gradient", batch, block, low),
                         **rows_of(gradient, "target", batch, block, low),
                         **counts(gradient, low, high),
-                        "bias_gradient": partials + 4 * LANES * leaf if partials else 0,
+                        "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0,
                         "channels": LANES if planar else gradient.channels(block),
                         "length": gradient.row,
                         **_shape(node),
                     },
                     what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                     cost=_cost(gradient, high - low, 3),
-                    reads=[output.region(batch, block, low, high)],
+                    reads=[
+                        output.region(batch, block, low, high),
+                        gradient.region(batch, block, low, high),
+                    ],
                     writes=[
                         gradient.region(batch, block, low, high),
-                        Region(("bias partial", node.name, block, leaf)),
+                        *left_behind(partials, leaf),
                     ],
                 )
         count = gradient.batch * len(cuts)
         if partials and planar:
-            sum_planar_bias(step, build, node, block, partials, count, LANES)
+            sum_planar_bias(step, build, node, block, partials, count, 1)
         elif partials:
             sum_bias(step, build, node, block, 1, partials, count)
 
 
-def _partials(build: Build, node: Node) -> list[int]:
+def _partials(build: Build, node: Node) -> list[Buffer | None]:
     """Rooms for the partial sums of each block, the same whatever the loss makes of them."""
     gradient = build.images.gradients[node.name]
     count = gradient.batch * len(plane_parts(gradient, 3))

@@ -15,9 +15,9 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor, source_range
-from znnpy.engine.tasks.biases import sum_bias
+from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import is_pair_filter, masked_by_maxima
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, rows_of
@@ -25,6 +25,8 @@ from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import parts
 from znnpy.plan.parts import TARGET_SECONDS
+
+TAPS = Use("taps of maxima")
 
 SECONDS_PER_COMPARE = 4e-11  # one lane of one tap, on one core
 SLAB_BYTES = 1 << 19  # of one task's images
@@ -52,7 +54,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                 kernel = _values_kernel(target, edge, dilation)
                 if keep_taps:
                     kernel = max_filter_forward if is_pair_filter(edge) else max_pool_forward
-                    values |= _taps(build, edge, target, batch, block, low)
+                    values |= _taps_words(build, edge, target, batch, block, low)
                 if keep_taps and is_pair_filter(edge):
                     values |= {"floor": _floor(build, edge)}
                 step.add(
@@ -63,7 +65,11 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                     reads=[source.region(batch, block, *wide)],
                     writes=[
                         target.region(batch, block, low, high),
-                        Region((("taps", edge.name), batch, block), low, high),
+                        *(
+                            [_taps_region(build, edge, target, batch, block, low, high)]
+                            if keep_taps
+                            else ()
+                        ),
                     ],
                 )
 
@@ -93,13 +99,15 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     cuts = _parts(target, edge)
     for block in range(target.blocks):
         count = target.batch * len(cuts)
-        partials = build.bias_partials(node, block, count) if node else 0
+        partials = build.bias_partials(node, block, count) if node else None
         for batch in range(target.batch):
             for index, (low, high) in enumerate(cuts):
                 leaf = batch * len(cuts) + index
                 words = _backward_words(build, edge, gradient, batch, block, low, high)
                 if is_pair_filter(edge):
-                    words |= {"bias_gradient": partials + 4 * LANES * leaf if partials else 0}
+                    words |= {
+                        "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0
+                    }
                 step.add(
                     max_filter_backward if is_pair_filter(edge) else max_pool_backward,
                     words,
@@ -107,11 +115,11 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                     cost=_block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[
                         gradient.region(batch, block, *_seen(build, edge, gradient, low, high)),
-                        Region((("taps", edge.name), batch, block), 0, gradient.extent),
+                        _taps_region(build, edge, gradient, batch, block, 0, gradient.extent),
                     ],
                     writes=[
                         target.region(batch, block, low, high),
-                        *([Region(("bias partial", edge.source, block, leaf))] if partials else ()),
+                        *left_behind(partials, leaf),
                     ],
                 )
         if node and partials:
@@ -126,7 +134,7 @@ def _backward_words(
     z, y, x = gradient.shape
     return {
         **rows_of(gradient, "gradient", batch, block, 0),
-        **_taps(build, edge, gradient, batch, block, 0),
+        **_taps_words(build, edge, gradient, batch, block, 0),
         "outputs_z": z,
         "outputs_y": y,
         "outputs_x": x,
@@ -172,16 +180,31 @@ def _window(edge: Edge, dilation: Triple) -> dict[str, float]:
     }
 
 
-def _taps(
+def _taps(build: Build, edge: Edge, target: Tensor) -> Buffer:
+    """The winning taps: dense, a byte or two for each lane; planes of each block of the batch."""
+    lanes = target.batch * target.blocks * target.shape[0] * target.shape[1] * target.row
+    return build.shared(Name(TAPS, edge.name), lanes * _tap_bytes(edge) // 4 + 1)
+
+
+def _taps_region(
+    build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int, high: int
+) -> Region:
+    section = batch * target.blocks + block
+    return _taps(build, edge, target).region(low, high, section=section)
+
+
+def _tap_bytes(edge: Edge) -> int:
+    return 1 if is_pair_filter(edge) else 2
+
+
+def _taps_words(
     build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int
 ) -> dict[str, float]:
-    """Words `index`, `index_z`, `index_y` of the winning taps: dense, a byte or two for each lane."""
-    size = 1 if is_pair_filter(edge) else 2
+    """Words `index`, `index_z`, `index_y` of the winning taps."""
     y_stride = target.row
     z_stride = target.shape[1] * y_stride
     whole = target.shape[0] * z_stride
-    floats = target.batch * target.blocks * whole * size // 4 + 1
-    base = build.shared(("taps", edge.name), floats)
     z, _, y, _ = target.box(low, low + 1)
     offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
-    return {"index": base + size * offset, "index_z": z_stride, "index_y": y_stride}
+    first = _taps(build, edge, target).address + _tap_bytes(edge) * offset
+    return {"index": first, "index_z": z_stride, "index_y": y_stride}

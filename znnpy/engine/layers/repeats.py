@@ -27,6 +27,6 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.REPEATS),
             cost=piece.floats * 8 / MEMORY_RATE,
-            reads=[],
-            writes=[parameter.gradient_region(index, index + 1)],
+            reads=[own := parameter.gradient_region(index, index + 1)],
+            writes=[own],
         )

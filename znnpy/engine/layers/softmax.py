@@ -30,7 +30,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                 },
                 what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
                 cost=tensor.block_stride * tensor.blocks * 16 / MEMORY_RATE,
-                reads=build.bias_reads(node.name),
+                reads=[*tensor.regions(batch, low, high), *build.bias_reads(node.name)],
                 writes=tensor.regions(batch, low, high),
             )
 

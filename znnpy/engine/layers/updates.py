@@ -7,24 +7,25 @@ from znnpy_kernels.layers.norms import clip_scale, sum_of_squares
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Parameter
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.plan import parts
 from znnpy.plan.cost import MEMORY_RATE
 
-SCALE_KEY = ("clip scale",)
+NORM_PARTIALS = Use("partial norms", SMALL)
+SCALE = Use("clip scale", SMALL)
 
 
 def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
     """Update every parameter; with `clip_norm` all wait for the norm over all gradients."""
-    scale = 0 if clip_norm is None else _emit_clip(step, build, clip_norm)
+    scale = None if clip_norm is None else _emit_clip(step, build, clip_norm)
     for parameter in build.parameters.values():
         _emit_update(step, build, parameter, optimizer, scale)
 
 
 def _emit_update(
-    step: Step, build: Build, parameter: Parameter, optimizer: Optimizer, scale: int
+    step: Step, build: Build, parameter: Parameter, optimizer: Optimizer, scale: Buffer | None
 ) -> None:
     hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
     pieces = parameter.pieces
@@ -44,49 +45,51 @@ def _emit_update(
                 "gradient": parameter.gradient + 4 * begin,
                 **states,
                 "hyper": hyper,
-                "scale": scale,
+                "scale": scale.address if scale else 0,
                 "length": length,
             },
             what=Identity(parameter.name, Pass.UPDATE, Part.UPDATE),
             cost=length * 20 / MEMORY_RATE,
             reads=[
                 parameter.gradient_region(low, high),
-                *([Region(SCALE_KEY)] if scale else []),
+                parameter.values_region(low, high),
+                build.staged.given.region(),
+                *([scale.region()] if scale else []),
             ],
             writes=[parameter.values_region(low, high)],
         )
 
 
-def _emit_clip(step: Step, build: Build, clip_norm: float) -> int:
-    """Sum of squares of every gradient, then one scale for all; returns its address."""
+def _emit_clip(step: Step, build: Build, clip_norm: float) -> Buffer:
+    """Sum of squares of every gradient, then one scale for all, which is returned."""
     parameters = list(build.parameters.values())
-    partials = build.scratch(("norm partials",), 2 * len(parameters))
-    scale = build.scratch(SCALE_KEY, 1)
+    partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
+    scale = build.scratch(Name(SCALE), 1)
     for index, parameter in enumerate(parameters):
         step.add(
             sum_of_squares,
             {
                 "source": parameter.gradient,
                 "length": parameter.floats,
-                "partial": partials + 8 * index,
+                "partial": partials.address + 8 * index,
             },
             what=Identity(parameter.name, Pass.UPDATE, Part.NORM),
             cost=parameter.floats * 4 / MEMORY_RATE,
             reads=[parameter.gradient_region()],
-            writes=[Region(("norm partials",), index, index + 1)],
+            writes=[partials.region(index, index + 1)],
         )
     step.add(
         clip_scale,
         {
-            "partials": partials,
+            "partials": partials.address,
             "count": len(parameters),
             "max_norm": clip_norm,
-            "scale": scale,
+            "scale": scale.address,
             "norm": 0,
         },
         what=Identity(None, Pass.UPDATE, Part.CLIP),
         cost=1e-6,
-        reads=[Region(("norm partials",), 0, len(parameters))],
-        writes=[Region(SCALE_KEY)],
+        reads=[partials.region(0, len(parameters))],
+        writes=[scale.region()],
     )
     return scale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.engine.memory.regions import Name, Use
+
 LINE = 64  # bytes: a cache line and the widest vector, so that aligned loads may be used
 SLACK = 64  # floats behind each buffer: vector loads may read past the last voxel, never write
-Name = Hashable
-"""What buffers that share memory are known by: the first word of their regions' keys."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Shared(NamedTuple):
     """A buffer that others may share memory with: its bytes and what they are for."""
 
     bytes: int
-    use: str
+    use: Use
 
 
 class Arena:
@@ -67,18 +67,15 @@ class Arena:
         """Whether addresses are only being counted."""
         return self._memory is None
 
-    def reserve(self, floats: int, use: str) -> int:
-        """Address of room for that many float32, aligned to 64 bytes, slack behind it.
-
-        `use` says in plain words what for, for `uses`.
-        """
+    def reserve(self, floats: int, use: Use) -> int:
+        """Address of room for that many float32, aligned to 64 bytes, slack behind it."""
         size = buffer_bytes(floats)
-        self.uses[use] += size
+        self.uses[use.told] += size
         return self._take(size)
 
-    def share(self, name: Hashable, floats: int, use: str) -> int:
+    def share(self, name: Name, floats: int) -> int:
         """The same for a buffer that is only used from its first task in a step to its last."""
-        self.shared[name] = Shared(buffer_bytes(floats), use)
+        self.shared[name] = Shared(buffer_bytes(floats), name.use)
         if self._sharing:
             return self._base + self._sharing.offsets[name]
         return self._take(buffer_bytes(floats))

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.images import Images, Layout, reserve_images
 from znnpy.engine.memory.parameters import Parameter, reserve_parameters
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.network.types import Node
-from znnpy.plan import ALGORITHMS
+
+CONCAT_GRADIENTS = Use("gradients split", "gradients")
+SOFTMAX_GRADIENTS = Use("gradients by probabilities", "gradients")
+WORKERS = Use("scratch of workers")
+PARTIAL_GRADIENTS = Use("partial filter gradients")
+BIAS_PARTIALS = Use("partial bias gradients", SMALL)
 
 STEPS = 2  # an even and an odd step in flight
-# What scratch is for, by the first word of its key.
-SCRATCH = {
-    "worker": "scratch of workers",
-    "taps": "taps of maxima",
-    "partial gradient": "partial filter gradients",
-    **{key: use for one in ALGORITHMS.values() for key, use in one.traits.scratch.items()},
-}
+
+
+class _Asked(NamedTuple):
+    """What a buffer was asked for as; who asks again must ask for the same."""
+
+    floats: int
+    shared: bool = False
+    filled: Filled = Filled.STEP
+
+    def __str__(self) -> str:
+        memory = "shared" if self.shared else "own"
+        return f"{self.floats} floats of {memory} memory that are filled by {self.filled.value}"
 
 
 @dataclass
 class Build:
-    """One arena and what lies in it. Asking twice for the same scratch gives the same address."""
+    """One arena and what lies in it. Who asks twice by one name gets the same buffer."""
 
     arena: Arena
     layout: Layout
@@ -40,8 +51,8 @@ class Build:
         0  # floats of each worker's scratch; 0: every size that is asked for has its own
     )
     most_scratch: int = 0  # floats that a worker was asked for at most
-    _scratch: dict[tuple[object, ...], int] = field(default_factory=dict)
-    _tensors: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
+    _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
+    _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
     @classmethod
     def new(cls, arena: Arena, layout: Layout, states: int, workspace: int = 0) -> Build:
@@ -63,28 +74,50 @@ class Build:
         packed = self.images.activations.get(node)
         return packed if packed is not None else self.staged.inputs[node]
 
-    def scratch(self, key: tuple[object, ...], floats: int) -> int:
-        """Address of a buffer known by its key, the same for both steps."""
-        if key not in self._scratch:
-            self._scratch[key] = self.arena.reserve(floats, _use(key))
-        return self._scratch[key]
+    def scratch(self, name: Name, floats: int) -> Buffer:
+        """The buffer of a name, the same for both steps; ValueError if it was another one before."""
+        return self._buffer(name, _Asked(floats))
 
-    def shared(self, key: tuple[object, ...], floats: int) -> int:
+    def kept(self, name: Name, floats: int) -> Buffer:
+        """The same for what passes need of filters, and find as an earlier step or graph left it."""
+        return self._buffer(name, _Asked(floats, filled=Filled.EARLIER))
+
+    def shared(self, name: Name, floats: int) -> Buffer:
         """The same for a buffer that is used within a step, from its first task to its last."""
-        if key not in self._scratch:
-            self._scratch[key] = self.arena.share(key, floats, _use(key))
-        return self._scratch[key]
+        return self._buffer(name, _Asked(floats, shared=True))
+
+    def _buffer(self, name: Name, asked: _Asked) -> Buffer:
+        floats, shared, filled = asked
+        if name not in self._buffers:
+            arena = self.arena
+            address = arena.share(name, floats) if shared else arena.reserve(floats, name.use)
+            self._buffers[name] = Buffer(name, address, floats, filled), asked
+        found, before = self._buffers[name]
+        if before != asked:
+            raise ValueError(f"{name}: asked for as {asked}, and before as {before}")
+        return found
+
+    def partial_gradients(self, edge: str, count: int) -> list[Buffer]:
+        """Room for `count` gradients of an edge's filters that are to be added up, by pieces.
+
+        The first is where their sum belongs.
+        """
+        parameter = self.parameters[edge]
+        return [parameter.gradient_buffer] + [
+            self.shared(Name(PARTIAL_GRADIENTS, edge, (leaf,)), parameter.floats)
+            for leaf in range(1, count)
+        ]
 
     def worker_scratch(self, floats: int) -> dict[str, int]:
         """Words `scratch` and `scratch_worker` of room that each worker has for itself."""
         self.most_scratch = max(self.most_scratch, -(-floats // 64) * 64)
         stride = self.workspace or -(-floats // 64) * 64
-        address = self.scratch(("worker", stride), stride * self.layout.workers)
-        return {"scratch": address, "scratch_worker": stride}
+        room = self.scratch(Name(WORKERS, which=(stride,)), stride * self.layout.workers)
+        return {"scratch": room.address, "scratch_worker": stride}
 
     def concat_gradient(self, edge: str) -> Tensor:
         """Gradient of what one edge brought to a concat node."""
-        key = ("gradients", "concat", edge)
+        key = Name(CONCAT_GRADIENTS, edge)
         if key not in self._tensors:
             own = self.images.contributions[edge]
             self._tensors[key] = new_tensor(
@@ -101,7 +134,7 @@ class Build:
         own = self.images.gradients.get(node.name)
         if own is None or node.function != "softmax":
             return own
-        key = ("gradients", "softmax", node.name)
+        key = Name(SOFTMAX_GRADIENTS, node.name)
         if key not in self._tensors:
             self._tensors[key] = new_tensor(
                 self.arena, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
@@ -118,15 +151,11 @@ class Build:
         found = self.parameters.get(node)
         return [found.values_region()] if found else []
 
-    def bias_partials(self, node: Node, first: int, count: int) -> int:
-        """Room for `count` vectors of partial bias gradients; 0 when the node has no bias.
+    def bias_partials(self, node: Node, first: int, count: int) -> Buffer | None:
+        """Room for `count` vectors of partial bias gradients; None when the node has no bias.
 
-        `first`: the block, or planar image, from which on they count.
+        `first`: the block, or planar image, from which on they count. Regions count what tasks leave.
         """
         if node.name not in self.parameters:
-            return 0
-        return self.scratch(("bias partials", node.name, first, count), count * LANES)
-
-
-def _use(key: tuple[object, ...]) -> str:
-    return SCRATCH.get(str(key[0]), "small buffers")
+            return None
+        return self.scratch(Name(BIAS_PARTIALS, node.name, (first, count)), count * LANES)

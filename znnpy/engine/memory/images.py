@@ -11,12 +11,19 @@ from znnpy_kernels.direct.forward import gradient_halo
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
+
+ACTIVATIONS = Use("activations")
+CONTRIBUTIONS = Use("contributions")
+GRADIENTS = Use("gradients")
+EDGE_GRADIENTS = Use("gradients brought back", "gradients")
+SPREAD_GRADIENTS = Use("gradients spread by a stride", "gradients")
 
 
 @dataclass
@@ -154,14 +161,14 @@ def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str)
     )
     # Without a backward pass only outputs are needed for longer than the edges that read them.
     passing = not layout.training and node.kind != "input" and bool(network.outgoing(name))
-    own = make(("activations", name), images=node.images, shared=passing)
+    own = make(Name(ACTIVATIONS, name), images=node.images, shared=passing)
     images.activations[name] = own
     for index, edge in enumerate(network.incoming(name)):
         first = node.kind != "concat" and index == 0
         images.contributions[edge.name] = (
             own
             if first
-            else make(("contributions", edge.name), images=layout.contributed(edge), shared=True)
+            else make(Name(CONTRIBUTIONS, edge.name), images=layout.contributed(edge), shared=True)
         )
 
 
@@ -179,10 +186,10 @@ def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -
         halo=halo,
         shared=not halo,
     )
-    own = make(("gradients", name))
+    own = make(Name(GRADIENTS, name))
     images.gradients[name] = own
     for index, edge in enumerate(network.outgoing(name)):
-        images.backward[edge.name] = make(("gradients", name, edge.name)) if index else own
+        images.backward[edge.name] = make(Name(EDGE_GRADIENTS, edge.name)) if index else own
     for edge in network.incoming(name):
         if edge.kind == "conv" and max(edge.stride) > 1:
             _reserve_spread(arena, layout, images, edge)
@@ -198,7 +205,7 @@ def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) ->
     count = layout.network.node(edge.target).images
     images.spread[edge.name] = new_tensor(
         arena,
-        ("gradients", "spread", edge.name),
+        Name(SPREAD_GRADIENTS, edge.name),
         layout.batch,
         count,
         (z, y, x),

@@ -12,8 +12,12 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.images import Layout
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Filled, Name, Region, Use
 from znnpy.network.parameters import parameter_shapes
+
+VALUES = Use("parameters")
+PARAMETER_GRADIENTS = Use("gradients of parameters", "parameters")
+STATES = Use("states of the optimiser", "parameters")
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,19 @@ class Parameter:
     floats: int
     source_lanes: int
     pieces: tuple[Piece, ...]
-    values: int
-    gradient: int
+    values_buffer: Buffer
+    gradient_buffer: Buffer
     states: tuple[int, ...]
+
+    @property
+    def values(self) -> int:
+        """Address of the values."""
+        return self.values_buffer.address
+
+    @property
+    def gradient(self) -> int:
+        """Address of the gradient; 0 without training."""
+        return self.gradient_buffer.address
 
     @property
     def is_filters(self) -> bool:
@@ -55,12 +69,12 @@ class Parameter:
 
     def values_region(self, low: int = 0, high: int | None = None) -> Region:
         """Pieces low..high of the values."""
-        return Region(("values", self.name), low, len(self.pieces) if high is None else high)
+        return self.values_buffer.region(low, len(self.pieces) if high is None else high)
 
     def gradient_region(self, low: int = 0, high: int | None = None, strand: int = -1) -> Region:
         """Pieces low..high of the gradient."""
         count = len(self.pieces) if high is None else high
-        return Region(("gradient", self.name), low, count, strand)
+        return self.gradient_buffer.region(low, count, strand=strand)
 
     def piece_of(self, output: int, source: int) -> int:
         """Index of the piece that holds the filter from one input to one output image."""
@@ -87,12 +101,15 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         lanes = _source_lanes(layout, name) if len(shape) == 5 else LANES
         pieces = _pieces(shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
-        count = states + 1 if layout.training else 0
-        values, *others = (arena.reserve(floats, "parameters") for _ in range(1 + count))
-        gradient = others[0] if others else 0
-        found[name] = Parameter(
-            name, shape, floats, lanes, pieces, values, gradient, tuple(others[1:])
+        count = states if layout.training else 0
+        values = Buffer(Name(VALUES, name), arena.reserve(floats, VALUES), floats, Filled.EARLIER)
+        gradient = Buffer(
+            Name(PARAMETER_GRADIENTS, name),
+            arena.reserve(floats, PARAMETER_GRADIENTS) if layout.training else 0,
+            floats,
         )
+        own = tuple(arena.reserve(floats, STATES) for _ in range(count))
+        found[name] = Parameter(name, shape, floats, lanes, pieces, values, gradient, own)
     return found
 
 

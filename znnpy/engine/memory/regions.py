@@ -1,21 +1,99 @@
-"""What tasks say that they touch: ranges of memory, by which their order is found."""
+"""What tasks say that they touch: ranges of buffers, by which their order is found.
+
+A buffer is known by itself: who wants to touch the same memory must hold the same buffer, so that
+no misspelt name makes another one.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
+
+from znnpy.network.types import Triple
+
+WHOLE = 1 << 40
+"""An end of ranges: more than any buffer has of whatever they count."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Use:
+    """What buffers are for, in words; reports of memory count those `together` that say the same there.
+
+    Each is itself alone: emitters hold those that they need.
+    """
+
+    words: str
+    together: str = ""
+
+    @property
+    def told(self) -> str:
+        """The words of reports."""
+        return self.together or self.words
+
+
+SMALL = "small buffers"
+
+
+class Filled(Enum):
+    """By whom a buffer is filled before tasks of a step read it."""
+
+    STEP = "tasks of the same step"
+    EARLIER = "tasks of an earlier step, or of another graph"
+    OUTSIDE = "nobody among the tasks"
+
+
+class Name(NamedTuple):
+    """A buffer's name: what it is for, the node, edge or parameter whose it is, and which of those."""
+
+    use: Use
+    owner: str = ""
+    which: tuple[int | Triple | Enum, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.use.words} of {self.owner}" if self.owner else self.use.words
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """Memory that tasks touch, `floats` float32 at `address`; every one is itself alone.
+
+    It may have sections, such as the blocks of a tensor: their regions never overlap.
+    """
+
+    name: Name
+    address: int = 0
+    floats: int = 0
+    filled: Filled = Filled.STEP
+
+    def region(
+        self, low: int = 0, high: int = WHOLE, *, section: int = 0, strand: int = -1
+    ) -> Region:
+        """The range low..high of a section, in whatever all its users count."""
+        return Region(self, low, high, section, strand)
+
+
+Key = tuple[Buffer, int]
+"""A buffer and the number of a section: regions of different keys never overlap."""
 
 
 class Region(NamedTuple):
-    """A range low..high of something identified by `key`; ranges of one key may overlap.
+    """A range low..high of a section of a buffer; ranges of one section may overlap.
 
     `strand` >= 0 means some of that memory, such as single lanes, single tiles, or the voxels of one
     lattice: different strands never overlap.
     """
 
-    key: tuple[object, ...]
+    buffer: Buffer
     low: int = 0
-    high: int = 1
+    high: int = WHOLE
+    section: int = 0
     strand: int = -1
+
+    @property
+    def key(self) -> Key:
+        """What it is a range of."""
+        return self.buffer, self.section
 
     def overlaps(self, other: Region) -> bool:
         """Whether both can mean the same memory; the keys are taken as equal."""

@@ -9,10 +9,13 @@ from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 from znnpy.engine.memory.tensors import Tensor, dense_floats, new_tensor
 
+STAGED = Use("staged data")
+RESULTS = Use("loss and error", "staged data")
+
 HYPER_WORDS = len(HYPERPARAMETERS)
-USE = "staged data"
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Staging:
     holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
     `normalizers` are of one float32 each.
     `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64, `results` two float64 by
-    output: loss and error.
+    output: loss and error. `given` stands for all that Python fills beside inputs.
     """
 
     inputs: dict[str, Tensor]
@@ -35,21 +38,23 @@ class Staging:
     hyper: int
     hyper_biases: int
     iteration: int
-    results: dict[str, int]
+    results: dict[str, Buffer]
+    given: Buffer
 
 
 def reserve_staging(arena: Arena, layout: Layout, copy: int) -> Staging:
     """Reserve the staging of the even or odd step; targets and weights only when training."""
-    network, batch, reserve = layout.network, layout.batch, partial(arena.reserve, use=USE)
+    network, batch, reserve = layout.network, layout.batch, partial(arena.reserve, use=STAGED)
     inputs = {
         node.name: new_tensor(
             arena,
-            (USE, node.name, copy),
+            Name(STAGED, node.name, (copy,)),
             batch,
             node.images,
             layout.shape(node.name),
             cut=layout.cut,
             lanes=1,
+            filled=Filled.OUTSIDE,
         )
         for node in network.inputs
     }
@@ -66,5 +71,6 @@ def reserve_staging(arena: Arena, layout: Layout, copy: int) -> Staging:
         reserve(2 * HYPER_WORDS),
         reserve(2 * HYPER_WORDS),
         reserve(2),
-        {name: reserve(4) for name in sizes},
+        {name: Buffer(Name(RESULTS, name, (copy,)), reserve(4), 4) for name in sizes},
+        Buffer(Name(STAGED, which=(copy,)), filled=Filled.OUTSIDE),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Filled, Name, Region
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 
@@ -29,7 +29,7 @@ class Tensor:
     block_stride: int
     z_stride: int
     y_stride: int
-    name: tuple[object, ...]
+    buffer: Buffer
     cut: int
 
     @property
@@ -64,7 +64,8 @@ class Tensor:
 
     def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
         """Planes low..high along the cut axis of one block, for the dependency tracker."""
-        return Region((self.name, batch, block), low, self.extent if high is None else high)
+        section = batch * self.blocks + block
+        return Region(self.buffer, low, self.extent if high is None else high, section)
 
     def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
         """The same planes of all blocks of one image of the batch."""
@@ -73,7 +74,7 @@ class Tensor:
 
 def new_tensor(
     arena: Arena,
-    name: tuple[str | int, ...],
+    name: Name,
     batch: int,
     images: int,
     shape: Triple,
@@ -82,8 +83,9 @@ def new_tensor(
     lanes: int = LANES,
     halo: int = 0,
     shared: bool = False,
+    filled: Filled = Filled.STEP,
 ) -> Tensor:
-    """Reserve a tensor; its name begins with what it is for.
+    """Reserve a tensor.
 
     `halo`: zero voxels on both sides of every row. `cut`: the axis of its parts. `shared`: the memory
     may serve others before and after it is used.
@@ -92,14 +94,12 @@ def new_tensor(
     z_stride = shape[1] * y_stride
     block_stride = shape[0] * z_stride
     batch_stride = -(-images // lanes) * block_stride
-    address = (
-        arena.share(name, batch * batch_stride, str(name[0]))
-        if shared
-        else arena.reserve(batch * batch_stride, str(name[0]))
-    )
+    floats = batch * batch_stride
+    address = arena.share(name, floats) if shared else arena.reserve(floats, name.use)
+    buffer = Buffer(name, address, floats, filled)
     return Tensor(
         address + 4 * halo * lanes, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        name, cut,
+        buffer, cut,
     )  # fmt: skip
 
 

@@ -8,17 +8,16 @@ last reader. No barrier stands between steps; what is independent overlaps.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.reachability import WORD, keep_unreached
 
-from znnpy.engine.memory.regions import Region
-from znnpy.engine.tasks.identity import Identity
+from znnpy.engine.memory.regions import WHOLE, Buffer, Key, Region
+from znnpy.engine.tasks.declared import Declared
+from znnpy.engine.tasks.filled import refuse_unfilled
 from znnpy.graph import GraphBuilder
 
 _Access = tuple[int, int, int, int]
@@ -32,15 +31,20 @@ class DependencyTracker:
     """
 
     def __init__(self) -> None:
-        self._writes: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
-        self._reads: dict[tuple[object, ...], list[_Access]] = defaultdict(list)
+        self._writes: dict[Key, list[_Access]] = defaultdict(list)
+        self._reads: dict[Key, list[_Access]] = defaultdict(list)
         self._reached = np.zeros(1 << 12, np.uint64)
         self._rows = np.zeros(1 << 8, np.int64)
         self._candidates = np.zeros(1 << 8, np.int64)
         self.predecessors: list[list[int]] = []
 
-    def declare(self, reads: Iterable[Region], writes: Iterable[Region]) -> int:
-        """Add the next task in time; returns its moment. A region both read and written counts once."""
+    def declare(
+        self, reads: Iterable[Region], writes: Iterable[Region], between: Iterable[Key] = ()
+    ) -> int:
+        """Add the next task in time; returns its moment. A region both read and written counts once.
+
+        `between`: whose uses before and after it are to be kept apart.
+        """
         moment = len(self.predecessors)
         before: set[int] = set()
         for region in reads:
@@ -48,6 +52,8 @@ class DependencyTracker:
             self._reads[region.key].append((region.low, region.high, region.strand, moment))
         for region in writes:
             before |= self._write(region, moment)
+        for buffer, section in between:
+            before |= self._write(Region(buffer, -WHOLE, WHOLE, section), moment)
         before.discard(moment)
         self._keep(moment, sorted(before, reverse=True))
         return moment
@@ -76,7 +82,7 @@ class DependencyTracker:
 
 def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
     """Moments of the accesses that can mean memory of the region."""
-    _, first, last, own = region
+    _, first, last, _, own = region
     return {
         moment
         for low, high, strand, moment in accesses
@@ -86,7 +92,7 @@ def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
 
 def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
     """Those that do not lie in the region as a whole."""
-    _, first, last, own = region
+    _, first, last, _, own = region
     return [
         access
         for access in accesses
@@ -103,34 +109,24 @@ def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
     return longer
 
 
-@dataclass(frozen=True)
-class Declared:
-    """One task as the emitters describe it."""
-
-    kernel: Kernel
-    arguments: list[int]
-    what: Identity
-    cost: float
-    reads: tuple[Region, ...]
-    writes: tuple[Region, ...]
-    group: int = -1
-    stage: int = 0
-
-
-def connect(steps: Sequence[Sequence[Declared]]) -> GraphBuilder:
+def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ()) -> GraphBuilder:
     """A task graph of one step, or of an even and an odd step that follow each other for ever.
 
     Step s is released by phase s. Tasks that nothing of their step waits for, and that belong to no
     group yet, form group `last_group(s)`. With two steps the first is declared once more as a
     shadow, whose predecessors in the second step become carried edges: their tokens are there at
     the start.
+
+    GraphError where a task reads what nobody has written; `given`: buffers that are filled by others
+    than these tasks, though they do not say so.
     """
+    refuse_unfilled(steps, given)
     tracker = DependencyTracker()
     shadow = [steps[0]] if len(steps) > 1 else []
     bounds = [0]
     for declared in [*steps, *shadow]:
         for task in declared:
-            tracker.declare(task.reads, task.writes)
+            tracker.declare(task.reads, task.writes, task.between)
         bounds.append(len(tracker.predecessors))
     builder = GraphBuilder()
     for step, declared in enumerate(steps):

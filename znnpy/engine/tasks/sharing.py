@@ -1,10 +1,10 @@
 """Buffers that are never needed at once share memory: who lies where, and what waits for whom.
 
-A buffer lives from the first task that touches it to the last, in the order of declaration; the first
-word of a region's key names its buffer. A gate before the first use of each buffer touches all that
-lie in the same memory, so that the order of tasks, within a step and between steps, follows from
-declared regions as ever. With slack, memory is not used again at once: what the workers have begun
-when a buffer is done with can end before anybody waits for it.
+A buffer lives from the first task that touches it to the last, in the order of declaration. A gate
+before the first use of each buffer stands between all uses of what lies in the same memory, so that the
+order of tasks, within a step and between steps, follows from declared regions as ever. With slack,
+memory is not used again at once: what the workers have begun when a buffer is done with can end before
+anybody waits for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 from znnpy_kernels.simd.rows import zero_flat
 
-from znnpy.engine.memory.arena import Name, Sharing
-from znnpy.engine.memory.regions import Region
-from znnpy.engine.tasks.dependencies import Declared
+from znnpy.engine.memory.arena import Sharing
+from znnpy.engine.memory.regions import Buffer, Key, Name
+from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.identity import GATE
 
 ALWAYS = 1 << 62
-EVERYTHING = (-ALWAYS, ALWAYS)
 ROUNDS = 10  # of placing once more; CTMCTMCTCT gains up to 15 %, and later rounds 3 % at most
 
 
@@ -54,44 +53,48 @@ def share(sizes: Mapping[Name, int], tasks: Sequence[Declared], slack: float = 0
 
 def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Life]:
     """When each of the named buffers is used; those that no task touches are left out."""
-    known, lives = set(names), dict[Name, Life]()
+    known, lives = set(names), dict[Buffer, Life]()
     for moment, task in enumerate(tasks):
-        for name in _touched(task):
-            if name in known:
-                lives[name] = Life(lives[name].first if name in lives else moment, moment)
-    return lives
+        for buffer in _touched(task):
+            lives[buffer] = Life(lives[buffer].first if buffer in lives else moment, moment)
+    return {buffer.name: life for buffer, life in lives.items() if buffer.name in known}
 
 
 def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
     """The tasks of a step, with a gate before the first use of each buffer that has neighbours."""
-    keys = defaultdict[Name, dict[tuple[object, ...], None]](dict)
+    keys = defaultdict[Buffer, dict[Key, None]](dict)
     for task in tasks:
-        for region in (*task.reads, *task.writes):
-            keys[region.key[0]][region.key] = None
-    made, seen = list[Declared](), set[Name]()
+        for key in _keys(task):
+            keys[key[0]][key] = None
+    named = {buffer.name: own for buffer, own in keys.items()}
+    made, seen = list[Declared](), set[Buffer]()
     for task in tasks:
-        for name in _touched(task):
-            others = sharing.neighbours.get(name)
-            if others and name not in seen:
-                together = [key for other in (name, *others) for key in keys[other]]
+        for buffer in _touched(task):
+            others = sharing.neighbours.get(buffer.name) if buffer not in seen else ()
+            if others:
+                together = [*keys[buffer], *(key for name in others for key in named.get(name, ()))]
                 made.append(gate(together, task.stage))
-            seen.add(name)
+            seen.add(buffer)
         made.append(task)
     return made
 
 
-def gate(keys: Iterable[tuple[object, ...]], stage: int) -> Declared:
+def gate(keys: Iterable[Key], stage: int) -> Declared:
     """A task without work that comes after all earlier uses of some keys and before all later ones.
 
     `stage`: that of what comes next, so that a barrier between stages makes no cycle with it.
     """
-    regions = tuple(Region(key, *EVERYTHING) for key in keys)
     nothing = zero_flat.arguments(target=0, length=0)
-    return Declared(zero_flat, nothing, GATE, 1e-7, (), regions, stage=stage)
+    return Declared(zero_flat, nothing, GATE, 1e-7, (), (), stage=stage, between=tuple(keys))
 
 
-def _touched(task: Declared) -> list[Name]:
-    return list(dict.fromkeys(region.key[0] for region in (*task.reads, *task.writes)))
+def _keys(task: Declared) -> Iterator[Key]:
+    yield from (region.key for region in (*task.reads, *task.writes))
+    yield from task.between
+
+
+def _touched(task: Declared) -> list[Buffer]:
+    return list(dict.fromkeys(buffer for buffer, _ in _keys(task)))
 
 
 def _stretched(

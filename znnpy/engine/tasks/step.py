@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.rows import add_flat, add_rows
 
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.dependencies import Declared
+from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.identity import Identity
 from znnpy.plan import parts
 from znnpy.plan.cost import MEMORY_RATE
@@ -23,19 +22,13 @@ class Step:
 
     tasks: list[Declared] = field(default_factory=list)
     stage: int = 0  # layer and pass that declared tasks belong to
-    _made: set[object] = field(default_factory=set)
-    _turns: Counter[str] = field(default_factory=Counter)
+    _made: set[Buffer] = field(default_factory=set)
 
-    def once(self, key: object) -> bool:
-        """True at the first call with this key: for what several edges share."""
-        first = key not in self._made
-        self._made.add(key)
+    def once(self, buffer: Buffer) -> bool:
+        """True at the first call with this buffer: for what several edges share."""
+        first = buffer not in self._made
+        self._made.add(buffer)
         return first
-
-    def turn(self, ring: str, slots: int) -> int:
-        """The slot of a ring of buffers whose turn it is."""
-        self._turns[ring] += 1
-        return (self._turns[ring] - 1) % slots
 
     def add(
         self,
@@ -113,7 +106,10 @@ def combine_tensors(step: Step, leaves: Sequence[Tensor], what: Identity) -> Non
                         },
                         what=what,
                         cost=first.row * first.shape[1] * (high - low) * 12 / MEMORY_RATE,
-                        reads=[second.region(batch, block, low, high)],
+                        reads=[
+                            first.region(batch, block, low, high),
+                            second.region(batch, block, low, high),
+                        ],
                         writes=[first.region(batch, block, low, high)],
                     )
 
@@ -133,6 +129,6 @@ def combine_flat(
             },
             what=what,
             cost=length * 12 / MEMORY_RATE,
-            reads=[regions[other]],
+            reads=[regions[into], regions[other]],
             writes=[regions[into]],
         )

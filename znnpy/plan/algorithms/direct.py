@@ -21,7 +21,6 @@ traits = Traits(
     reads_planar_gradients=True,
     writes_planar=True,
     reads_halos=True,
-    scratch={"transposed": "transposed filters"},
 )
 
 

@@ -19,14 +19,6 @@ traits = Traits(
     shares_spectra=True,
     plans_ffts=True,
     reads_planar=True,
-    scratch={
-        "spectra": "source spectra",
-        "gradient spectra": "gradient spectra",
-        "forward": "spectra of sums",
-        "gradient": "spectra of sums",
-        "filters": "filter spectra",
-        "dense": "dense filters",
-    },
 )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from znnpy.layers.functions import FunctionName
@@ -30,8 +29,6 @@ class Traits:
     writes_planar: bool = False
     # Whether data gradients read zeros on both sides of the gradient's rows.
     reads_halos: bool = False
-    # What its buffers are for, by the first word of their keys.
-    scratch: Mapping[str, str] = field(default_factory=dict)
 
 
 class Algorithm(Protocol):

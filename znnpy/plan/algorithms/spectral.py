@@ -21,12 +21,6 @@ traits = Traits(
     forward_functions=("linear", "relu"),
     reads_planar=True,
     reads_planar_gradients=True,
-    scratch={
-        "tiles": "source spectra",
-        "tile filters": "filter spectra",
-        "tile ring": "spectra of groups of tiles",
-        "tile filter gradients": "filter spectra",
-    },
 )
 
 

@@ -33,7 +33,6 @@ METHOD = Method("winograd")
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),
-    scratch={"winograd filters": "transformed filters"},
 )
 
 

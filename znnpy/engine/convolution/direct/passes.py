@@ -19,9 +19,9 @@ from znnpy_kernels.simd.rows import spread_rows
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor, source_range
-from znnpy.engine.tasks.biases import sum_bias, sum_planar_bias
+from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_parts, rows_of
@@ -29,6 +29,8 @@ from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName, parts
 from znnpy.plan.algorithms.direct import DIRECT_RATE, direct_seconds
 from znnpy.plan.cost import MEMORY_RATE
+
+TRANSPOSED = Use("transposed filters")
 
 ORIGIN = (0, 0, 0)
 # About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
@@ -50,13 +52,13 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     for group in _groups(target):
         words = {
             **_source_words(source, edge.stride, edge.size, dilation, 1),
-            "filters": _transposed(build, edge) if few else parameter.values,
+            "filters": _transposed(build, edge).address if few else parameter.values,
             **_limits(None, ORIGIN),
             **(PLAIN if node is None else _forward_epilogue(build, node, group)),
         }
         words["filters"] += 4 * group_offset(group.number, source.images, prod(edge.size))
         filters = (
-            _transposed_region(edge, 0, target.images)
+            _transposed(build, edge).region(0, target.images)
             if few
             else parameter.values_region(group.number * blocks, (group.number + 1) * blocks)
         )
@@ -94,19 +96,25 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         shares = _shares(target, group, _seconds(build, edge, "gradient"))
         words = {
             **_source_words(gradient, (1, 1, 1), edge.size, dilation, -1),
-            "filters": parameter.values if few else _transposed(build, edge),
+            "filters": parameter.values if few else _transposed(build, edge).address,
             **_limits(gradient.shape, back),
         }
         if gradient.lanes == 1:  # the halo holds zeros for all taps along x
             words |= {"limit_x": NO_LIMIT, "shift_x": 0}
         words["filters"] += 4 * group_offset(group.number, gradient.images, prod(edge.size))
-        filters = parameter.values_region() if few else _transposed_region(edge, 0, gradient.images)
-        partials = build.bias_partials(node, group.first, len(shares) * group.count) if node else 0
+        filters = (
+            parameter.values_region()
+            if few
+            else _transposed(build, edge).region(0, gradient.images)
+        )
+        partials = (
+            build.bias_partials(node, group.first, len(shares) * group.count) if node else None
+        )
         for leaf, (batch, low, high, cost) in enumerate(shares):
             seen = max(0, low - reach), min(gradient.extent, high)
             epilogue = _backward_epilogue(build, node, batch, group) if node else PLAIN
             if partials:
-                epilogue |= {"bias_gradient": partials + 4 * LANES * group.count * leaf}
+                epilogue |= {"bias_gradient": partials.address + 4 * LANES * group.count * leaf}
             step.add(
                 _kernel(target, group, words),
                 _words(target, words | epilogue, gradient.at(batch), batch, group, low, high),
@@ -119,7 +127,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
                 ],
                 writes=[
                     *_blocks_written(target, batch, group.first, group.count, low, high),
-                    Region(("bias partial", edge.source, group.first, leaf)),
+                    *left_behind(partials, leaf),
                 ],
             )
         if node and partials:
@@ -198,30 +206,29 @@ def _values_read(
 
 
 def _sum_biases(
-    step: Step, build: Build, node: Node, target: Tensor, group: _Group, partials: int, count: int
+    step: Step,
+    build: Build,
+    node: Node,
+    target: Tensor,
+    group: _Group,
+    partials: Buffer,
+    count: int,
 ) -> None:
     if target.lanes > 1:
         sum_bias(step, build, node, group.first, group.count, partials, count)
         return
     for image in range(target.images):
-        place, stride = partials + 4 * LANES * image, LANES * target.images
-        sum_planar_bias(step, build, node, image, place, count, stride)
+        sum_planar_bias(step, build, node, image, partials, count, target.images)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Products of source and gradient summed over positions: a fixed tree over parts and batch."""
     parameter = build.parameters[edge.name]
     slabs = _slabs(build, edge, gradient)
-    leaves = [parameter.gradient] + [
-        build.shared(("partial gradient", edge.name, leaf), parameter.floats)
-        for leaf in range(1, len(slabs))
-    ]
+    leaves = build.partial_gradients(edge.name, len(slabs))
     for index, piece in enumerate(parameter.pieces):
-        regions = [parameter.gradient_region(index, index + 1)] + [
-            Region((("partial gradient", edge.name, leaf),), index, index + 1)
-            for leaf in range(1, len(slabs))
-        ]
-        places = [leaf + 4 * piece.start for leaf in leaves]
+        regions = [leaf.region(index, index + 1) for leaf in leaves]
+        places = [leaf.address + 4 * piece.start for leaf in leaves]
         for slab, place, region in zip(slabs, places, regions, strict=True):
             _slab_gradient(step, build, edge, gradient, piece, slab, place, region)
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
@@ -333,7 +340,7 @@ def _transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
             transpose_filters,
             {
                 "forward": parameter.values,
-                "backward": _transposed(build, edge),
+                "backward": _transposed(build, edge).address,
                 "outputs": outputs,
                 "inputs": inputs,
                 "taps": prod(size),
@@ -344,7 +351,7 @@ def _transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
             what=Identity(edge.name, serves, Part.TRANSPOSE),
             cost=seconds * (high - low) / outputs,
             reads=[parameter.values_region()],
-            writes=[_transposed_region(edge, low, high)],
+            writes=[_transposed(build, edge).region(low, high)],
         )
 
 
@@ -356,7 +363,8 @@ def _spread(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Tensor:
             for low, high in plane_parts(gradient, 2):
                 z, _, y, _ = gradient.box(low, high)
                 step_z, step_y, step_x = edge.stride
-                wide = low * edge.stride[gradient.cut], (high - 1) * edge.stride[gradient.cut] + 1
+                stride = edge.stride[gradient.cut]
+                wide = low * stride, min(high * stride, target.extent)  # with zeros that are there
                 step.add(
                     spread_rows,
                     {
@@ -376,13 +384,9 @@ def _spread(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Tensor:
     return target
 
 
-def _transposed(build: Build, edge: Edge) -> int:
+def _transposed(build: Build, edge: Edge) -> Buffer:
     outputs, inputs, *size = build.parameters[edge.name].shape
-    return build.scratch(("transposed", edge.name), packed_size(inputs, outputs, prod(size)))
-
-
-def _transposed_region(edge: Edge, low: int, high: int) -> Region:
-    return Region(("transposed", edge.name), low, high)
+    return build.kept(Name(TRANSPOSED, edge.name), packed_size(inputs, outputs, prod(size)))
 
 
 def _seconds(build: Build, edge: Edge, step: PassName) -> float:

@@ -8,7 +8,7 @@ from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
 
 from znnpy.engine.convolution.fft.spectra import Spectra, grid_of
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
@@ -17,6 +17,9 @@ from znnpy.plan.cost import MEMORY_RATE, PRODUCT_RATE
 from znnpy.plan.fftw import spectrum_floats
 from znnpy.plan.filters import plan_filter
 from znnpy.plan.parts import parts
+
+DENSE = Use("dense filters")
+FILTER_SPECTRA = Use("spectra of filters", "filter spectra")
 
 CACHED_FLOATS = 1 << 21  # filter spectra kept between passes: 8 MiB, a share of a usual L3 cache
 GROUP = 4  # filters transformed in a worker's scratch before they are multiplied
@@ -41,7 +44,7 @@ def filter_spectra_of(step: Step, build: Build, edge: Edge, serves: Pass | None 
     """Spectra [out][in] of an edge's filters; those that serve a pass are made anew for it."""
     parameter, grid = build.parameters[edge.name], grid_of(build, edge)
     outputs, inputs = parameter.shape[:2]
-    spectra = Spectra(build, ("filters", edge.name), outputs * inputs, grid, kept=True)
+    spectra = Spectra(build, FILTER_SPECTRA, edge.name, outputs * inputs, grid, kept=True)
     if serves:
         plan = plan_filter(grid, edge.size, build.layout.geometry.dilations[edge.name])
         seconds = _filter_seconds(grid, edge.size)
@@ -99,7 +102,7 @@ def densify(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
             dense_filters,
             {
                 "source": parameter.values + 4 * piece.start,
-                "target": _dense(build, edge) + 4 * first * taps,
+                "target": _dense(build, edge).address + 4 * first * taps,
                 "width": piece.width,
                 "outputs": min(piece.width, outputs - piece.first_output),
                 "inputs": piece.inputs,
@@ -109,7 +112,7 @@ def densify(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
             what=Identity(edge.name, serves, Part.DENSE_FILTERS),
             cost=piece.floats * 8 / MEMORY_RATE,
             reads=[parameter.values_region(index, index + 1)],
-            writes=[Region(("dense", edge.name), index, index + 1)],
+            writes=[_dense(build, edge).region(index, index + 1)],
         )
 
 
@@ -129,10 +132,10 @@ def emit_filtered_sum(
         step.add(
             filtered_sum,
             {
-                "images": a.address,
+                "images": a.at(0),
                 "images_term": a.floats,
                 "images_row": terms * a.floats,
-                "source": _dense(build, edge) + 4 * image * image_step,
+                "source": _dense(build, edge).address + 4 * image * image_step,
                 "source_z": size[1] * size[2],
                 "source_y": size[2],
                 "source_x": 1,
@@ -149,7 +152,7 @@ def emit_filtered_sum(
             },
             what=what,
             cost=terms * (_filter_seconds(a.grid, edge.size) + batch * a.floats * 4 / PRODUCT_RATE),
-            reads=[Region(("dense", edge.name), 0, len(build.parameters[edge.name].pieces))]
+            reads=[_dense(build, edge).region(0, len(build.parameters[edge.name].pieces))]
             + [a.region(index) for index in range(a.count)],
             writes=[out.region(row * images + image) for row in range(batch)],
         )
@@ -196,10 +199,10 @@ def weight_gradient(step: Step, build: Build, edge: Edge, x: Spectra, dy: Spectr
             )
 
 
-def _dense(build: Build, edge: Edge) -> int:
-    """Address of an edge's dense filters."""
+def _dense(build: Build, edge: Edge) -> Buffer:
+    """An edge's dense filters, by pieces."""
     outputs, inputs, *size = build.parameters[edge.name].shape
-    return build.scratch(("dense", edge.name), outputs * inputs * size[0] * size[1] * size[2])
+    return build.kept(Name(DENSE, edge.name), outputs * inputs * size[0] * size[1] * size[2])
 
 
 def _filter_seconds(grid: Triple, size: Triple) -> float:

@@ -18,11 +18,17 @@ from znnpy.engine.convolution.fft.spectra import (
     images_of_spectra,
 )
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import PassName, Plan
+
+IMAGE_SPECTRA = Use("spectra of images", "source spectra")
+OUTPUT_SPECTRA = Use("spectra of gradients", "gradient spectra")
+FORWARD_SUMS = Use("spectra of sums")
+BACKWARD_SUMS = Use("spectra of gradient sums", "spectra of sums")
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -121,13 +127,13 @@ def _by_grid(build: Build, edges: tuple[Edge, ...], step: PassName) -> list[list
 def _source_spectra(step: Step, build: Build, edge: Edge) -> Spectra:
     grid, source = grid_of(build, edge), build.value(edge.source)
     what = source_identity(build.layout.network, build.layout.plan, edge)
-    return image_spectra_of(step, build, source, "spectra", what, grid)
+    return image_spectra_of(step, build, source, IMAGE_SPECTRA, what, grid)
 
 
 def _gradient_spectra(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Spectra:
     grid = grid_of(build, edge)
     what = output_identity(build.layout.network, build.layout.plan, edge)
-    return image_spectra_of(step, build, gradient, "gradient spectra", what, grid)
+    return image_spectra_of(step, build, gradient, OUTPUT_SPECTRA, what, grid)
 
 
 def source_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
@@ -151,4 +157,5 @@ def _sum(build: Build, edge: Edge, step: PassName) -> Spectra:
     """Spectra of what an edge brings to its target (forward) or its source (gradient)."""
     layout, end = build.layout, edge.target if step == "forward" else edge.source
     count = layout.batch * layout.network.node(end).images
-    return Spectra(build, (step, edge.name), count, grid_of(build, edge))
+    use = FORWARD_SUMS if step == "forward" else BACKWARD_SUMS
+    return Spectra(build, use, edge.name, count, grid_of(build, edge))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from znnpy_kernels.fft.images import image_spectra, spectra_images
 
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step, combine_flat
@@ -32,25 +32,25 @@ class Spectra:
     def __init__(
         self,
         build: Build,
-        name: tuple[object, ...],
+        use: Use,
+        owner: str,
         count: int,
         grid: Triple,
         *,
         kept: bool = False,
     ) -> None:
-        self.key = (*name, grid)
         self.grid, self.count = grid, count
         self.floats = spectrum_floats(grid)
-        reserve = build.scratch if kept else build.shared
-        self.address = reserve(self.key, count * self.floats)
+        reserve = build.kept if kept else build.shared
+        self.buffer = reserve(Name(use, owner, (grid,)), count * self.floats)
 
     def at(self, index: int, frequency: int = 0) -> int:
         """Address of one spectrum, from a float on."""
-        return self.address + 4 * (index * self.floats + frequency)
+        return self.buffer.address + 4 * (index * self.floats + frequency)
 
     def region(self, index: int, low: int = 0, high: int | None = None) -> Region:
         """Floats low..high of one spectrum."""
-        return Region((self.key, index), low, self.floats if high is None else high)
+        return self.buffer.region(low, self.floats if high is None else high, section=index)
 
     def cuts(self, seconds: float) -> list[tuple[int, int]]:
         """Ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
@@ -58,11 +58,12 @@ class Spectra:
 
 
 def image_spectra_of(
-    step: Step, build: Build, tensor: Tensor, use: str, what: Identity, grid: Triple
+    step: Step, build: Build, tensor: Tensor, use: Use, what: Identity, grid: Triple
 ) -> Spectra:
     """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
-    spectra = Spectra(build, (use, what.owner), tensor.batch * tensor.images, grid)
-    if not step.once(spectra.key):
+    assert what.owner is not None
+    spectra = Spectra(build, use, what.owner, tensor.batch * tensor.images, grid)
+    if not step.once(spectra.buffer):
         return spectra
     plan = plan_forward(grid, tensor.shape)
     for batch in range(tensor.batch):
@@ -116,11 +117,8 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
                 },
                 what=what,
                 cost=count * _transform_seconds(spectra.grid),
-                reads=[],
-                writes=[
-                    *(spectra.region(index + c) for c in range(count)),
-                    Region((tensor.name, batch, block), 0, tensor.extent, lane),
-                ],
+                reads=(used := [spectra.region(index + c) for c in range(count)]),
+                writes=[*used, tensor.region(batch, block)._replace(strand=lane)],
             )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.tiles import PAIR, Place, PlaneSpectra, TileSpectra, Tiling
+from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra, TileSpectra, Tiling
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Part, Pass
 from znnpy.engine.tasks.sharing import gate
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
@@ -22,6 +24,10 @@ from znnpy.plan.tiles import (
     saves_lanes,
 )
 
+TILES = Use("spectra of tiles", "source spectra")
+FILTER_TILES = Use("spectra of filters for tiles", "filter spectra")
+RING = Use("spectra of groups of tiles")
+
 AHEAD_BYTES = 1 << 24  # of a ring's buffers: large groups have enough tasks to go round
 WORKER_BYTES = 1 << 22  # the same for each worker, where there are many
 
@@ -34,7 +40,7 @@ class Filters:
         self.input_stride = blocks * PAIR
         self.frequency_stride = (inputs * blocks | 1) * PAIR
         self.floats = self.frequency_stride * frequencies(tile)
-        self.place = Place(0, ())
+        self.place = Buffer(Name(FILTER_TILES))
 
     def at(self, image: int = 0, block: int = 0, frequency: int = 0) -> int:
         """Address of a complex vector."""
@@ -43,16 +49,16 @@ class Filters:
 
 
 def ring_slot(
-    step: Step, build: Build, edge: Edge, which: str, spectra: TileSpectra, group: int
-) -> Place:
+    step: Step, build: Build, edge: Edge, serves: Pass, part: Part, spectra: TileSpectra, group: int
+) -> Buffer:
     """The place of a group of tiles in a ring of buffers, after a gate that waits until it is free."""
-    key = ("tile ring", edge.name, which, group % ring_slots(build, spectra))
-    place = Place(build.shared(key, spectra.floats), key)
+    name = Name(RING, edge.name, (serves, part, group % ring_slots(build, spectra)))
+    place = build.shared(name, spectra.floats)
     join(step, place)
     return place
 
 
-def join(step: Step, place: Place) -> None:
+def join(step: Step, place: Buffer) -> None:
     """Let later uses of a buffer wait for all earlier ones at one gate, instead of each for each."""
     step.tasks.append(gate([place.region().key], step.stage))
 
@@ -79,10 +85,11 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
         and same
         and kept_between_passes(tiling.tile, tiling.tiles, source.images)
     ):
-        kind = type(spectra).__name__, spectra.most
+        kind = isinstance(spectra, PlaneSpectra), spectra.most
         for group in range(spectra.groups):
-            key = ("tiles", edge.source, kind, tiling.tile, tiling.step, tiling.dilation, group)
-            spectra.places[group] = Place(build.shared(key, spectra.floats), key)
+            which = (*kind, tiling.tile, tiling.step, tiling.dilation, group)
+            name = Name(TILES, edge.source, which)
+            spectra.places[group] = build.shared(name, spectra.floats)
     return spectra
 
 

@@ -56,14 +56,19 @@ def emit_column_gradients(
         return lines + _product_seconds(x, dy, number) * (2 if filters else 1)
 
     for low, high in parts(x.columns, seconds(0)):
-        own = dy.places[group].region(low, high)
+        own, sums = dy.places[group].region(low, high), w.place.region(low, high)
         step.add(
             packed_gradients,
             words | {"column0": low, "column1": high},
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds(group) * (high - low) / x.columns,
-            reads=[x.places[group].region(), own, *([filters.place.region()] if filters else ())],
-            writes=[w.place.region(low, high), *([own] if filters else ())],
+            reads=[
+                x.places[group].region(),
+                own,
+                *([filters.place.region()] if filters else ()),
+                *([sums] if group else ()),
+            ],
+            writes=[sums, *([own] if filters else ())],
         )
 
 

@@ -18,9 +18,7 @@ from znnpy.engine.convolution.spectral.columns import column_words, line_seconds
 from znnpy.engine.convolution.spectral.words import lattice_strides, sizes
 from znnpy.engine.convolution.tiles import (
     PAIR,
-    WHOLE,
     Grid,
-    Place,
     PlaneSpectra,
     Share,
     TileSpectra,
@@ -29,13 +27,15 @@ from znnpy.engine.convolution.tiles import (
     planes_of,
 )
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
 from znnpy.plan import PassName, parts
 from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
+
+FEW_TILES = Use("spectra of tiles of few images", "source spectra")
 
 SHORTER = 4  # tasks than others
 
@@ -61,7 +61,7 @@ class FewSpectra:
         for grid in tiling.grids:
             self.firsts[grid.first] = self.blocks
             self.blocks += self.count(grid)
-        self.place = Place(0, ())
+        self.place = Buffer(Name(FEW_TILES))
 
     @property
     def floats(self) -> int:
@@ -79,7 +79,7 @@ class FewSpectra:
 
     def region(self, grid: Grid, block: int) -> Region:
         """One block."""
-        return Region((self.place.key, self.firsts[grid.first] + block), 0, WHOLE)
+        return self.place.region(section=self.firsts[grid.first] + block)
 
     def share(self, grid: Grid, low: int, high: int) -> Share:
         """The tiles of some blocks of a grid."""
@@ -122,9 +122,10 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
     x = FewSpectra(tiling, source.images)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
-    key = ("tiles", edge.source, tiling.tile, tiling.step, tiling.dilation, same or which)
-    x.place = Place(build.shared(key, x.floats), key)
-    if step.once(key):
+    shape = tiling.tile, tiling.step, tiling.dilation
+    name = Name(FEW_TILES, edge.source, (*shape, same or PASS_OF[which]))
+    x.place = build.shared(name, x.floats)
+    if step.once(x.place):
         kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
         own = Identity(edge.name, PASS_OF[which], Part.TILES)
         _emit_lanes(step, build, edge, x, kept if same else own)
@@ -195,13 +196,18 @@ def emit_few_weight_products(
     for number, run in enumerate(x.runs(dy, group)):
         seconds = _seconds(run, w, count)
         for low, high in ranges:
+            sums = w.place.region(low, high)
             step.add(
                 spectral_gradients,
                 {**_words(x, run, w, dy, group, low, high), "accumulate": int(group + number > 0)},
                 what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
-                reads=[x.region(run.grid, run.block), dy.places[group].region()],
-                writes=[w.place.region(low, high)],
+                reads=[
+                    x.region(run.grid, run.block),
+                    dy.places[group].region(),
+                    *([sums] if group + number else ()),
+                ],
+                writes=[sums],
             )
 
 
@@ -229,13 +235,18 @@ def emit_few_column_gradients(
     words |= {"w": 0, "gradient": w.at(), "accumulate": int(group > 0)}
     seconds = _column_seconds(x, w, dy, group)
     for low, high in parts(dy.columns, _column_seconds(x, w, dy, 0)):
+        sums = w.place.region(low, high)
         step.add(
             few_gradients,
             words | {"column0": low, "column1": high},
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / dy.columns,
-            reads=[*_blocks(x, dy, group), dy.places[group].region(low, high)],
-            writes=[w.place.region(low, high)],
+            reads=[
+                *_blocks(x, dy, group),
+                dy.places[group].region(low, high),
+                *([sums] if group else ()),
+            ],
+            writes=[sums],
         )
 
 

@@ -8,17 +8,19 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 
-from znnpy.engine.convolution.spectral.buffers import Filters, join, tile_of
+from znnpy.engine.convolution.spectral.buffers import FILTER_TILES, Filters, join, tile_of
 from znnpy.engine.convolution.spectral.words import sizes
-from znnpy.engine.convolution.tiles import Place
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge
 from znnpy.plan import parts
 from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
+
+FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
 
 # Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own.
 TOGETHER = 8
@@ -43,7 +45,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filters:
     """Spectra of all filters for a pass; when training, made now unless the forward pass left them."""
     w = _filters_of(build, edge, backward=backward)
-    if build.layout.training and step.once(w.place.key):
+    if build.layout.training and step.once(w.place):
         exchanged = backward and not shares_filters(build, edge)
         serves = Pass.BACKWARD if backward else Pass.FORWARD
         _make(step, build, edge, w, serves, backward=exchanged)
@@ -133,9 +135,9 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
     terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
     again = exchanged or (backward and 4 * w.floats > FILTERS_KEPT_BYTES)
-    key = ("tile filters", edge.name, again)
-    reserve = build.shared if build.layout.training else build.scratch
-    w.place = Place(reserve(key, w.floats), key)
+    name = Name(FILTER_TILES, edge.name, (again,))
+    reserve = build.shared if build.layout.training else build.kept
+    w.place = reserve(name, w.floats)
     return w
 
 
@@ -143,8 +145,7 @@ def gradients_of(build: Build, edge: Edge) -> Filters:
     """Room for the spectra of an edge's filter gradients."""
     outputs, inputs = build.parameters[edge.name].shape[:2]
     w = Filters(tile_of(build, edge, "weight"), inputs, -(-outputs // LANES))
-    key = ("tile filter gradients", edge.name)
-    w.place = Place(build.shared(key, w.floats), key)
+    w.place = build.shared(Name(FILTER_GRADIENT_TILES, edge.name), w.floats)
     return w
 
 

@@ -58,7 +58,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     for group in range(y.groups):
         if isinstance(x, TileSpectra):
             _emit_source(step, build, edge, x, group, "forward")
-        y.places[group] = ring_slot(step, build, edge, "sums", y, group)
+        y.places[group] = ring_slot(step, build, edge, Pass.FORWARD, Part.PRODUCTS, y, group)
         if isinstance(x, PlaneSpectra) and isinstance(y, PlaneSpectra):
             emit_column_products(step, build, edge, x, w, y, group, Pass.FORWARD)
         elif isinstance(x, FewSpectra) and isinstance(y, PlaneSpectra):
@@ -149,7 +149,7 @@ class _Back:
             dx.places[group] = dy.places[group]
             emit_column_products(step, build, edge, dy, self.filters, dx, group, Pass.BACKWARD)
         else:
-            dx.places[group] = ring_slot(step, build, edge, "backward sums", dx, group)
+            dx.places[group] = ring_slot(step, build, edge, Pass.BACKWARD, Part.PRODUCTS, dx, group)
             if shares_filters(build, edge):
                 emit_backward_products(step, build, edge, dy, self.filters, dx, group)
             else:
@@ -195,7 +195,7 @@ def _emit_gradient(
     room = dy
     if isinstance(dy, PlaneSpectra) and edge.name in build.images.backward:
         room = max(dy, _like(dy, build.images.backward[edge.name]), key=lambda kept: kept.floats)
-    dy.places[group] = ring_slot(step, build, edge, f"{serves} output", room, group)
+    dy.places[group] = ring_slot(step, build, edge, serves, Part.OUTPUT_TILES, room, group)
     window, what = Window(ORIGIN, dy.tiling.step), Identity(edge.name, serves, Part.OUTPUT_TILES)
     emit_spectra(step, build, dy, gradient, window, group, what)
 
@@ -224,9 +224,9 @@ def _emit_source(
 ) -> None:
     """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
     if group not in x.places:
-        x.places[group] = ring_slot(step, build, edge, f"{which} source", x, group)
+        x.places[group] = ring_slot(step, build, edge, PASS_OF[which], Part.TILES, x, group)
         what = Identity(edge.name, PASS_OF[which], Part.TILES)
-    elif step.once(x.places[group].key):
+    elif step.once(x.places[group]):
         what = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
     else:
         return

@@ -66,13 +66,18 @@ def emit_weight_products(
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
     for low, high in parts(count, _product_seconds(x, w, 0)):
+        sums = w.place.region(low, high)
         step.add(
             spectral_gradients,
             {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
-            reads=[x.places[group].region(), dy.places[group].region()],
-            writes=[w.place.region(low, high)],
+            reads=[
+                x.places[group].region(),
+                dy.places[group].region(),
+                *([sums] if group else ()),
+            ],
+            writes=[sums],
         )
 
 

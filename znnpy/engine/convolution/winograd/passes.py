@@ -17,9 +17,9 @@ from znnpy_kernels.winograd.lines import NEW
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.biases import sum_bias
+from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
@@ -28,6 +28,8 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, parts
 from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, refusal, winograd_seconds
 from znnpy.plan.parts import TARGET_SECONDS
+
+POINTS = Use("transformed filters")
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -49,7 +51,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
             what=Identity(edge.name, Pass.FORWARD, Part.WINOGRAD),
             cost=task.seconds,
             reads=[
-                _filters_region(edge, backward=False),
+                _points(build, edge, backward=False).region(),
                 *source.regions(task.batch, *wide),
                 *(build.bias_reads(node.name) if node else ()),
             ],
@@ -67,7 +69,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     shape = backward_shape(shape_of(build, edge, target, gradient))
     seconds = winograd_seconds(shape) / target.batch
     tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
-    partials = build.bias_partials(node, 0, len(tasks) * target.blocks) if node else 0
+    partials = build.bias_partials(node, 0, len(tasks) * target.blocks) if node else None
     for leaf, task in enumerate(tasks):
         seen = max(0, task.first - task.reach), min(gradient.extent, task.last)
         words = dict(PLAIN)
@@ -75,18 +77,18 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         if node and values:
             words |= {"slope": slope_of(node), **place_words("output", values, task.batch)}
         if partials:
-            words["bias_gradient"] = partials + 4 * LANES * target.blocks * leaf
+            words["bias_gradient"] = partials.address + 4 * LANES * target.blocks * leaf
         step.add(
             winograd,
             {**words, **task.words},
             what=Identity(edge.name, Pass.BACKWARD, Part.WINOGRAD),
             cost=task.seconds,
             reads=[
-                _filters_region(edge, backward=True),
+                _points(build, edge, backward=True).region(),
                 *gradient.regions(task.batch, *seen),
                 *(values.regions(task.batch, task.first, task.last) if values else ()),
             ],
-            writes=[*task.regions(target), Region(("bias partial", edge.source, 0, leaf))],
+            writes=[*task.regions(target), *left_behind(partials, leaf)],
         )
     if node and partials:
         sum_bias(step, build, node, 0, target.blocks, partials, len(tasks))
@@ -128,7 +130,7 @@ def _tasks(
     dilation = build.layout.geometry.dilations[edge.name]
     reach = (2 * dilation[0], 2 * dilation[1], 2 * dilation[2])
     words = {
-        "filters": _points(build, edge, backward=backward),
+        "filters": _points(build, edge, backward=backward).address,
         "inputs": source.images,
         "blocks": target.blocks,
         **size_words("source_size", source.shape),
@@ -263,6 +265,7 @@ def _transform(
     parameter, (low, high) = build.parameters[edge.name], part
     serves = Pass.BACKWARD if backward else Pass.FORWARD
     target = run.target + low * run.target_image
+    points = _points(build, edge, backward=backward)
     step.add(
         winograd_filters,
         {
@@ -272,7 +275,7 @@ def _transform(
             "inputs": high - low,
             "source_lane": run.lane,
             "lanes": run.lanes,
-            "target": _points(build, edge, backward=backward) + 4 * target,
+            "target": points.address + 4 * target,
             "target_point": _point_floats(build, edge, backward=backward),
             "target_input": run.target_image,
             **build.worker_scratch(SCRATCH_FLOATS),
@@ -280,7 +283,7 @@ def _transform(
         what=Identity(edge.name, serves, Part.FILTER_POINTS),
         cost=4 * (high - low) * LANES * CUBE / FILTER_RATE,
         reads=[parameter.values_region()],
-        writes=[_filters_region(edge, backward=backward)._replace(strand=target)],
+        writes=[points.region(strand=target)],
     )
 
 
@@ -290,10 +293,6 @@ def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
     return terms * -(-lanes // LANES) * LANES
 
 
-def _points(build: Build, edge: Edge, *, backward: bool) -> int:
+def _points(build: Build, edge: Edge, *, backward: bool) -> Buffer:
     floats = CUBE * _point_floats(build, edge, backward=backward)
-    return build.scratch(("winograd filters", edge.name, backward), floats)
-
-
-def _filters_region(edge: Edge, *, backward: bool) -> Region:
-    return Region(("winograd filters", edge.name, backward), 0, 1)
+    return build.kept(Name(POINTS, edge.name, (backward,)), floats)

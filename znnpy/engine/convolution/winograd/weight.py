@@ -14,7 +14,6 @@ from znnpy.engine.convolution.winograd.passes import (
     tile_words,
 )
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat
@@ -36,14 +35,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         for batch in range(gradient.batch)
         for cut in pairwise(_cuts(gradient, dilation, seconds, parameter.floats))
     ]
-    leaves = [parameter.gradient] + [
-        build.shared(("partial gradient", edge.name, leaf), parameter.floats)
-        for leaf in range(1, len(tasks))
-    ]
-    regions = [parameter.gradient_region()] + [
-        Region((("partial gradient", edge.name, leaf),), 0, len(parameter.pieces))
-        for leaf in range(1, len(tasks))
-    ]
+    leaves = build.partial_gradients(edge.name, len(tasks))
     words = {
         "inputs": source.images,
         "blocks": gradient.blocks,
@@ -53,7 +45,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         **build.worker_scratch(gradient_floats(source.images, gradient.images)),
     }
     planes = tile_planes(gradient, dilation)
-    for (batch, low, high), leaf, region in zip(tasks, leaves, regions, strict=True):
+    for (batch, low, high), leaf in zip(tasks, leaves, strict=True):
         first, last = _planes(gradient, dilation, low, high)
         step.add(
             winograd_gradient,
@@ -62,7 +54,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 **place_words("source", source, batch),
                 **place_words("gradient", gradient, batch),
                 **tile_words(gradient, dilation, low, high),
-                "target": leaf,
+                "target": leaf.address,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
             cost=seconds * (high - low) / planes,
@@ -72,13 +64,13 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 ),
                 *gradient.regions(batch, first, last),
             ],
-            writes=[region],
+            writes=[leaf.region(0, len(parameter.pieces))],
         )
     for index, piece in enumerate(parameter.pieces):
-        places = [leaf + 4 * piece.start for leaf in leaves]
-        parts = [region._replace(low=index, high=index + 1) for region in regions]
+        places = [leaf.address + 4 * piece.start for leaf in leaves]
+        regions = [leaf.region(index, index + 1) for leaf in leaves]
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
-        combine_flat(step, places, parts, piece.floats, what)
+        combine_flat(step, places, regions, piece.floats, what)
 
 
 def _cuts(gradient: Tensor, dilation: Triple, seconds: float, floats: int) -> list[int]:

@@ -1,0 +1,171 @@
+"""What tasks read was written by somebody: refused where it was not, and true of all networks."""
+
+from types import SimpleNamespace
+
+import pytest
+import random_networks as rn
+from declared_tasks import buffer, declared
+
+from znnpy import load_network
+from znnpy.engine import Optimizer
+from znnpy.engine.graphs import Settings, _declare_all, _declare_gradients
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.regions import Filled
+from znnpy.engine.tasks.dependencies import connect
+from znnpy.engine.tasks.filled import refuse_unfilled
+from znnpy.geometry import fit
+from znnpy.graph import GraphError
+from znnpy.plan import ALGORITHMS, LayerPlan, Method, Plan
+
+A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled.OUTSIDE)
+NETWORKS = {
+    "few images, and many": (
+        [
+            {"conv": {"images": 3, "size": 3, "function": "tanh"}},
+            {"conv": {"images": 33, "size": 3, "function": "leaky_relu"}},
+            {"max_filter": [1, 2, 2]},
+            {"conv": {"images": 17, "size": 3, "function": "relu"}},
+            {"conv": {"images": 2, "size": 3, "repeat": 3}},
+        ],
+        (5, 9, 11),
+    ),
+    "true strides": (
+        [
+            {"conv": {"images": 8, "size": 4, "stride": 2, "function": "relu"}},
+            {"max_pool": {"size": 2, "stride": 2}},
+            {"dropout": 0.5},
+            {"conv": {"images": 6, "size": 3}},
+        ],
+        (3, 4, 6),
+    ),
+}
+
+
+def refused(steps, match, given=()):
+    with pytest.raises(GraphError, match=match):
+        connect(steps, given)
+
+
+def test_a_read_that_nothing_writes():
+    refused([[declared("task", reads="a")]], "task reads memory of a, which no task of its step")
+
+
+def test_a_read_of_more_than_was_written():
+    tasks = [
+        declared("first", writes=[A.region(0, 3)]),
+        declared("second", writes=[A.region(4, 6)]),
+    ]
+    connect([[*tasks, declared("last", reads=[A.region(4, 6)])]])
+    refused([[*tasks, declared("last", reads=[A.region(2, 5)])]], "memory of a 2 to 5")
+    refused([[*tasks, declared("last", reads=[A.region()])]], "last reads memory of a, which")
+    between = declared("between", writes=[A.region(3, 4)])
+    connect([[*tasks, between, declared("last", reads=[A.region()])]])
+
+
+def test_a_read_before_the_write():
+    tasks = [declared("early", reads="a"), declared("late", writes="a")]
+    refused([tasks], "early reads")
+    refused([tasks, tasks], "early reads")
+
+
+def test_another_section():
+    tasks = [
+        declared("one", writes=[A.region(section=1)]),
+        declared("two", reads=[A.region(section=2)]),
+    ]
+    refused([tasks], "section 2")
+
+
+def test_what_a_task_writes_itself_is_not_there_before():
+    refused([[declared("in place", reads="a", writes="a")]], "in place reads")
+
+
+def test_what_is_given_or_comes_from_outside():
+    connect([[declared("task", reads="a")]], [A])
+    connect([[declared("task", reads=[GIVEN.region()])]])
+
+
+def test_filters_must_be_made_again_where_steps_follow_each_other():
+    reader, maker = (
+        declared("reader", reads=[FILTERS.region()]),
+        declared("m", writes=[FILTERS.region()]),
+    )
+    connect([[reader]])
+    connect([[reader, maker], [reader, maker]])
+    refused([[reader], [reader]], "which no task of any step has written")
+
+
+def plans(network):
+    """Each algorithm for every pass that takes it."""
+    inputs = {node.name for node in network.inputs}
+    edges = [edge for edge in network.edges if edge.kind == "conv"]
+    for name, algorithm in ALGORITHMS.items():
+        for tile in ((8, 8, 8), (8, 16, 16)) if algorithm.traits.tile_sizes else (None,):
+            layers = {}
+            for edge in edges:
+                takes = not algorithm.refusal(edge.size, edge.stride)
+                if name == "winograd" and edge.source in inputs:
+                    takes = False
+                method = Method(name, tile) if takes else Method("direct")
+                layers[edge.name] = LayerPlan.of(method, method, method)
+            yield Plan(layers)
+
+
+def check(network, output, plan, loss, clip_norm=None):
+    """Every graph of a network, declared without memory."""
+    geometry, settings = fit(network, output), Settings(loss, Optimizer(), clip_norm, 1)
+    for training in (True, False):
+        layout = Layout(network, geometry, plan, 2, training=training, workers=2)
+        build = Build.new(Arena(), layout, 1)
+        declared = _declare_all(build, layout, settings)
+        if training:
+            declared["gradients"] = [_declare_gradients(build, loss)]
+        for steps in declared.values():
+            refuse_unfilled(steps)
+
+
+@pytest.fixture(autouse=True)
+def no_ffts_are_planned(monkeypatch):
+    """Planning measures for seconds what is not run here."""
+    plan = SimpleNamespace(address=0)
+    for name in ("spectra.plan_forward", "spectra.plan_inverse", "filters.plan_filter"):
+        monkeypatch.setattr(f"znnpy.engine.convolution.fft.{name}", lambda *args: plan)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_that_tasks_of_a_network_read_is_written(name):
+    layers, output = NETWORKS[name]
+    network = load_network({"layers": layers})
+    for plan in plans(network):
+        check(network, output, plan, "softmax", 1.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_that_tasks_of_random_networks_read_is_written(seed):
+    network, output = rn.random_network(seed)
+    for plan in plans(network):
+        check(network, output, plan, rn.loss_of(seed))
+
+
+def unnoticed(network, output, plan):
+    """Tasks that may be left out of all steps, and nobody reads what was not written."""
+    layout = Layout(network, fit(network, output), plan, 1, training=True)
+    build = Build.new(Arena(), layout, 1)
+    steps = _declare_all(build, layout, Settings("square", Optimizer(), 1.0, 1))["update"]
+    found = set()
+    for what in {task.what for task in steps[0]}:
+        try:
+            refuse_unfilled([[task for task in step if task.what != what] for step in steps])
+        except GraphError:
+            continue
+        found.add(what.label)
+    return found
+
+
+def test_tasks_that_are_left_out_are_noticed():
+    """But for the last one, and those that change in place what is read after them."""
+    network, output = load_network({"layers": NETWORKS["true strides"][0]}), (3, 4, 6)
+    plan = next(plans(network))
+    assert unnoticed(network, output, plan) == {"conv1 weight gradient sum", "output loss sum"}

@@ -1,0 +1,26 @@
+"""Tasks as emitters declare them, before anything is known of their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from znnpy_kernels.machine.abi import Kernel
+
+from znnpy.engine.memory.regions import Key, Region
+from znnpy.engine.tasks.identity import Identity
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One task as the emitters describe it."""
+
+    kernel: Kernel
+    arguments: list[int]
+    what: Identity
+    cost: float
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    group: int = -1
+    stage: int = 0
+    between: tuple[Key, ...] = ()
+    """Of a gate: whose uses before and after it are kept apart; it touches nothing itself."""
