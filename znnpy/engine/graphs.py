@@ -161,26 +161,26 @@ class Graphs:
             self.release(name, 0)
             self.finish(name, 0)
 
-    def release(self, name: str, copy: int) -> None:
+    def release(self, name: str, parity: int) -> None:
         """Start one step."""
         executor = self.executor(name)
-        self._released[name, copy] = self._released.get((name, copy), 0) + 1
-        executor.release(copy)
+        self._released[name, parity] = self._released.get((name, parity), 0) + 1
+        executor.release(parity)
 
-    def finish(self, name: str, copy: int) -> None:
-        """Wait until the last released step of this copy is complete."""
-        self._wait(name, copy, last_group(copy))
+    def finish(self, name: str, parity: int) -> None:
+        """Wait until the last released step of this parity is complete."""
+        self._wait(name, parity, last_group(parity))
         if name not in ("forward", "derive"):
-            self.wait_for_loss(name, copy)
+            self.wait_for_loss(name, parity)
 
-    def wait_for_loss(self, name: str, copy: int) -> None:
-        """Wait until the loss of the last released step of this copy is known."""
-        self._wait(name, copy, loss_group(copy))
+    def wait_for_loss(self, name: str, parity: int) -> None:
+        """Wait until the loss of the last released step of this parity is known."""
+        self._wait(name, parity, loss_group(parity))
 
     def drain(self) -> None:
         """Wait until every released step of every graph is complete."""
-        for name, copy in list(self._released):
-            self.finish(name, copy)
+        for name, parity in list(self._released):
+            self.finish(name, parity)
 
     def close(self) -> None:
         """Stop all workers."""
@@ -188,8 +188,8 @@ class Graphs:
             executor.close()
         self._executors.clear()
 
-    def _wait(self, name: str, copy: int, group: int) -> None:
-        count = self._released.get((name, copy), 0)
+    def _wait(self, name: str, parity: int, group: int) -> None:
+        count = self._released.get((name, parity), 0)
         if not count:
             return
         executor = self.executor(name)
@@ -203,23 +203,23 @@ def _declare_all(build: Build, layout: Layout, settings: Settings) -> Declaratio
     emit_derived(derive, build)
     declared: Declarations = {"derive": [derive.tasks]}
     if layout.training:
-        declared["update"] = [_declare_update(build, settings, copy) for copy in range(STEPS)]
-    build.copy, build.dropping = 0, False
+        declared["update"] = [_declare_update(build, settings, parity) for parity in range(STEPS)]
+    build.parity, build.dropping = 0, False
     emit_forward(forward, build)
     declared["forward"] = [forward.tasks]
     return declared
 
 
 def _declare_gradients(build: Build, loss: str) -> list[Declared]:
-    build.copy, build.dropping = 0, True
+    build.parity, build.dropping = 0, True
     step = Step()
     emit_forward(step, build)
     emit_backward(step, build, loss)
     return step.tasks
 
 
-def _declare_update(build: Build, settings: Settings, copy: int) -> list[Declared]:
-    build.copy, build.dropping = copy, True
+def _declare_update(build: Build, settings: Settings, parity: int) -> list[Declared]:
+    build.parity, build.dropping = parity, True
     step = Step()
     emit_update(step, build, settings.loss, settings.optimizer, settings.clip_norm)
     return step.tasks

@@ -86,7 +86,7 @@ class SingleEngine:
     def run(self) -> dict[str, Floats]:
         """Values of the output nodes for what is staged, in the engine's own memory where planar."""
         self.drain()
-        self._build.copy = 0
+        self._build.parity = 0
         self._graphs.run("forward")
         found = {node.name: self._build.value(node.name) for node in self.layout.network.outputs}
         return {
@@ -121,13 +121,13 @@ class SingleEngine:
 
         `borrow`: targets and weights are read where they are and must stay until the result is known.
         """
-        ticket, copy = self._submitted, self._submitted % STEPS
-        self._graphs.finish("update", copy)
+        ticket, parity = self._submitted, self._submitted % STEPS
+        self._graphs.finish("update", parity)
         self._results.pop(ticket - STEPS, None)
-        self._stage(copy, inputs, iteration)
-        self._stage_targets(copy, targets, weights, borrow=borrow)
-        self._stage_hyper(copy, learning_rate, iteration)
-        self._graphs.release("update", copy)
+        self._stage(parity, inputs, iteration)
+        self._stage_targets(parity, targets, weights, borrow=borrow)
+        self._stage_hyper(parity, learning_rate, iteration)
+        self._graphs.release("update", parity)
         self._submitted += 1
         return ticket
 
@@ -170,20 +170,22 @@ class SingleEngine:
         """Stop the workers; the engine cannot be used afterwards."""
         self._graphs.close()
 
-    def _stage(self, copy: int, inputs: ByName, iteration: int) -> None:
-        self._build.copy = copy
+    def _stage(self, parity: int, inputs: ByName, iteration: int) -> None:
+        self._build.parity = parity
         for name, array in inputs.items():
-            self._input_rooms[copy][name][...] = array
-        self._room(self._build.staging[copy].iteration, (1,), "i8")[0] = iteration
+            self._input_rooms[parity][name][...] = array
+        self._room(self._build.staging[parity].iteration, (1,), "i8")[0] = iteration
 
-    def _stage_targets(self, copy: int, targets: ByName, weights: ByName, *, borrow: bool) -> None:
-        staging = self._build.staging[copy]
+    def _stage_targets(
+        self, parity: int, targets: ByName, weights: ByName, *, borrow: bool
+    ) -> None:
+        staging = self._build.staging[parity]
         for name, array in targets.items():
             weight = weights.get(name)
             places = self._room(staging.places[name], (2,), "i8")
             places[0] = self._place(array, staging.targets[name], borrow)
             places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
-            self._borrowed[copy, name] = (array, weight) if borrow else ()
+            self._borrowed[parity, name] = (array, weight) if borrow else ()
             total = _total_weight(array, weight, self.settings.loss)
             self._room(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
 
@@ -201,14 +203,14 @@ class SingleEngine:
             self._rooms[key] = self._arena.view(address, shape, dtype)
         return self._rooms[key]
 
-    def _stage_hyper(self, copy: int, learning_rate: float, iteration: int) -> None:
-        staging, optimizer = self._build.staging[copy], self.settings.optimizer
+    def _stage_hyper(self, parity: int, learning_rate: float, iteration: int) -> None:
+        staging, optimizer = self._build.staging[parity], self.settings.optimizer
         for address, decay in ((staging.hyper, True), (staging.hyper_biases, False)):
             values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
             self._room(address, (len(values),), "f8")[...] = values
 
-    def _read_result(self, copy: int) -> StepResult:
-        results = self._build.staging[copy].results.values()
+    def _read_result(self, parity: int) -> StepResult:
+        results = self._build.staging[parity].results.values()
         pairs = [self._arena.view(result.address, (2,), "f8") for result in results]
         return StepResult(float(sum(p[0] for p in pairs)), float(sum(p[1] for p in pairs)))
 

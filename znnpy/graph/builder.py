@@ -83,8 +83,8 @@ class GraphBuilder:
         address: machine code of a `void kernel(int64* args, int64 worker)`; it must outlive the
         graph. arguments: the kernel's int64 words, copied. cost: estimated seconds.
         phase >= 0: the task also waits for `release(phase)` from outside (one more join).
-        group >= 0: its completion counts towards `wait(group)`. step: the copy (even or odd step)
-        that it belongs to; priorities look along edges within a copy only, so that both copies get
+        group >= 0: its completion counts towards `wait(group)`. step: its parity, 0 of even steps and
+        1 of odd ones; priorities look along edges within a parity only, so that both get
         the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
         when the one before is complete, so edges within a step must not lead to earlier stages.
         """
@@ -199,7 +199,7 @@ class GraphBuilder:
 
 
 def edges_within(edges: Edges, carried: NDArray[np.bool_], step: Ints) -> Edges:
-    """The edges that priorities look along: those of one copy, not from one step to the next."""
+    """The edges that priorities look along: those of one parity, not from one step to the next."""
     within = ~carried & (step[edges[0]] == step[edges[1]])
     return edges[0][within], edges[1][within]
 

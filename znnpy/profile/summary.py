@@ -74,7 +74,7 @@ def typical_costs(profile: Profile) -> Floats:
     Both copies of a step declare the same tasks in the same order.
     """
     times = profile.timeline
-    copies = [np.flatnonzero(profile.graph.step == copy) for copy in range(times.copies)]
+    copies = [np.flatnonzero(profile.graph.step == parity) for parity in range(times.copies)]
     runs = np.concatenate([times.seconds[:, tasks] for tasks in copies])
     return np.asarray(np.nanmedian(runs, axis=0), np.float64)
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.tiles import Share, TileSpectra, Tiling, Window, planes_of, squares_of
+from znnpy.engine.convolution.tiles import (
+    Stretch,
+    TileSpectra,
+    Tiling,
+    Window,
+    planes_of,
+    squares_of,
+)
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import new_tensor
@@ -21,11 +28,11 @@ CASES = [
 IMAGES = Name(Use("images"))
 
 
-def voxels_of(tiling, share):
+def voxels_of(tiling, stretch):
     """Voxels (batch, z, y, x) that the new points of some tiles cover, clipped to the image."""
-    grid = share.grid
+    grid = stretch.grid
     _, rows, columns = grid.counts
-    for tile in range(share.low, share.high):
+    for tile in range(stretch.low, stretch.high):
         at = (tile // (rows * columns), tile // columns % rows, tile % columns)
         axes = [
             range(
@@ -46,10 +53,10 @@ def test_groups_cover_every_voxel_once(tiling, most):
     spectra = TileSpectra(tiling, LANES, most)
     times = np.zeros((tiling.batch, *tiling.extents), int)
     for group in range(spectra.groups):
-        shares = spectra.shares(group)
-        assert sum(share.high - share.low for share in shares) == spectra.count(group)
-        for share in shares:
-            for batch, axes in voxels_of(tiling, share):
+        shares = spectra.stretches(group)
+        assert sum(stretch.high - stretch.low for stretch in shares) == spectra.count(group)
+        for stretch in shares:
+            for batch, axes in voxels_of(tiling, stretch):
                 times[batch][np.ix_(*axes)] += 1
     assert (times == 1).all()
 
@@ -61,9 +68,9 @@ def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
     spectra = TileSpectra(tiling, LANES, 5)
     window = Window((0, 0, 0), tiling.step)
     for group in range(spectra.groups):
-        for share in spectra.shares(group):
-            low, high = planes_of(tensor, tiling, share, window)
-            for _, axes in voxels_of(tiling, share):
+        for stretch in spectra.stretches(group):
+            low, high = planes_of(tensor, tiling, stretch, window)
+            for _, axes in voxels_of(tiling, stretch):
                 assert low <= axes[cut][0]
                 assert axes[cut][-1] < high <= tensor.extent
 
@@ -71,7 +78,7 @@ def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
 def test_planes_outside_the_image_are_not_read():
     tiling = Tiling((8, 8, 8), (6, 6, 6), (1, 1, 1), (12, 6, 6), 1)
     gradient = new_tensor(Arena(), IMAGES, 1, 1, (3, 6, 6), cut=0)
-    last = TileSpectra(tiling, LANES, 1).shares(1)[0]
+    last = TileSpectra(tiling, LANES, 1).stretches(1)[0]
     assert planes_of(gradient, tiling, last, Window((-2, 0, 0), tiling.tile)) is None
 
 
@@ -87,7 +94,7 @@ def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
     tiling = Tiling((size,) * 3, (step,) * 3, (1, 1, 1), (step, 5 * step, 7 * step - 1), 1)
     (grid,) = tiling.grids
     squares = [
-        set(squares_of(tiling, Share(grid, tile, tile + 1, 0, 0))) for tile in range(grid.tiles)
+        set(squares_of(tiling, Stretch(grid, tile, tile + 1, 0, 0))) for tile in range(grid.tiles)
     ]
     places = [divmod(tile, 7) for tile in range(grid.tiles)]
     meet = [
@@ -97,7 +104,7 @@ def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
     ]
     assert all(squares[i] & squares[j] for i, j in meet)
     assert not squares[0] & squares[-1]
-    assert set(squares_of(tiling, Share(grid, 3, 12, 0, 0))) == set().union(*squares[3:12])
+    assert set(squares_of(tiling, Stretch(grid, 3, 12, 0, 0))) == set().union(*squares[3:12])
 
 
 @pytest.mark.parametrize(

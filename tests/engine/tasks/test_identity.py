@@ -136,7 +136,7 @@ def test_graphs_keep_what_their_tasks_are_barriers_included():
 def test_tasks_of_an_even_and_an_odd_update_are_the_same():
     graph = estimated_graph(load_network(chain(2, 9, 9)), (8, 8, 8), conv="direct")
     found = list(zip(identities(graph), graph.step.tolist(), strict=True))
-    even, odd = ([what for what, step in found if step == copy] for copy in (0, 1))
+    even, odd = ([what for what, step in found if step == parity] for parity in (0, 1))
     assert even == odd
 
 

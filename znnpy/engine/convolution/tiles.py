@@ -2,7 +2,7 @@
 
 Tiles of all lattices and images of the batch are numbered through: [batch][lattice z y x][tile z y x].
 They are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane]. What is
-used soon after it was made goes round a ring of buffers that all layers share.
+used soon after it was made goes round a ring of buffers that all layers stretch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Share:
+class Stretch:
     """Tiles low..high of a grid, within a group of tiles that starts at number `start`."""
 
     grid: Grid
@@ -99,10 +99,10 @@ class Tiling:
         cuts = next(cuts for cuts in range(-(-count // most), count + 1) if count % cuts == 0)
         return count // cuts if 2 * count > cuts * most else most
 
-    def shares(self, low: int, high: int, group: int, start: int) -> list[Share]:
+    def stretches(self, low: int, high: int, group: int, start: int) -> list[Stretch]:
         """Every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
         return [
-            Share(
+            Stretch(
                 grid,
                 max(low, grid.first) - grid.first,
                 min(high, grid.first + grid.tiles) - grid.first,
@@ -162,10 +162,10 @@ class TileSpectra:
         floats = frequency * self.frequency_stride + tile * self.tile_stride
         return self.places[group].address + 4 * (floats + block * self.block_stride)
 
-    def shares(self, group: int) -> list[Share]:
+    def stretches(self, group: int) -> list[Stretch]:
         """Every grid's tiles of a group."""
         start = group * self.most
-        return self.tiling.shares(start, start + self.count(group), group, start)
+        return self.tiling.stretches(start, start + self.count(group), group, start)
 
 
 class PlaneSpectra(TileSpectra):
@@ -194,39 +194,39 @@ class Window:
 
 
 def planes_of(
-    tensor: Tensor, tiling: Tiling, share: Share, window: Window
+    tensor: Tensor, tiling: Tiling, stretch: Stretch, window: Window
 ) -> tuple[int, int] | None:
     """Planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
-    rows, columns = share.grid.counts[1], share.grid.counts[2]
-    first, last = share.low // (rows * columns), (share.high - 1) // (rows * columns)
+    rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
+    first, last = stretch.low // (rows * columns), (stretch.high - 1) // (rows * columns)
     axis = tensor.cut
     if axis == 1:
         if first == last:
-            first, last = share.low // columns % rows, (share.high - 1) // columns % rows
+            first, last = stretch.low // columns % rows, (stretch.high - 1) // columns % rows
         else:
             first, last = 0, rows - 1
-    start, step = share.grid.lattice[axis], tiling.dilation[axis]
-    limit = tiling.lattice_shape(tensor.shape, share.grid.lattice)[axis]
+    start, step = stretch.grid.lattice[axis], tiling.dilation[axis]
+    limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
     low = max(0, window.origin[axis] + first * tiling.step[axis])
     high = min(limit, window.origin[axis] + last * tiling.step[axis] + window.count[axis])
     return (start + low * step, start + (high - 1) * step + 1) if low < high else None
 
 
-def squares_of(tiling: Tiling, share: Share) -> list[int]:
+def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
     """Strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """
-    rows, columns = share.grid.counts[1], share.grid.counts[2]
+    rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
     found: set[tuple[int, int]] = set()
-    for tile in range(share.low, min(share.high, share.low + rows * columns)):
+    for tile in range(stretch.low, min(stretch.high, stretch.low + rows * columns)):
         found |= set(
             product(
                 _bands(tiling, 1, rows, tile // columns % rows),
                 _bands(tiling, 2, columns, tile % columns),
             )
         )
-    first = share.grid.first * (MOST_BANDS + 1) ** 2
+    first = stretch.grid.first * (MOST_BANDS + 1) ** 2
     return [first + y * (MOST_BANDS + 1) + x for y, x in sorted(found)]
 
 

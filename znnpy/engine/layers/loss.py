@@ -18,9 +18,9 @@ from znnpy.plan.cost import MEMORY_RATE
 LOSS_PARTIALS = Use("partial losses", SMALL)
 
 
-def loss_group(copy: int) -> int:
+def loss_group(parity: int) -> int:
     """Group of the tasks that end the forward pass and loss of a step."""
-    return 2 * copy
+    return 2 * parity
 
 
 def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
@@ -77,7 +77,7 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
         cost=1e-6,
         reads=[partials.region(0, count), staged.given.region()],
         writes=[staged.results[node.name].region()],
-        group=loss_group(build.copy),
+        group=loss_group(build.parity),
     )
 
 

@@ -45,7 +45,7 @@ class Build:
     images: Images
     parameters: dict[str, Parameter]
     staging: list[Staging]
-    copy: int = 0
+    parity: int = 0
     dropping: bool = True
     workspace: int = (
         0  # floats of each worker's scratch; 0: every size that is asked for has its own
@@ -60,14 +60,15 @@ class Build:
         parameters = reserve_parameters(arena, layout, states)
         images = reserve_images(arena, layout)
         staging = [
-            reserve_staging(arena, layout, copy) for copy in range(STEPS if layout.training else 1)
+            reserve_staging(arena, layout, parity)
+            for parity in range(STEPS if layout.training else 1)
         ]
         return cls(arena, layout, images, parameters, staging, workspace=workspace)
 
     @property
     def staged(self) -> Staging:
         """Inputs, targets and results of the step being emitted."""
-        return self.staging[self.copy]
+        return self.staging[self.parity]
 
     def value(self, node: str) -> Tensor:
         """A node's images: its activation, or the staged ones of inputs that only feed convolutions."""

@@ -23,13 +23,13 @@ class Use:
     Each is itself alone: emitters hold those that they need.
     """
 
-    words: str
+    what: str
     together: str = ""
 
     @property
     def told(self) -> str:
-        """The words of reports."""
-        return self.together or self.words
+        """What reports say."""
+        return self.together or self.what
 
 
 SMALL = "small buffers"
@@ -51,7 +51,7 @@ class Name(NamedTuple):
     which: tuple[int | Triple | Enum, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.use.words} of {self.owner}" if self.owner else self.use.words
+        return f"{self.use.what} of {self.owner}" if self.owner else self.use.what
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -42,13 +42,13 @@ class Staging:
     given: Buffer
 
 
-def reserve_staging(arena: Arena, layout: Layout, copy: int) -> Staging:
+def reserve_staging(arena: Arena, layout: Layout, parity: int) -> Staging:
     """Reserve the staging of the even or odd step; targets and weights only when training."""
     network, batch, reserve = layout.network, layout.batch, partial(arena.reserve, use=STAGED)
     inputs = {
         node.name: new_tensor(
             arena,
-            Name(STAGED, node.name, (copy,)),
+            Name(STAGED, node.name, (parity,)),
             batch,
             node.images,
             layout.shape(node.name),
@@ -71,6 +71,6 @@ def reserve_staging(arena: Arena, layout: Layout, copy: int) -> Staging:
         reserve(2 * HYPER_WORDS),
         reserve(2 * HYPER_WORDS),
         reserve(2),
-        {name: Buffer(Name(RESULTS, name, (copy,)), reserve(4), 4) for name in sizes},
-        Buffer(Name(STAGED, which=(copy,)), filled=Filled.OUTSIDE),
+        {name: Buffer(Name(RESULTS, name, (parity,)), reserve(4), 4) for name in sizes},
+        Buffer(Name(STAGED, which=(parity,)), filled=Filled.OUTSIDE),
     )

@@ -49,24 +49,24 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     node = applied_forward(build.layout, edge)
     few = target.lanes == 1
     blocks = -(-source.images // source.lanes)
-    for group in _groups(target):
+    for panel in _panels(target):
         words = {
             **_source_words(source, edge.stride, edge.size, dilation, 1),
             "filters": _transposed(build, edge).address if few else parameter.values,
             **_limits(None, ORIGIN),
-            **(PLAIN if node is None else _forward_epilogue(build, node, group)),
+            **(PLAIN if node is None else _forward_epilogue(build, node, panel)),
         }
-        words["filters"] += 4 * group_offset(group.number, source.images, prod(edge.size))
+        words["filters"] += 4 * group_offset(panel.number, source.images, prod(edge.size))
         filters = (
             _transposed(build, edge).region(0, target.images)
             if few
-            else parameter.values_region(group.number * blocks, (group.number + 1) * blocks)
+            else parameter.values_region(panel.number * blocks, (panel.number + 1) * blocks)
         )
-        for batch, low, high, cost in _shares(target, group, _seconds(build, edge, "forward")):
+        for batch, low, high, cost in _cuts(target, panel, _seconds(build, edge, "forward")):
             wide = source_range(edge, dilation, target.cut, low, high)
             step.add(
-                _kernel(target, group, words),
-                _words(target, words, source.at(batch), batch, group, low, high),
+                _kernel(target, panel, words),
+                _words(target, words, source.at(batch), batch, panel, low, high),
                 what=Identity(edge.name, Pass.FORWARD, Part.DIRECT),
                 cost=cost,
                 reads=[
@@ -74,7 +74,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                     *source.regions(batch, *wide),
                     *(build.bias_reads(node.name) if node else ()),
                 ],
-                writes=_blocks_written(target, batch, group.first, group.count, low, high),
+                writes=_blocks_written(target, batch, panel.first, panel.count, low, high),
             )
 
 
@@ -92,8 +92,8 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     parameter = build.parameters[edge.name]
     back = (-dilation[0], -dilation[1], -dilation[2])
     reach = (edge.size[target.cut] - 1) * dilation[target.cut]
-    for group in _groups(target):
-        shares = _shares(target, group, _seconds(build, edge, "gradient"))
+    for panel in _panels(target):
+        cuts = _cuts(target, panel, _seconds(build, edge, "gradient"))
         words = {
             **_source_words(gradient, (1, 1, 1), edge.size, dilation, -1),
             "filters": parameter.values if few else _transposed(build, edge).address,
@@ -101,41 +101,39 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         }
         if gradient.lanes == 1:  # the halo holds zeros for all taps along x
             words |= {"limit_x": NO_LIMIT, "shift_x": 0}
-        words["filters"] += 4 * group_offset(group.number, gradient.images, prod(edge.size))
+        words["filters"] += 4 * group_offset(panel.number, gradient.images, prod(edge.size))
         filters = (
             parameter.values_region()
             if few
             else _transposed(build, edge).region(0, gradient.images)
         )
-        partials = (
-            build.bias_partials(node, group.first, len(shares) * group.count) if node else None
-        )
-        for leaf, (batch, low, high, cost) in enumerate(shares):
+        partials = build.bias_partials(node, panel.first, len(cuts) * panel.count) if node else None
+        for leaf, (batch, low, high, cost) in enumerate(cuts):
             seen = max(0, low - reach), min(gradient.extent, high)
-            epilogue = _backward_epilogue(build, node, batch, group) if node else PLAIN
+            epilogue = _backward_epilogue(build, node, batch, panel) if node else PLAIN
             if partials:
-                epilogue |= {"bias_gradient": partials.address + 4 * LANES * group.count * leaf}
+                epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
             step.add(
-                _kernel(target, group, words),
-                _words(target, words | epilogue, gradient.at(batch), batch, group, low, high),
+                _kernel(target, panel, words),
+                _words(target, words | epilogue, gradient.at(batch), batch, panel, low, high),
                 what=Identity(edge.name, Pass.BACKWARD, Part.DIRECT),
                 cost=cost,
                 reads=[
                     filters,
                     *gradient.regions(batch, *seen),
-                    *(_values_read(build, node, batch, group, low, high) if node else ()),
+                    *(_values_read(build, node, batch, panel, low, high) if node else ()),
                 ],
                 writes=[
-                    *_blocks_written(target, batch, group.first, group.count, low, high),
+                    *_blocks_written(target, batch, panel.first, panel.count, low, high),
                     *left_behind(partials, leaf),
                 ],
             )
         if node and partials:
-            _sum_biases(step, build, node, target, group, partials, len(shares))
+            _sum_biases(step, build, node, target, panel, partials, len(cuts))
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Panel:
     """Channel blocks, or planar images, that one task makes: `count` of them from `first` on."""
 
     number: int
@@ -143,16 +141,16 @@ class _Group:
     count: int
 
 
-def _groups(target: Tensor) -> list[_Group]:
+def _panels(target: Tensor) -> list[_Panel]:
     if target.lanes == 1:
-        return [_Group(0, 0, target.images)]
+        return [_Panel(0, 0, target.images)]
     vectors = output_groups(target.images)
-    return [_Group(number, 2 * number, count) for number, count in enumerate(vectors)]
+    return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
 
 
-def _shares(target: Tensor, group: _Group, seconds: float) -> list[tuple[int, int, int, float]]:
-    """(batch, low, high, seconds) of each task of a group."""
-    share = seconds / target.batch * group.count / target.blocks
+def _cuts(target: Tensor, panel: _Panel, seconds: float) -> list[tuple[int, int, int, float]]:
+    """(batch, low, high, seconds) of each task of a panel."""
+    share = seconds / target.batch * panel.count / target.blocks
     return [
         (batch, low, high, share * (high - low) / target.extent)
         for batch in range(target.batch)
@@ -160,10 +158,10 @@ def _shares(target: Tensor, group: _Group, seconds: float) -> list[tuple[int, in
     ]
 
 
-def _kernel(target: Tensor, group: _Group, words: Mapping[str, float]) -> Kernel:
+def _kernel(target: Tensor, panel: _Panel, words: Mapping[str, float]) -> Kernel:
     if target.lanes == 1:
         return few_kernel(target.images)
-    return forward_kernel(group.count, int(words["source_x"]))
+    return forward_kernel(panel.count, int(words["source_x"]))
 
 
 def _words(
@@ -171,27 +169,27 @@ def _words(
     words: Mapping[str, float],
     source: int,
     batch: int,
-    group: _Group,
+    panel: _Panel,
     low: int,
     high: int,
 ) -> dict[str, float]:
     """All argument words of one task."""
-    found = {**words, "source": source, **_target_words(target, batch, group.first, low, high)}
+    found = {**words, "source": source, **_target_words(target, batch, panel.first, low, high)}
     if target.lanes == 1:
         del found["source_x"], found["source_lanes"]
     return found
 
 
-def _forward_epilogue(build: Build, node: Node, group: _Group) -> dict[str, float]:
-    bias = build.bias_address(node.name, group.first * LANES)  # planar images are one group
+def _forward_epilogue(build: Build, node: Node, panel: _Panel) -> dict[str, float]:
+    bias = build.bias_address(node.name, panel.first * LANES)  # planar images are one panel
     return PLAIN | {"bias": bias, "slope": slope_of(node)}
 
 
-def _backward_epilogue(build: Build, node: Node, batch: int, group: _Group) -> dict[str, float]:
+def _backward_epilogue(build: Build, node: Node, batch: int, panel: _Panel) -> dict[str, float]:
     output = build.images.activations[node.name]
     return PLAIN | {
         "slope": slope_of(node),
-        "output": output.at(batch, group.first),
+        "output": output.at(batch, panel.first),
         "output_block": output.block_stride,
         "output_z": output.z_stride,
         "output_y": output.y_stride,
@@ -199,10 +197,10 @@ def _backward_epilogue(build: Build, node: Node, batch: int, group: _Group) -> d
 
 
 def _values_read(
-    build: Build, node: Node, batch: int, group: _Group, low: int, high: int
+    build: Build, node: Node, batch: int, panel: _Panel, low: int, high: int
 ) -> list[Region]:
     output = build.images.activations[node.name]
-    return _blocks_written(output, batch, group.first, group.count, low, high)
+    return _blocks_written(output, batch, panel.first, panel.count, low, high)
 
 
 def _sum_biases(
@@ -210,12 +208,12 @@ def _sum_biases(
     build: Build,
     node: Node,
     target: Tensor,
-    group: _Group,
+    panel: _Panel,
     partials: Buffer,
     count: int,
 ) -> None:
     if target.lanes > 1:
-        sum_bias(step, build, node, group.first, group.count, partials, count)
+        sum_bias(step, build, node, panel.first, panel.count, partials, count)
         return
     for image in range(target.images):
         sum_planar_bias(step, build, node, image, partials, count, target.images)

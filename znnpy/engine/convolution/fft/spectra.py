@@ -67,7 +67,7 @@ def image_spectra_of(
         return spectra
     plan = plan_forward(grid, tensor.shape)
     for batch in range(tensor.batch):
-        for first, count in _channel_groups(tensor, grid):
+        for first, count in _channel_runs(tensor, grid):
             block, lane = divmod(first, tensor.lanes)
             index = batch * tensor.images + first
             step.add(
@@ -95,7 +95,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
     """Inverse transforms of all spectra into a tensor; the spectra are used up."""
     plan = plan_inverse(spectra.grid, tensor.shape)
     for batch in range(tensor.batch):
-        for first, count in _channel_groups(tensor, spectra.grid):
+        for first, count in _channel_runs(tensor, spectra.grid):
             block, lane = divmod(first, tensor.lanes)
             index = batch * tensor.images + first
             last = lane + count == tensor.channels(block)
@@ -134,15 +134,15 @@ def combine_spectra(step: Step, leaves: Sequence[Spectra], what: Identity) -> No
         )
 
 
-def _channel_groups(tensor: Tensor, grid: Triple) -> list[tuple[int, int]]:
+def _channel_runs(tensor: Tensor, grid: Triple) -> list[tuple[int, int]]:
     """(first channel, count): as many channels of a block a task as fill its time."""
     wanted = max(1, round(TARGET_SECONDS / _transform_seconds(grid)))
-    groups = []
+    runs = []
     for block in range(tensor.blocks):
         channels = tensor.channels(block)
         for low in range(0, channels, wanted):
-            groups.append((block * tensor.lanes + low, min(wanted, channels - low)))
-    return groups
+            runs.append((block * tensor.lanes + low, min(wanted, channels - low)))
+    return runs
 
 
 def _transform_seconds(grid: Triple) -> float:

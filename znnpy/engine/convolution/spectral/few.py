@@ -20,7 +20,7 @@ from znnpy.engine.convolution.tiles import (
     PAIR,
     Grid,
     PlaneSpectra,
-    Share,
+    Stretch,
     TileSpectra,
     Tiling,
     Window,
@@ -81,9 +81,9 @@ class FewSpectra:
         """One block."""
         return self.place.region(section=self.firsts[grid.first] + block)
 
-    def share(self, grid: Grid, low: int, high: int) -> Share:
+    def stretch(self, grid: Grid, low: int, high: int) -> Stretch:
         """The tiles of some blocks of a grid."""
-        return Share(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
+        return Stretch(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
 
     def planes(self, tensor: Tensor) -> PlaneSpectra:
         """Half transformed tiles of a tensor, in groups that hold tiles of at most RUNS runs each."""
@@ -100,13 +100,13 @@ class FewSpectra:
     def runs(self, others: TileSpectra, group: int) -> list[_Run]:
         """The tiles of a group of other spectra, block by block."""
         found = []
-        for share in others.shares(group):
-            for block in range(share.low // self.tiles, -(-share.high // self.tiles)):
-                low = max(share.low, block * self.tiles)
-                high = min(share.high, (block + 1) * self.tiles)
-                tile = share.grid.first + low - share.start
+        for stretch in others.stretches(group):
+            for block in range(stretch.low // self.tiles, -(-stretch.high // self.tiles)):
+                low = max(stretch.low, block * self.tiles)
+                high = min(stretch.high, (block + 1) * self.tiles)
+                tile = stretch.grid.first + low - stretch.start
                 lane = low % self.tiles * self.images
-                found.append(_Run(share.grid, block, lane, tile, high - low))
+                found.append(_Run(stretch.grid, block, lane, tile, high - low))
         return found
 
 
@@ -139,7 +139,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
         limit = tiling.lattice_shape(source.shape, grid.lattice)
         for low, high in parts(x.count(grid), x.count(grid) * seconds):
             window = Window((0, 0, 0), tiling.tile)
-            planes = planes_of(source, tiling, x.share(grid, low, high), window)
+            planes = planes_of(source, tiling, x.stretch(grid, low, high), window)
             assert planes is not None
             step.add(
                 tile_lanes,

@@ -12,7 +12,7 @@ from znnpy.engine.convolution.spectral.buffers import join
 from znnpy.engine.convolution.spectral.words import ORIGIN, sizes
 from znnpy.engine.convolution.tiles import (
     PlaneSpectra,
-    Share,
+    Stretch,
     TileSpectra,
     Window,
     planes_of,
@@ -46,9 +46,9 @@ def emit_packed_spectra(
             what=what,
             cost=_seconds(spectra, high - low),
             reads=[
-                tensor.region(share.grid.batch, block, *planes)
-                for share in _touched(spectra, group, low, high)
-                if (planes := planes_of(tensor, spectra.tiling, share, window))
+                tensor.region(stretch.grid.batch, block, *planes)
+                for stretch in _touched(spectra, group, low, high)
+                if (planes := planes_of(tensor, spectra.tiling, stretch, window))
                 for block in range(spectra.blocks)
             ],
             writes=[spectra.places[group].region(strand=number)],
@@ -90,12 +90,12 @@ def emit_packed_images(
             ],
             writes=[
                 # Tiles that overlap are added one after the other; other tasks write other strands.
-                tensor.region(share.grid.batch, block, *planes)._replace(strand=strand)
-                for share in _touched(spectra, group, low, high)
-                if (planes := planes_of(tensor, tiling, share, window))
+                tensor.region(stretch.grid.batch, block, *planes)._replace(strand=strand)
+                for stretch in _touched(spectra, group, low, high)
+                if (planes := planes_of(tensor, tiling, stretch, window))
                 for block in range(spectra.blocks)
                 for strand in (
-                    squares_of(tiling, share)
+                    squares_of(tiling, stretch)
                     if count != tiling.step
                     else (group * spectra.vectors(0) + low,)
                 )
@@ -106,8 +106,8 @@ def emit_packed_images(
 def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
     """Vectors of each transform task; `apart`: of one lattice where none holds tiles of two."""
     firsts = [
-        (share.grid.first + share.low - share.start) * spectra.images
-        for share in spectra.shares(group)
+        (stretch.grid.first + stretch.low - stretch.start) * spectra.images
+        for stretch in spectra.stretches(group)
     ]
     if not apart or any(first % LANES for first in firsts):
         firsts = [0]
@@ -123,12 +123,12 @@ def _seconds(spectra: TileSpectra, vectors: int) -> float:
     return share * PACKING * vectors * tile_seconds(spectra.tiling.tile)
 
 
-def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Share]:
+def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stretch]:
     """Tiles that some vectors hold, wholly or in part."""
     start, images = group * spectra.most, spectra.images
     first, last = low * LANES // images, -(-high * LANES // images)
     end = start + min(spectra.count(group), last)
-    return spectra.tiling.shares(start + first, end, group, start)
+    return spectra.tiling.stretches(start + first, end, group, start)
 
 
 def _words(

@@ -10,7 +10,7 @@ from znnpy.engine.convolution.spectral.packed import emit_packed_images, emit_pa
 from znnpy.engine.convolution.spectral.words import ORIGIN, lattice_strides, sizes
 from znnpy.engine.convolution.tiles import (
     PAIR,
-    Share,
+    Stretch,
     TileSpectra,
     Tiling,
     Window,
@@ -54,26 +54,26 @@ def emit_spectra(
         "target_block": PAIR,
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
-    for number, (share, first, last) in enumerate(_cuts(spectra, group, seconds)):
+    for number, (stretch, first, last) in enumerate(_cuts(spectra, group, seconds)):
         held = range(first * LANES, min(tensor.images, last * LANES)) if planar else None
-        planes = planes_of(tensor, tiling, share, window)
+        planes = planes_of(tensor, tiling, stretch, window)
         step.add(
             tile_spectra,
             {
                 **words,
-                **_tile_words(tiling, share),
+                **_tile_words(tiling, stretch),
                 "source": tensor.at(
-                    share.grid.batch, first * (LANES if planar else 1), *share.grid.lattice
+                    stretch.grid.batch, first * (LANES if planar else 1), *stretch.grid.lattice
                 ),
                 "channels": tensor.images - first * LANES,
                 "blocks": last - first,
-                **sizes("limit", tiling.lattice_shape(tensor.shape, share.grid.lattice)),
-                "target": spectra.at(share.group, share.grid.first - share.start, first),
+                **sizes("limit", tiling.lattice_shape(tensor.shape, stretch.grid.lattice)),
+                "target": spectra.at(stretch.group, stretch.grid.first - stretch.start, first),
             },
             what=what,
-            cost=seconds * (share.high - share.low) * (last - first),
+            cost=seconds * (stretch.high - stretch.low) * (last - first),
             reads=[
-                tensor.region(share.grid.batch, block, *planes)
+                tensor.region(stretch.grid.batch, block, *planes)
                 for block in held or range(first, last)
                 if planes
             ],
@@ -121,16 +121,16 @@ def emit_images(
         **build.worker_scratch(scratch_floats(tiling.tile)),
     }
     join(step, spectra.places[group])
-    for share, low, high in _cuts(spectra, group, seconds):
-        planes = planes_of(tensor, tiling, share, window)
+    for stretch, low, high in _cuts(spectra, group, seconds):
+        planes = planes_of(tensor, tiling, stretch, window)
         assert planes is not None
-        batch, lattice = share.grid.batch, share.grid.lattice
+        batch, lattice = stretch.grid.batch, stretch.grid.lattice
         step.add(
             tile_images,
             {
                 **words,
-                **_tile_words(tiling, share),
-                "source": spectra.at(share.group, share.grid.first - share.start, low),
+                **_tile_words(tiling, stretch),
+                "source": spectra.at(stretch.group, stretch.grid.first - stretch.start, low),
                 "blocks": high - low,
                 **sizes("limit", tiling.lattice_shape(tensor.shape, lattice)),
                 "target": tensor.at(batch, low, *lattice),
@@ -138,7 +138,7 @@ def emit_images(
                 "channels": tensor.images - low * LANES,
             },
             what=what,
-            cost=seconds * (share.high - share.low) * (high - low),
+            cost=seconds * (stretch.high - stretch.low) * (high - low),
             reads=[
                 spectra.places[group].region(),
                 *(build.bias_reads(node.name) if node else ()),
@@ -148,30 +148,32 @@ def emit_images(
                 tensor.region(batch, block, *planes)._replace(strand=strand)
                 for block in range(low, high)
                 for strand in (
-                    squares_of(tiling, share) if overlap else (share.grid.first + share.low,)
+                    squares_of(tiling, stretch) if overlap else (stretch.grid.first + stretch.low,)
                 )
             ],
         )
 
 
-def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Share, int, int]]:
+def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Stretch, int, int]]:
     """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
     found = []
-    for share in spectra.shares(group):
-        tiles = share.high - share.low
+    for stretch in spectra.stretches(group):
+        tiles = stretch.high - stretch.low
         for low, high in parts(tiles, tiles * spectra.blocks * seconds):
-            part = Share(share.grid, share.low + low, share.low + high, group, share.start)
+            part = Stretch(
+                stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start
+            )
             for first, last in parts(spectra.blocks, (high - low) * spectra.blocks * seconds):
                 found.append((part, first, last))
     return found
 
 
-def _tile_words(tiling: Tiling, share: Share) -> dict[str, int]:
+def _tile_words(tiling: Tiling, stretch: Stretch) -> dict[str, int]:
     return {
-        "tiles_y": share.grid.counts[1],
-        "tiles_x": share.grid.counts[2],
-        "tile0": share.low,
-        "tile1": share.high,
+        "tiles_y": stretch.grid.counts[1],
+        "tiles_x": stretch.grid.counts[2],
+        "tile0": stretch.low,
+        "tile1": stretch.high,
         **sizes("step", tiling.step),
         **sizes("size", tiling.tile),
     }

@@ -1,4 +1,4 @@
-"""Argument words that kernels of tiles share."""
+"""Argument words that kernels of tiles stretch."""
 
 from __future__ import annotations
 

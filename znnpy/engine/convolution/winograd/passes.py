@@ -153,7 +153,7 @@ def _tasks(
             | tile_words(target, dilation, low, high),
         )
         for batch in range(target.batch)
-        for low, high in _shares(target, dilation, seconds)
+        for low, high in _cuts(target, dilation, seconds)
     ]
 
 
@@ -163,7 +163,7 @@ def tile_planes(target: Tensor, dilation: Triple) -> int:
     return -(-target.extent // (NEW * step)) * step
 
 
-def _shares(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
+def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
     """Ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
     step = dilation[target.cut]
     slabs = tile_planes(target, dilation) // step
