@@ -173,7 +173,7 @@ def _edges(
             "parameters": prod(shapes[edge.name]) if edge.name in shapes else 0,
         }
         if layer := plan.layers.get(edge.name):
-            record["algorithms"] = {step: getattr(layer, step) for step in PASSES}
+            record["algorithms"] = {which: getattr(layer, which) for which in PASSES}
         made.append(record)
     return made
 
@@ -189,7 +189,7 @@ def _algorithms(
             why = _UNKNOWN
         why = why if conv == config.training.conv else _UNPLANNED
         if config.training.plan is not None:
-            pinned = [plan.layers[name].method(step) for step in shape.passes]
+            pinned = [plan.layers[name].method(which) for which in shape.passes]
             costs, why = estimated_costs(shape, pinned) | costs, "training.plan"
         for row in compared(shape, plan.layers[name], costs):
             made.append(

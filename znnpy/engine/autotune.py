@@ -46,7 +46,7 @@ SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.OUTPUT_TILES: "gradients",
 }
 OF_NO_EDGE = {Part.GATE, Part.BIAS}
-_NAME_OF: Mapping[Pass, CostPart] = {step: name for name, step in PASS_OF.items()}
+_NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.items()}
 
 
 def planned(
@@ -201,7 +201,7 @@ def _by_part(
     for number, task in enumerate(identities(graph)):
         if task in free or task.part in OF_NO_EDGE:
             continue
-        part = SHARED_PARTS.get(task.part) or _NAME_OF[task.step]
+        part = SHARED_PARTS.get(task.part) or _NAME_OF[task.serves]
         if wanted(part, shape.passes):
             found.setdefault(part, []).append(number)
     return {part: np.array(tasks) for part, tasks in found.items()}

@@ -31,8 +31,8 @@ def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
 
 def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
     """Seconds of some passes by the methods given, parts that they share counted once."""
-    seconds = sum(costs[method][step] for step, method in by_pass.items())
+    seconds = sum(costs[method][which] for which, method in by_pass.items())
     for part, steps in SHARED.items():
-        users = {method for step, method in by_pass.items() if step in steps}
+        users = {method for which, method in by_pass.items() if which in steps}
         seconds += sum(costs[method].get(part, 0.0) for method in users)
     return seconds

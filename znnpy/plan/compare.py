@@ -26,18 +26,18 @@ class Compared:
 
 def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]:
     """The passes that a layer needs; `costs` has seconds by part of its methods and the others."""
-    chosen: dict[PassName, Method] = {step: layer.method(step) for step in shape.passes}
+    chosen: dict[PassName, Method] = {which: layer.method(which) for which in shape.passes}
     least, met = shared_total(chosen, costs), dict[PassName, Method]()
     rows, before = [], 0.0
-    for step, method in chosen.items():
-        met[step] = method
+    for which, method in chosen.items():
+        met[which] = method
         seconds = shared_total(met, costs) - before
         before += seconds
         others = {
-            other: seconds + shared_total(chosen | {step: other}, costs) - least
+            other: seconds + shared_total(chosen | {which: other}, costs) - least
             for other in costs
             if other != method
         }
         best = min(others, key=others.__getitem__, default=None)
-        rows.append(Compared(step, method, seconds, best, others[best] if best else None))
+        rows.append(Compared(which, method, seconds, best, others[best] if best else None))
     return rows

@@ -34,8 +34,8 @@ class Plan:
             )
         plan = cls({name: _read_layer(name, layer) for name, layer in record.items()})
         for name, edge in edges.items():
-            for step in PASSES:
-                algorithm = ALGORITHMS[plan.layers[name].method(step).algorithm]
+            for which in PASSES:
+                algorithm = ALGORITHMS[plan.layers[name].method(which).algorithm]
                 if refusal := algorithm.refusal(edge.size, edge.stride):
                     raise PlanError(f"the saved plan of {name!r}: {refusal}")
         return plan
@@ -43,11 +43,11 @@ class Plan:
 
 def _layer_record(layer: LayerPlan) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    for step in PASSES:
-        method = layer.method(step)
-        record[step] = method.algorithm
+    for which in PASSES:
+        method = layer.method(which)
+        record[which] = method.algorithm
         if method.tile:
-            record[f"{step}_tile"] = list(method.tile)
+            record[f"{which}_tile"] = list(method.tile)
     return record | {"reason": layer.reason}
 
 
@@ -55,15 +55,15 @@ def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
     if not isinstance(layer, Mapping) or not isinstance(layer.get("reason", ""), str):
         raise PlanError(f"the saved plan of {name!r} is no table of passes")
     values, known = dict(layer), list(ALGORITHMS)
-    for step in PASSES:
-        algorithm = values.get(step)
+    for which in PASSES:
+        algorithm = values.get(which)
         if algorithm not in known:
             raise PlanError(
-                f"the saved plan asks for {algorithm!r} in the {step} pass of "
+                f"the saved plan asks for {algorithm!r} in the {which} pass of "
                 f"{name!r}; this version knows {', '.join(known)}"
             )
-        tile = values.pop(f"{step}_tile", None)
-        values[f"{step}_tile"] = _read_tile(name, step, tile, algorithm)
+        tile = values.pop(f"{which}_tile", None)
+        values[f"{which}_tile"] = _read_tile(name, which, tile, algorithm)
     unknown = sorted(set(values) - {field.name for field in fields(LayerPlan)})
     if unknown:
         raise PlanError(f"the saved plan of {name!r} has unknown entries {unknown}")

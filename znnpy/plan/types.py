@@ -87,9 +87,9 @@ class LayerPlan:
             weight.tile,
         )
 
-    def method(self, step: PassName) -> Method:
+    def method(self, which: PassName) -> Method:
         """Algorithm and tile of one pass."""
-        return Method(getattr(self, step), getattr(self, f"{step}_tile"))
+        return Method(getattr(self, which), getattr(self, f"{which}_tile"))
 
     def uses(self, algorithm: AlgorithmName) -> bool:
         """Whether any pass runs by this algorithm."""

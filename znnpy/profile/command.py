@@ -155,7 +155,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "machine": describe_machine(),
         "layers": [*(edge.name for edge in model.network.edges)],
         "plan": {
-            name: {PASS_OF[step]: str(layer.method(step)) for step in PASSES}
+            name: {PASS_OF[which]: str(layer.method(which)) for which in PASSES}
             for name, layer in model.plan.layers.items()
         },
         "convolution_flops": convolution_flops(model),

@@ -26,7 +26,7 @@ def flops_by_task(model: Model) -> Operations:
     for edge in _convolutions(model):
         layer = model.plan.layers[edge.name]
         for name, emitter in CONV_EMITTERS.items():
-            passes = [step for step in PASSES if layer.method(step).algorithm == name]
+            passes = [which for which in PASSES if layer.method(which).algorithm == name]
             if passes:
                 for task, flops in emitter.operations(layout, edge, passes, counted).items():
                     found[task] += flops

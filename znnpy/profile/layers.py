@@ -26,7 +26,7 @@ class Layers:
 def _of_what_follows(task: Identity) -> bool:
     """Whether it is made of a node for the edges that leave it."""
     if task.part is Part.INVERSE:
-        return task.step is Pass.BACKWARD
+        return task.serves is Pass.BACKWARD
     return task.part in (Part.IMAGE_SPECTRA, Part.KEPT_TILES)
 
 

@@ -65,7 +65,7 @@ class _Task(NamedTuple):
 
     def words(self) -> dict[str, Any]:
         what = self.what
-        return {"name": what.label, "kind": what.kind, "layer": self.layer, "pass": what.step}
+        return {"name": what.label, "kind": what.kind, "layer": self.layer, "pass": what.serves}
 
 
 def typical_costs(profile: Profile) -> Floats:

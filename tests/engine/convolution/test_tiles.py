@@ -41,7 +41,7 @@ def voxels_of(tiling, stretch):
                 step,
             )
             for first, step, new, number, extent in zip(
-                grid.lattice, tiling.dilation, tiling.step, at, tiling.extents, strict=True
+                grid.lattice, tiling.dilation, tiling.new, at, tiling.extents, strict=True
             )
         ]
         yield grid.batch, axes
@@ -66,7 +66,7 @@ def test_groups_cover_every_voxel_once(tiling, most):
 def test_declared_planes_hold_all_that_tiles_write(tiling, cut):
     tensor = new_tensor(Arena(), IMAGES, tiling.batch, 3, tiling.extents, cut=cut)
     spectra = TileSpectra(tiling, LANES, 5)
-    window = Window((0, 0, 0), tiling.step)
+    window = Window((0, 0, 0), tiling.new)
     for group in range(spectra.groups):
         for stretch in spectra.stretches(group):
             low, high = planes_of(tensor, tiling, stretch, window)

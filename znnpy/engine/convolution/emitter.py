@@ -43,5 +43,5 @@ class ConvEmitter(Protocol):
     def finish_backward(self, step: Step, build: Build, node: Node) -> None:
         """The same of the gradients that its outgoing edges brought back."""
 
-    def summed_elsewhere(self, build: Build, edges: tuple[Edge, ...], step: PassName) -> set[str]:
+    def summed_elsewhere(self, build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
         """Edges into or out of one node whose contribution lies in another's, by this algorithm."""

@@ -16,6 +16,6 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
     """Nothing: outgoing edges have brought gradients back."""
 
 
-def summed_elsewhere(build: Build, edges: tuple[Edge, ...], step: PassName) -> set[str]:
+def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
     """None: every edge brings images of its own."""
     return set()

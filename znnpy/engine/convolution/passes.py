@@ -21,9 +21,9 @@ CONV_EMITTERS: Mapping[AlgorithmName, ConvEmitter] = {
 }
 
 
-def emitter_of(build: Build, edge: Edge, step: PassName) -> ConvEmitter:
+def emitter_of(build: Build, edge: Edge, which: PassName) -> ConvEmitter:
     """What makes the tasks of one pass of a conv edge."""
-    return CONV_EMITTERS[build.layout.plan.layers[edge.name].method(step).algorithm]
+    return CONV_EMITTERS[build.layout.plan.layers[edge.name].method(which).algorithm]
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -64,10 +64,10 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
         emitter.finish_backward(step, build, node)
 
 
-def summed_elsewhere(build: Build, edges: tuple[Edge, ...], step: PassName) -> set[str]:
+def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
     """Edges into or out of one node whose contribution lies in another's."""
     return {
         name
         for emitter in CONV_EMITTERS.values()
-        for name in emitter.summed_elsewhere(build, edges, step)
+        for name in emitter.summed_elsewhere(build, edges, which)
     }

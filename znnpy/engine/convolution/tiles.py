@@ -51,10 +51,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles of `tile` points whose `step` new points cover images of `extents` voxels."""
+    """Tiles of `tile` points whose `new` points cover images of `extents` voxels."""
 
     tile: Triple
-    step: Triple
+    new: Triple
     dilation: Triple
     extents: Triple
     batch: int
@@ -62,7 +62,7 @@ class Tiling:
     @property
     def overlap(self) -> Triple:
         """Points along z, y, x that are not new."""
-        z, y, x = (size - new for size, new in zip(self.tile, self.step, strict=True))
+        z, y, x = (size - new for size, new in zip(self.tile, self.new, strict=True))
         return z, y, x
 
     @property
@@ -75,7 +75,7 @@ class Tiling:
         """Those of all images and lattices, in the order of their numbers."""
         axes = [
             [(first, -(-points // step)) for first, points in enumerate(lattices(extent, dilation))]
-            for extent, dilation, step in zip(self.extents, self.dilation, self.step, strict=True)
+            for extent, dilation, step in zip(self.extents, self.dilation, self.new, strict=True)
         ]
         grids: list[Grid] = []
         number = 0
@@ -207,8 +207,8 @@ def planes_of(
             first, last = 0, rows - 1
     start, step = stretch.grid.lattice[axis], tiling.dilation[axis]
     limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
-    low = max(0, window.origin[axis] + first * tiling.step[axis])
-    high = min(limit, window.origin[axis] + last * tiling.step[axis] + window.count[axis])
+    low = max(0, window.origin[axis] + first * tiling.new[axis])
+    high = min(limit, window.origin[axis] + last * tiling.new[axis] + window.count[axis])
     return (start + low * step, start + (high - 1) * step + 1) if low < high else None
 
 
@@ -232,6 +232,6 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
 
 def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
     """Bands of whole steps that a tile touches: one or two, as none is narrower than an overlap."""
-    step, size = tiling.step[axis], tiling.tile[axis]
+    step, size = tiling.new[axis], tiling.tile[axis]
     steps = max(-(-(size - step) // step), -(-count // MOST_BANDS))
     return range(tile // steps, (tile * step + size - 1) // (step * steps) + 1)

@@ -80,9 +80,9 @@ class Layout:
         """What the cost of a conv edge depends on, all its passes wanted."""
         return ConvShape.of(edge, self.network, self.geometry, self.batch)
 
-    def traits(self, edge: Edge, step: PassName) -> Traits:
+    def traits(self, edge: Edge, which: PassName) -> Traits:
         """What the algorithm of one pass of a conv edge can do."""
-        return ALGORITHMS[self.plan.layers[edge.name].method(step).algorithm].traits
+        return ALGORITHMS[self.plan.layers[edge.name].method(which).algorithm].traits
 
     def contributed(self, edge: Edge) -> int:
         """Images that an edge brings to its target: those of its source, or of its filters."""
@@ -112,7 +112,7 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
         return False
     if layout.network.node(other).images <= FEW:
         return False
-    forward, gradient, weight = (layout.traits(edge, step) for step in PASSES)
+    forward, gradient, weight = (layout.traits(edge, which) for which in PASSES)
     if target:
         reads = gradient.reads_planar_gradients and weight.reads_planar_gradients
         return forward.writes_planar and reads

@@ -98,15 +98,15 @@ class Part(Enum):
     GATE = "gate", Kind.GATE, Pass.ORDER
     BARRIER = "barrier", Kind.BARRIER, Pass.ORDER
 
-    def __init__(self, words: str, kind: Kind, only: Pass | None = None) -> None:
-        self.words, self.kind, self.only = words, kind, only
+    def __init__(self, label: str, kind: Kind, only: Pass | None = None) -> None:
+        self.label, self.kind, self.only = label, kind, only
 
 
 class Identity(NamedTuple):
     """What a task is; `owner` names an edge or a node, None where it is of the whole network."""
 
     owner: str | None
-    step: Pass
+    serves: Pass
     part: Part
 
     @property
@@ -117,13 +117,13 @@ class Identity(NamedTuple):
     @property
     def waits(self) -> bool:
         """Whether it has no work and only makes others wait."""
-        return self.step is Pass.ORDER
+        return self.serves is Pass.ORDER
 
     @property
     def label(self) -> str:
         """For people: owner, pass and part in words, such as `conv1 backward products`."""
-        named = self.part.only is not None or self.step is Pass.FORWARD
-        return " ".join(filter(None, (self.owner, "" if named else self.step, self.part.words)))
+        named = self.part.only is not None or self.serves is Pass.FORWARD
+        return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 
 
 GATE = Identity(None, Pass.ORDER, Part.GATE)

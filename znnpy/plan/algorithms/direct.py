@@ -57,21 +57,21 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     return max(direct_flops(shape) / rate, 4 * shape.batch * values / STREAM_RATE)
 
 
-def direct_flops(shape: ConvShape, step: PassName = "forward") -> float:
+def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
     """Operations of one pass of direct convolution over the whole batch, padding of lanes included.
 
     Lanes hold the images that come out of the pass; few of them on the one side and many on the other
     are not padded.
     """
     lanes, other = shape.outputs, shape.inputs
-    if step == "gradient":
+    if which == "gradient":
         lanes, other = other, lanes
     if lanes > FEW_IMAGES or other <= FEW_IMAGES:
         lanes = -(-lanes // LANES_COUNTED) * LANES_COUNTED
     return 2.0 * shape.batch * lanes * other * voxels(shape.size) * voxels(shape.target)
 
 
-def direct_seconds(shape: ConvShape, step: PassName = "forward") -> float:
+def direct_seconds(shape: ConvShape, which: PassName = "forward") -> float:
     """One pass by direct convolution on one core, bound by its operations or its images."""
     floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
-    return max(direct_flops(shape, step) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)
+    return max(direct_flops(shape, which) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)

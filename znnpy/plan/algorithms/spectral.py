@@ -55,7 +55,7 @@ def _taken_if_told(shape: ConvShape) -> list[Triple]:
     if not found:
         return []
     layer = cheapest(needed(found, shape))
-    tiles = [layer.method(step).tile for step in shape.passes]
+    tiles = [layer.method(which).tile for which in shape.passes]
     return [tile for tile in tiles if tile and spectral_bytes(shape, tile) <= MOST_BYTES]
 
 

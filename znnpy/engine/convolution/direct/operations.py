@@ -16,4 +16,4 @@ def operations(
 ) -> Operations:
     """As many in every pass."""
     flops = of_convolution(layout.conv_shape(edge))
-    return {Identity(edge.name, PASS_OF[step], Part.DIRECT): flops for step in passes}
+    return {Identity(edge.name, PASS_OF[which], Part.DIRECT): flops for which in passes}

@@ -387,8 +387,8 @@ def _transposed(build: Build, edge: Edge) -> Buffer:
     return build.kept(Name(TRANSPOSED, edge.name), packed_size(inputs, outputs, prod(size)))
 
 
-def _seconds(build: Build, edge: Edge, step: PassName) -> float:
-    return direct_seconds(build.layout.conv_shape(edge), step)
+def _seconds(build: Build, edge: Edge, which: PassName) -> float:
+    return direct_seconds(build.layout.conv_shape(edge), which)
 
 
 def _source_words(

@@ -120,7 +120,7 @@ def emit_filtered_sum(
     step: Step, build: Build, edge: Edge, a: Spectra, out: Spectra, what: Identity
 ) -> None:
     """Sums of spectra times those of dense filters, made in each worker's scratch."""
-    backward = what.step is Pass.BACKWARD
+    backward = what.serves is Pass.BACKWARD
     outputs, inputs, *size = build.parameters[edge.name].shape
     dilation = build.layout.geometry.dilations[edge.name]
     plan = plan_filter(a.grid, edge.size, dilation)

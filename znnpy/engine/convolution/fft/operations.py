@@ -54,9 +54,9 @@ def _products(
     filters = pairs * of_transform(grid)
     kept = spectra_stay_cached(pairs, grid)
     flops = {
-        Identity(edge.name, PASS_OF[step], Part.PRODUCTS): product
-        + (filters if step == "weight" or not kept else 0.0)
-        for step in passes
+        Identity(edge.name, PASS_OF[which], Part.PRODUCTS): product
+        + (filters if which == "weight" or not kept else 0.0)
+        for which in passes
     }
     serves = Pass.FORWARD if "forward" in passes else Pass.BACKWARD
     return flops | ({Identity(edge.name, serves, Part.FILTER_SPECTRA): filters} if kept else {})

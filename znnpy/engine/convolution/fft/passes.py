@@ -95,9 +95,9 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
     _finish(step, build, edges, "gradient", build.images.backward, node.name)
 
 
-def summed_elsewhere(build: Build, edges: tuple[Edge, ...], step: PassName) -> set[str]:
+def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
     """Edges whose contribution another edge's inverse transform already includes."""
-    return {edge.name for group in _by_grid(build, edges, step) for edge in group[1:]}
+    return {edge.name for group in _by_grid(build, edges, which) for edge in group[1:]}
 
 
 def _finish(
@@ -115,11 +115,11 @@ def _finish(
         images_of_spectra(step, leaves[0], targets[group[0].name], what)
 
 
-def _by_grid(build: Build, edges: tuple[Edge, ...], step: PassName) -> list[list[Edge]]:
+def _by_grid(build: Build, edges: tuple[Edge, ...], which: PassName) -> list[list[Edge]]:
     """Edges that run this pass by FFT, those with the same grid together."""
     groups: dict[Triple, list[Edge]] = defaultdict(list)
     for edge in edges:
-        if edge.kind == "conv" and getattr(build.layout.plan.layers[edge.name], step) == "fft":
+        if edge.kind == "conv" and getattr(build.layout.plan.layers[edge.name], which) == "fft":
             groups[grid_of(build, edge)].append(edge)
     return list(groups.values())
 
@@ -148,14 +148,14 @@ def output_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
     return Identity(edge.target, Pass.WEIGHT if weight else Pass.BACKWARD, Part.OUTPUT_SPECTRA)
 
 
-def _any_by_fft(plan: Plan, edges: tuple[Edge, ...], step: PassName) -> bool:
+def _any_by_fft(plan: Plan, edges: tuple[Edge, ...], which: PassName) -> bool:
     layers = (plan.layers[edge.name] for edge in edges if edge.kind == "conv")
-    return any(layer.method(step).algorithm == "fft" for layer in layers)
+    return any(layer.method(which).algorithm == "fft" for layer in layers)
 
 
-def _sum(build: Build, edge: Edge, step: PassName) -> Spectra:
+def _sum(build: Build, edge: Edge, which: PassName) -> Spectra:
     """Spectra of what an edge brings to its target (forward) or its source (gradient)."""
-    layout, end = build.layout, edge.target if step == "forward" else edge.source
+    layout, end = build.layout, edge.target if which == "forward" else edge.source
     count = layout.batch * layout.network.node(end).images
-    use = FORWARD_SUMS if step == "forward" else BACKWARD_SUMS
+    use = FORWARD_SUMS if which == "forward" else BACKWARD_SUMS
     return Spectra(build, use, edge.name, count, grid_of(build, edge))

@@ -73,9 +73,9 @@ def ring_slots(build: Build, spectra: TileSpectra) -> int:
     return max(1, min(workers, spectra.groups, most))
 
 
-def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
+def source_spectra(build: Build, edge: Edge, which: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
-    tiling = tiling_of(build, edge, step)
+    tiling = tiling_of(build, edge, which)
     source = build.value(edge.source)
     spectra = edge_spectra(build, edge, tiling, source)
     layer = build.layout.plan.layers[edge.name]
@@ -87,8 +87,8 @@ def source_spectra(build: Build, edge: Edge, step: PassName) -> TileSpectra:
     ):
         kind = isinstance(spectra, PlaneSpectra), spectra.most
         for group in range(spectra.groups):
-            which = (*kind, tiling.tile, tiling.step, tiling.dilation, group)
-            name = Name(TILES, edge.source, which)
+            shape = (*kind, tiling.tile, tiling.new, tiling.dilation, group)
+            name = Name(TILES, edge.source, shape)
             spectra.places[group] = build.shared(name, spectra.floats)
     return spectra
 
@@ -125,15 +125,15 @@ def spectra_of(tiling: Tiling, tensor: Tensor, most: int) -> TileSpectra:
     return TileSpectra(tiling, tensor.images, most, packed=packed)
 
 
-def tiling_of(build: Build, edge: Edge, step: PassName) -> Tiling:
-    layout, tile = build.layout, tile_of(build, edge, step)
+def tiling_of(build: Build, edge: Edge, which: PassName) -> Tiling:
+    layout, tile = build.layout, tile_of(build, edge, which)
     dilation = layout.geometry.dilations[edge.name]
     new = new_points(edge.size, tile)
     return Tiling(tile, new, dilation, layout.shape(edge.target), layout.batch)
 
 
-def tile_of(build: Build, edge: Edge, step: PassName) -> Triple:
-    tile = build.layout.plan.layers[edge.name].method(step).tile
+def tile_of(build: Build, edge: Edge, which: PassName) -> Triple:
+    tile = build.layout.plan.layers[edge.name].method(which).tile
     if tile is None or any(n < k for n, k in zip(tile, edge.size, strict=True)):
         raise PlanError(f"{edge.name}: tiles of {tile} points cannot hold {edge.size} taps")
     return tile

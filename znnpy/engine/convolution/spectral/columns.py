@@ -76,7 +76,7 @@ def _words(
     build: Build, x: PlaneSpectra, w: Filters, y: PlaneSpectra, group: int, *, back: bool
 ) -> dict[str, int]:
     """Words of both kernels; forward all points of x count, `back` all of y."""
-    step = x.tiling.step[x.axis]
+    step = x.tiling.new[x.axis]
     return column_words(build, x.images, w, y, group) | {
         "x": x.at(group),
         "x_points": step if back else x.points,
@@ -94,7 +94,7 @@ def column_words(
         "x_points": 0,
         "y": y.at(group),
         "y_images": y.images,
-        "y_points": y.tiling.step[y.axis],
+        "y_points": y.tiling.new[y.axis],
         "target": 0,
         "plane": y.point_stride,
         "vector": y.vector_stride,

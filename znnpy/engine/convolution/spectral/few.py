@@ -122,7 +122,7 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
     x = FewSpectra(tiling, source.images)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
-    shape = tiling.tile, tiling.step, tiling.dilation
+    shape = tiling.tile, tiling.new, tiling.dilation
     name = Name(FEW_TILES, edge.source, (*shape, same or PASS_OF[which]))
     x.place = build.shared(name, x.floats)
     if step.once(x.place):
@@ -153,7 +153,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
                     "tiles_x": grid.counts[2],
                     "block0": low,
                     "block1": high,
-                    **sizes("step", tiling.step),
+                    **sizes("step", tiling.new),
                     **sizes("limit", limit),
                     **sizes("size", tiling.tile),
                     "target": x.at(grid, 0),

@@ -17,28 +17,28 @@ def operations(
 ) -> Operations:
     """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
     shape, found = layout.conv_shape(edge), Operations()
-    for step in passes:
-        tile = layout.plan.layers[edge.name].method(step).tile
+    for which in passes:
+        tile = layout.plan.layers[edge.name].method(which).tile
         assert tile, "a spectral pass has a tile"
         tiles = tiles_of(shape, tile)
         flops = 8.0 * frequencies(tile) * tiles * shape.inputs * shape.outputs
-        found[Identity(edge.name, PASS_OF[step], Part.PRODUCTS)] = flops
-        for part, count in _transforms(shape, step, tiles).items():
-            found[Identity(edge.name, PASS_OF[step], part)] = count * of_transform(tile)
+        found[Identity(edge.name, PASS_OF[which], Part.PRODUCTS)] = flops
+        for part, count in _transforms(shape, which, tiles).items():
+            found[Identity(edge.name, PASS_OF[which], part)] = count * of_transform(tile)
         key = ("kept tiles", edge.source, tile, edge.size, shape.dilation)
-        if step != "gradient" and key not in counted:
+        if which != "gradient" and key not in counted:
             counted.add(key)
             kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
             found[kept] = found.get(kept, 0.0) + tiles * shape.inputs * of_transform(tile)
     return found
 
 
-def _transforms(shape: ConvShape, step: PassName, tiles: int) -> dict[Part, int]:
+def _transforms(shape: ConvShape, which: PassName, tiles: int) -> dict[Part, int]:
     """Transforms of one pass; those of a source's tiles count where nobody keeps them for another pass."""
     inputs, outputs = tiles * shape.inputs, tiles * shape.outputs
     pairs = shape.inputs * shape.outputs
-    if step == "gradient":
+    if which == "gradient":
         return {Part.OUTPUT_TILES: outputs, Part.INVERSE: inputs, Part.FILTER_TILES: pairs}
-    if step == "weight":
+    if which == "weight":
         return {Part.OUTPUT_TILES: outputs, Part.INVERSE: pairs, Part.TILES: inputs}
     return {Part.INVERSE: outputs, Part.FILTER_TILES: pairs, Part.TILES: inputs}

@@ -78,7 +78,7 @@ def emit_packed_images(
         "relu": int(node is not None and node.function == "relu"),
     }
     join(step, spectra.places[group])
-    for low, high in _cuts(spectra, group, apart=count != tiling.step):
+    for low, high in _cuts(spectra, group, apart=count != tiling.new):
         step.add(
             packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images,
             {**words, "vector0": low, "vector1": high},
@@ -96,7 +96,7 @@ def emit_packed_images(
                 for block in range(spectra.blocks)
                 for strand in (
                     squares_of(tiling, stretch)
-                    if count != tiling.step
+                    if count != tiling.new
                     else (group * spectra.vectors(0) + low,)
                 )
             ],
@@ -139,7 +139,7 @@ def _words(
         "images": spectra.images,
         **sizes("extent", tiling.extents),
         **sizes("dilation", tiling.dilation),
-        **sizes("step", tiling.step),
+        **sizes("step", tiling.new),
         **sizes("count", count),
         **sizes("shape", tensor.shape),
         **sizes("size", tiling.tile),

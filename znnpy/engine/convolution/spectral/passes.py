@@ -71,7 +71,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
             Identity(edge.name, Pass.FORWARD, Part.INVERSE),
             applied_forward(build.layout, edge),
         )
-        emit_images(step, build, y, target, x.tiling.step, group, what, node)
+        emit_images(step, build, y, target, x.tiling.new, group, what, node)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -196,7 +196,7 @@ def _emit_gradient(
     if isinstance(dy, PlaneSpectra) and edge.name in build.images.backward:
         room = max(dy, _like(dy, build.images.backward[edge.name]), key=lambda kept: kept.floats)
     dy.places[group] = ring_slot(step, build, edge, serves, Part.OUTPUT_TILES, room, group)
-    window, what = Window(ORIGIN, dy.tiling.step), Identity(edge.name, serves, Part.OUTPUT_TILES)
+    window, what = Window(ORIGIN, dy.tiling.new), Identity(edge.name, serves, Part.OUTPUT_TILES)
     emit_spectra(step, build, dy, gradient, window, group, what)
 
 

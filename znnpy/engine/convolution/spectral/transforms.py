@@ -102,7 +102,7 @@ def emit_images(
     tiling = spectra.tiling
     seconds = tile_seconds(tiling.tile, held=count)
     window = Window(ORIGIN, count)
-    old = tuple(many - new for many, new in zip(count, tiling.step, strict=True))
+    old = tuple(many - new for many, new in zip(count, tiling.new, strict=True))
     overlap = max(old) > 0
     words = {
         "source_frequency": spectra.frequency_stride,
@@ -174,6 +174,6 @@ def _tile_words(tiling: Tiling, stretch: Stretch) -> dict[str, int]:
         "tiles_x": stretch.grid.counts[2],
         "tile0": stretch.low,
         "tile1": stretch.high,
-        **sizes("step", tiling.step),
+        **sizes("step", tiling.new),
         **sizes("size", tiling.tile),
     }

@@ -23,11 +23,11 @@ def operations(
 ) -> Operations:
     """Tiles of each pass, and the filters that it transforms."""
     shape, found = layout.conv_shape(edge), Operations()
-    for step in passes:
-        task = Identity(edge.name, PASS_OF[step], Part.WINOGRAD)
+    for which in passes:
+        task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
         filters = shape.inputs * shape.outputs * FILTER_FLOPS
-        made = task if step == "weight" else task._replace(part=Part.FILTER_POINTS)
-        found[task] = _tiles(backward_shape(shape) if step == "gradient" else shape)
+        made = task if which == "weight" else task._replace(part=Part.FILTER_POINTS)
+        found[task] = _tiles(backward_shape(shape) if which == "gradient" else shape)
         found[made] = found.get(made, 0.0) + filters
     return found
 
