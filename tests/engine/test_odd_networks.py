@@ -53,7 +53,7 @@ def updated(name, plan, updates=4, **options):
 @pytest.fixture
 def finest_tasks(monkeypatch):
     """Cut finely, so that small images make many tasks."""
-    monkeypatch.setattr(sys.modules["znnpy.plan.parts"], "TARGET_SECONDS", 5e-7)
+    monkeypatch.setattr(sys.modules["znnpy.plan.ranges"], "TARGET_SECONDS", 5e-7)
     monkeypatch.setattr("znnpy.engine.convolution.fft.spectra.TARGET_SECONDS", 5e-7)
     monkeypatch.setattr("znnpy.engine.convolution.direct.SLAB_BYTES", 1 << 12)
 

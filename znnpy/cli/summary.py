@@ -25,7 +25,7 @@ from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.parts import TARGET_SECONDS
+from znnpy.plan.ranges import TARGET_SECONDS
 from znnpy.scheduler.cores import available_cores
 from znnpy.train.survey import survey
 

@@ -3,7 +3,7 @@
 from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.choose import Choice, candidates, choose
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.parts import cut_axis, parts
+from znnpy.plan.ranges import cut_axis, ranges
 from znnpy.plan.record import Plan
 from znnpy.plan.types import PASSES, AlgorithmName, Costs, LayerPlan, Method, PassName
 
@@ -21,5 +21,5 @@ __all__ = [
     "candidates",
     "choose",
     "cut_axis",
-    "parts",
+    "ranges",
 ]

@@ -63,7 +63,7 @@ class _Task(NamedTuple):
     what: Identity
     layer: str
 
-    def words(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         what = self.what
         return {"name": what.label, "kind": what.kind, "layer": self.layer, "pass": what.serves}
 
@@ -101,7 +101,7 @@ def _longest_path(profile: Profile, costs: Floats) -> list[dict[str, Any]]:
     """The tasks of the longest path of one step."""
     edges, tasks = step_edges(profile), _tasks(profile)
     path = chain(edges, bottom_levels(edges, costs))
-    return [{**tasks[task].words(), "seconds": float(costs[task])} for task in path]
+    return [{**tasks[task].told(), "seconds": float(costs[task])} for task in path]
 
 
 def _names(
@@ -114,7 +114,7 @@ def _names(
         seconds[task] += spent
         count[task] += 1
     return [
-        {**task.words(), "tasks": count[task], "seconds": spent, "flops": flops.get(task.what)}
+        {**task.told(), "tasks": count[task], "seconds": spent, "flops": flops.get(task.what)}
         for task, spent in seconds.items()
     ]
 

@@ -136,7 +136,7 @@ class TileSpectra:
         vectors = -(-floats // LANES) | 1
         self.tile_stride = images if packed else self.blocks * PAIR
         self.block_stride = LANES if packed else PAIR
-        self.parts = vectors * LANES if packed else LANES
+        self.imaginary = vectors * LANES if packed else LANES
         self.frequency_stride = vectors * PAIR
         self.floats = self.frequency_stride * tiling.frequencies
         self.groups = -(-tiling.tiles // most)

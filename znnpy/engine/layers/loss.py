@@ -11,7 +11,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import biased_in_loss
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -27,7 +27,7 @@ def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
     """Loss of one output node: its gradient, partial sums, and their sum in the step's results."""
     output, gradient = build.images.activations[node.name], build.output_gradient(node)
     staged = build.staged
-    cuts = plane_parts(output, 6 * output.blocks)
+    cuts = plane_ranges(output, 6 * output.blocks)
     count = len(cuts) * output.batch
     width = -(-output.images // LANES) * LANES
     biased = gradient and biased_in_loss(build.layout, node, loss)

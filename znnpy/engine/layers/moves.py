@@ -10,7 +10,7 @@ from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.network.types import Edge
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -27,7 +27,7 @@ def _pack(
     """Planar images, from an offset on, into channel blocks."""
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_parts(target, 2):
+            for low, high in plane_ranges(target, 2):
                 z, _, y, _ = target.box(low, high)
                 first, shift = block * target.lanes, offset[target.cut]
                 place = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
@@ -80,7 +80,7 @@ def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     depth, height, _ = gradient.shape
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_parts(target, 2):
+            for low, high in plane_ranges(target, 2):
                 first_z, _, first_y, _ = target.box(low, high)
                 step.add(
                     embed_rows,
@@ -110,7 +110,7 @@ def _drop(
 ) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_parts(target, 2):
+            for low, high in plane_ranges(target, 2):
                 first_z, _, first_y, _ = target.box(low, high)
                 step.add(
                     dropout,
@@ -139,7 +139,7 @@ def _copy(
 ) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_parts(target, 2):
+            for low, high in plane_ranges(target, 2):
                 z, _, y, _ = target.box(low, high)
                 shift = offset[target.cut]
                 step.add(

@@ -18,7 +18,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_parts, rows_of
+from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
 from znnpy.errors import NetworkError
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
@@ -86,7 +86,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
-            for low, high in plane_parts(tensor, 2):
+            for low, high in plane_ranges(tensor, 2):
                 step.add(
                     _kernel(FORWARD, node.function, node),
                     {
@@ -117,7 +117,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
         return
     function = "linear" if node.function == "softmax" else node.function
     output = build.images.activations[node.name]
-    cuts = plane_parts(gradient, 3)
+    cuts = plane_ranges(gradient, 3)
     planar = gradient.lanes == 1
     for block, partials in enumerate(_partials(build, node)):
         for batch in range(gradient.batch):
@@ -156,7 +156,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
 def _partials(build: Build, node: Node) -> list[Buffer | None]:
     """Rooms for the partial sums of each block, the same whatever the loss makes of them."""
     gradient = build.images.gradients[node.name]
-    count = gradient.batch * len(plane_parts(gradient, 3))
+    count = gradient.batch * len(plane_ranges(gradient, 3))
     return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
@@ -181,7 +181,7 @@ def _copy_channels(
 ) -> None:
     channels = min(source.images - from_, target.images - to)
     for batch in range(source.batch):
-        for low, high in plane_parts(target, 2 * target.blocks):
+        for low, high in plane_ranges(target, 2 * target.blocks):
             step.add(
                 copy_channels,
                 {

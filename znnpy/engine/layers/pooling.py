@@ -23,8 +23,8 @@ from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, rows_of
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
-from znnpy.plan import parts
-from znnpy.plan.parts import TARGET_SECONDS
+from znnpy.plan import ranges
+from znnpy.plan.ranges import TARGET_SECONDS
 
 TAPS = Use("taps of maxima")
 
@@ -42,7 +42,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     keep_taps = edge.name in build.images.backward
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in _parts(target, edge, 1 if keep_taps else PLANES):
+            for low, high in _ranges(target, edge, 1 if keep_taps else PLANES):
                 wide = source_range(edge, dilation, target.cut, low, high)
                 values: dict[str, float] = {
                     **rows_of(source, "source", batch, block, wide[0]),
@@ -96,7 +96,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """
     target = build.images.backward[edge.name]
     node = masked_by_maxima(build.layout, edge)
-    cuts = _parts(target, edge)
+    cuts = _ranges(target, edge)
     for block in range(target.blocks):
         count = target.batch * len(cuts)
         partials = build.bias_partials(node, block, count) if node else None
@@ -159,14 +159,14 @@ def _block_seconds(tensor: Tensor, edge: Edge) -> float:
     return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_COMPARE
 
 
-def _parts(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
+def _ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
     """Cuts of one block: small enough that what one task wrote is in the cache for the next.
 
     At least `least` planes, which share what they read, are kept together.
     """
     slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
     wanted = max(_block_seconds(tensor, edge), slabs * TARGET_SECONDS)
-    return parts(tensor.extent, wanted, least)
+    return ranges(tensor.extent, wanted, least)
 
 
 def _window(edge: Edge, dilation: Triple) -> dict[str, float]:

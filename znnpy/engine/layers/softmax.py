@@ -6,7 +6,7 @@ from znnpy_kernels.layers import softmax
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -15,7 +15,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
     """Bias and softmax in place, for every part of every image of the batch."""
     tensor = build.images.activations[node.name]
     for batch in range(tensor.batch):
-        for low, high in plane_parts(tensor, 4 * tensor.blocks):
+        for low, high in plane_ranges(tensor, 4 * tensor.blocks):
             step.add(
                 softmax.softmax_forward,
                 {
@@ -41,7 +41,7 @@ def softmax_backward(step: Step, build: Build, node: Node) -> None:
     gradient = build.output_gradient(node)
     assert gradient is not None
     for batch in range(target.batch):
-        for low, high in plane_parts(target, 6 * target.blocks):
+        for low, high in plane_ranges(target, 6 * target.blocks):
             step.add(
                 softmax.softmax_backward,
                 {

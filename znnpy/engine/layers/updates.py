@@ -10,7 +10,7 @@ from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 NORM_PARTIALS = Use("partial norms", SMALL)
@@ -29,7 +29,7 @@ def _emit_update(
 ) -> None:
     hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
     pieces = parameter.pieces
-    for low, high in parts(len(pieces), parameter.floats * 20 / MEMORY_RATE):
+    for low, high in ranges(len(pieces), parameter.floats * 20 / MEMORY_RATE):
         begin, last = pieces[low].start, pieces[high - 1]
         length = last.start + last.floats - begin
         states = {

@@ -12,7 +12,7 @@ from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.identity import Identity
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 
@@ -65,10 +65,10 @@ def tree(leaves: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def plane_parts(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
+def plane_ranges(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
     """Cuts of one block for an elementwise task that touches `operands` such blocks."""
     floats = tensor.shape[0] * tensor.shape[1] * tensor.row
-    return parts(tensor.extent, floats * 4 * operands / MEMORY_RATE)
+    return ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
 
 
 def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:
@@ -89,7 +89,7 @@ def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
 
 def combine_tensors(step: Step, leaves: Sequence[Tensor], what: Identity) -> None:
     """Sum tensors of one shape into the first, by a fixed tree for every block and part."""
-    cuts = plane_parts(leaves[0], 3)
+    cuts = plane_ranges(leaves[0], 3)
     for into, other in tree(len(leaves)):
         first, second = leaves[into], leaves[other]
         for batch in range(first.batch):

@@ -24,9 +24,9 @@ from znnpy.engine.memory.tensors import Tensor, source_range
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_parts, rows_of
+from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_ranges, rows_of
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import PassName, parts
+from znnpy.plan import PassName, ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE, direct_seconds
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -154,7 +154,7 @@ def _cuts(target: Tensor, panel: _Panel, seconds: float) -> list[tuple[int, int,
     return [
         (batch, low, high, share * (high - low) / target.extent)
         for batch in range(target.batch)
-        for low, high in parts(target.extent, share)
+        for low, high in ranges(target.extent, share)
     ]
 
 
@@ -270,7 +270,7 @@ def _slab_gradient(
     flops = 2.0 * piece.floats / piece.width * width
     flops *= (high - low) * prod(gradient.shape) / gradient.extent
     rows = edge.size[0] * edge.size[1]
-    for first, last in parts(-(-rows // most), flops / DIRECT_RATE):
+    for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):
         first, last = first * most, min(rows, last * most)
         step.add(
             kernel,
@@ -333,7 +333,7 @@ def _transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.shape
     seconds = parameter.floats * 16 / MEMORY_RATE
-    for low, high in parts(outputs, seconds):
+    for low, high in ranges(outputs, seconds):
         step.add(
             transpose_filters,
             {
@@ -358,7 +358,7 @@ def _spread(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Tensor:
     target = build.images.spread[edge.name]
     for batch in range(gradient.batch):
         for block in range(gradient.blocks):
-            for low, high in plane_parts(gradient, 2):
+            for low, high in plane_ranges(gradient, 2):
                 z, _, y, _ = gradient.box(low, high)
                 step_z, step_y, step_x = edge.stride
                 stride = edge.stride[gradient.cut]

@@ -16,7 +16,7 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import MEMORY_RATE, PRODUCT_RATE
 from znnpy.plan.fftw import spectrum_floats
 from znnpy.plan.filters import plan_filter
-from znnpy.plan.parts import parts
+from znnpy.plan.ranges import ranges
 
 DENSE = Use("dense filters")
 FILTER_SPECTRA = Use("spectra of filters", "filter spectra")
@@ -48,7 +48,7 @@ def filter_spectra_of(step: Step, build: Build, edge: Edge, serves: Pass | None 
     if serves:
         plan = plan_filter(grid, edge.size, build.layout.geometry.dilations[edge.name])
         seconds = _filter_seconds(grid, edge.size)
-        for low, high in parts(inputs, outputs * inputs * seconds):
+        for low, high in ranges(inputs, outputs * inputs * seconds):
             for output in range(outputs):
                 for source in range(low, high):
                     _filter_task(

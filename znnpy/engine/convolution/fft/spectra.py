@@ -15,7 +15,7 @@ from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import TRANSFORM_RATE
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
-from znnpy.plan.parts import TARGET_SECONDS, parts
+from znnpy.plan.ranges import TARGET_SECONDS, ranges
 
 LINE = 16  # floats: cuts between frequencies fall on cache lines
 
@@ -54,7 +54,7 @@ class Spectra:
 
     def cuts(self, seconds: float) -> list[tuple[int, int]]:
         """Ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
-        return [(low * LINE, high * LINE) for low, high in parts(self.floats // LINE, seconds)]
+        return [(low * LINE, high * LINE) for low, high in ranges(self.floats // LINE, seconds)]
 
 
 def image_spectra_of(

@@ -12,7 +12,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, PRODUCT_RATE, tile_seconds
 
 
@@ -25,7 +25,7 @@ def emit_column_products(
     exchanged = back and shares_filters(build, edge)
     words = _words(build, x, w, y, group, back=back) | {"w": w.at(), "exchanged": int(exchanged)}
     seconds = line_seconds(x, group) + line_seconds(y, group) + _product_seconds(x, y, group)
-    for low, high in parts(x.columns, seconds):
+    for low, high in ranges(x.columns, seconds):
         step.add(
             packed_products,
             words | {"column0": low, "column1": high},
@@ -55,7 +55,7 @@ def emit_column_gradients(
         lines = line_seconds(x, number) * (2 if filters else 1) + line_seconds(dy, number)
         return lines + _product_seconds(x, dy, number) * (2 if filters else 1)
 
-    for low, high in parts(x.columns, seconds(0)):
+    for low, high in ranges(x.columns, seconds(0)):
         own, sums = dy.places[group].region(low, high), w.place.region(low, high)
         step.add(
             packed_gradients,

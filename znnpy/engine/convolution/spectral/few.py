@@ -32,7 +32,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
-from znnpy.plan import PassName, parts
+from znnpy.plan import PassName, ranges
 from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
 
 FEW_TILES = Use("spectra of tiles of few images", "source spectra")
@@ -137,7 +137,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
     seconds = tile_seconds(tiling.tile, LANES_RATE)
     for grid in tiling.grids:
         limit = tiling.lattice_shape(source.shape, grid.lattice)
-        for low, high in parts(x.count(grid), x.count(grid) * seconds):
+        for low, high in ranges(x.count(grid), x.count(grid) * seconds):
             window = Window((0, 0, 0), tiling.tile)
             planes = planes_of(source, tiling, x.stretch(grid, low, high), window)
             assert planes is not None
@@ -174,7 +174,7 @@ def emit_few_products(
     count, number = x.tiling.frequencies, 0
     for run in x.runs(y, group):
         seconds = _seconds(run, w, count)
-        for low, high in parts(count, seconds):
+        for low, high in ranges(count, seconds):
             step.add(
                 spectral_products,
                 _words(x, run, w, y, group, low, high),
@@ -192,10 +192,10 @@ def emit_few_weight_products(
     """Add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
     # All runs follow each other in each range: the narrower it is, the shorter is that chain.
-    ranges = parts(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
+    cuts = ranges(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
     for number, run in enumerate(x.runs(dy, group)):
         seconds = _seconds(run, w, count)
-        for low, high in ranges:
+        for low, high in cuts:
             sums = w.place.region(low, high)
             step.add(
                 spectral_gradients,
@@ -216,7 +216,7 @@ def emit_few_column_products(
 ) -> None:
     """Spectra of the sums over images of one group of tiles, column by column."""
     words, seconds = _column_words(build, x, w, y, group), _column_seconds(x, w, y, group)
-    for low, high in parts(y.columns, seconds):
+    for low, high in ranges(y.columns, seconds):
         step.add(
             few_products,
             words | {"w": w.at(), "column0": low, "column1": high},
@@ -234,7 +234,7 @@ def emit_few_column_gradients(
     words = _column_words(build, x, w, dy, group)
     words |= {"w": 0, "gradient": w.at(), "accumulate": int(group > 0)}
     seconds = _column_seconds(x, w, dy, group)
-    for low, high in parts(dy.columns, _column_seconds(x, w, dy, 0)):
+    for low, high in ranges(dy.columns, _column_seconds(x, w, dy, 0)):
         sums = w.place.region(low, high)
         step.add(
             few_gradients,
@@ -295,7 +295,7 @@ def _words(
         "inputs": x.images,
         "blocks": y.blocks,
         "x_parts": LANES,
-        "y_parts": y.parts,
+        "y_parts": y.imaginary,
         "lanes": y.last_lanes,
     }
 

@@ -17,7 +17,7 @@ from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
@@ -66,7 +66,7 @@ def _make(
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
         for run in _runs(piece, parameter.shape[0], backward=backward):
-            for low, high in parts(run.images, run.images * seconds, TOGETHER):
+            for low, high in ranges(run.images, run.images * seconds, TOGETHER):
                 part = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 source += 4 * low * (1 if backward else piece.width)
@@ -158,7 +158,7 @@ def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
         target_z, target_y, target_x = parameter.tap_strides(piece.first_output, piece.first_input)
         for vector in range(piece.width // LANES):
             block = piece.first_output // LANES + vector
-            for low, high in parts(piece.inputs, piece.inputs * seconds):
+            for low, high in ranges(piece.inputs, piece.inputs * seconds):
                 step.add(
                     filter_gradient_tiles,
                     {

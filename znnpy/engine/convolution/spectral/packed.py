@@ -24,7 +24,7 @@ from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 
 
@@ -113,7 +113,7 @@ def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tupl
         firsts = [0]
     found = []
     for first, last in pairwise([*(first // LANES for first in firsts), spectra.vectors(group)]):
-        cuts = parts(last - first, _seconds(spectra, last - first))
+        cuts = ranges(last - first, _seconds(spectra, last - first))
         found += [(first + low, first + high) for low, high in cuts]
     return found
 
@@ -163,6 +163,6 @@ def _places(build: Build, spectra: TileSpectra, group: int) -> dict[str, int]:
     return {
         "spectra": spectra.at(group),
         "spectra_frequency": spectra.frequency_stride,
-        "spectra_parts": spectra.parts,
+        "spectra_parts": spectra.imaginary,
         **build.worker_scratch(packed_floats(tile)),
     }

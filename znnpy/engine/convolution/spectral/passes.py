@@ -42,7 +42,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.fusion import applied_forward
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, counts, plane_parts, rows_of
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
 from znnpy.plan.cost import MEMORY_RATE
@@ -167,7 +167,7 @@ def _emit_zeros(step: Step, target: Tensor, what: Identity) -> None:
     """Zeros everywhere: no tile covers lattices that lie between the target's voxels."""
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_parts(target, 1):
+            for low, high in plane_ranges(target, 1):
                 step.add(
                     zero_rows,
                     {

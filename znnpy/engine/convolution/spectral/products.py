@@ -16,7 +16,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
 
 
@@ -26,7 +26,7 @@ def emit_products(
     """Spectra of the sums over images, of one group of tiles."""
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
-    for low, high in parts(count, seconds):
+    for low, high in ranges(count, seconds):
         step.add(
             spectral_products,
             _product_words(x, w, y, group, low, high),
@@ -48,7 +48,7 @@ def emit_backward_products(
         "images": w.inputs,
         **build.worker_scratch(backward_floats(outputs)),
     }
-    for low, high in parts(count, seconds):
+    for low, high in ranges(count, seconds):
         step.add(
             backward_products,
             _product_words(dy, w, dx, group, low, high) | words,
@@ -65,7 +65,7 @@ def emit_weight_products(
     """Add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
-    for low, high in parts(count, _product_seconds(x, w, 0)):
+    for low, high in ranges(count, _product_seconds(x, w, 0)):
         sums = w.place.region(low, high)
         step.add(
             spectral_gradients,
@@ -101,8 +101,8 @@ def _product_words(
         "tiles": x.count(group),
         "inputs": w.inputs,
         "blocks": y.blocks,
-        "x_parts": x.parts,
-        "y_parts": y.parts,
+        "x_parts": x.imaginary,
+        "y_parts": y.imaginary,
         "lanes": y.last_lanes,
     }
 

@@ -23,7 +23,7 @@ from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
-from znnpy.plan import parts
+from znnpy.plan import ranges
 from znnpy.plan.tiles import tile_seconds
 
 
@@ -159,11 +159,11 @@ def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Stretc
     found = []
     for stretch in spectra.stretches(group):
         tiles = stretch.high - stretch.low
-        for low, high in parts(tiles, tiles * spectra.blocks * seconds):
+        for low, high in ranges(tiles, tiles * spectra.blocks * seconds):
             part = Stretch(
                 stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start
             )
-            for first, last in parts(spectra.blocks, (high - low) * spectra.blocks * seconds):
+            for first, last in ranges(spectra.blocks, (high - low) * spectra.blocks * seconds):
                 found.append((part, first, last))
     return found
 

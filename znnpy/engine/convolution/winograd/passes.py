@@ -25,9 +25,9 @@ from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
-from znnpy.plan import ConvShape, parts
+from znnpy.plan import ConvShape, ranges
 from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, refusal, winograd_seconds
-from znnpy.plan.parts import TARGET_SECONDS
+from znnpy.plan.ranges import TARGET_SECONDS
 
 POINTS = Use("transformed filters")
 
@@ -168,8 +168,8 @@ def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, i
     step = dilation[target.cut]
     slabs = tile_planes(target, dilation) // step
     if seconds / slabs <= 2 * TARGET_SECONDS:
-        return [(low * step, high * step) for low, high in parts(slabs, seconds)]
-    cuts = [low for low, _ in parts(step, seconds / slabs)] + [step]
+        return [(low * step, high * step) for low, high in ranges(slabs, seconds)]
+    cuts = [low for low, _ in ranges(step, seconds / slabs)] + [step]
     return [(s * step + a, s * step + b) for s in range(slabs) for a, b in pairwise(cuts)]
 
 
@@ -219,7 +219,7 @@ def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
     for piece in build.parameters[edge.name].pieces:
         for run in _runs(build, edge, piece, backward=backward):
             seconds = 4 * LANES * run.images * CUBE / FILTER_RATE
-            for low, high in parts(run.images, seconds):
+            for low, high in ranges(run.images, seconds):
                 _transform(step, build, edge, run, (low, high), backward=backward)
 
 

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from znnpy.plan import parts
-from znnpy.plan.parts import FEWEST, LEAST_SECONDS, TARGET_SECONDS
+from znnpy.plan import ranges
+from znnpy.plan.ranges import FEWEST, LEAST_SECONDS, TARGET_SECONDS
 
 
 @pytest.mark.parametrize("extent", [1, 3, 20, 1000])
 @pytest.mark.parametrize("seconds", [0.0, 1e-5, 3e-5, 1e-4, 1e-3, 1.0])
 def test_parts_cover_the_extent_evenly(extent: int, seconds: float) -> None:
-    found = parts(extent, seconds)
+    found = ranges(extent, seconds)
     assert found[0][0] == 0
     assert found[-1][1] == extent
     assert all(high == low for (_, high), (low, _) in pairwise(found))
@@ -23,18 +23,18 @@ def test_parts_cover_the_extent_evenly(extent: int, seconds: float) -> None:
 
 
 def test_long_passes_are_cut_by_the_wanted_time() -> None:
-    assert len(parts(1000, 10 * TARGET_SECONDS)) == 10
+    assert len(ranges(1000, 10 * TARGET_SECONDS)) == 10
 
 
 def test_short_passes_keep_some_workers_busy() -> None:
-    assert len(parts(1000, TARGET_SECONDS)) == FEWEST
-    assert len(parts(1000, 2 * LEAST_SECONDS)) == 2
+    assert len(ranges(1000, TARGET_SECONDS)) == FEWEST
+    assert len(ranges(1000, 2 * LEAST_SECONDS)) == 2
 
 
 def test_the_shortest_passes_are_one_task() -> None:
-    assert parts(1000, 0.9 * LEAST_SECONDS) == [(0, 1000)]
+    assert ranges(1000, 0.9 * LEAST_SECONDS) == [(0, 1000)]
 
 
 def test_parts_are_no_smaller_than_wanted() -> None:
-    assert parts(20, 1.0, least=6) == [(0, 6), (6, 13), (13, 20)]
-    assert parts(4, 1.0, least=6) == [(0, 4)]
+    assert ranges(20, 1.0, least=6) == [(0, 6), (6, 13), (13, 20)]
+    assert ranges(4, 1.0, least=6) == [(0, 4)]

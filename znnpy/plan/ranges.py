@@ -10,7 +10,7 @@ from itertools import pairwise
 from znnpy.network.types import Triple
 
 TARGET_SECONDS = 1e-4
-# Short passes are cut into some parts as well, so that no worker waits at their ends for one other.
+# Short passes are cut into some ranges as well, so that no worker waits at their ends for one other.
 FEWEST, LEAST_SECONDS = 4, 2e-5
 
 
@@ -19,12 +19,12 @@ def cut_axis(shape: Triple) -> int:
     return 0 if shape[0] >= 8 or shape[0] >= shape[1] else 1
 
 
-def parts(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
+def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
     """Ranges low..high that cover 0..extent evenly, each of about TARGET_SECONDS and `least` or more.
 
     There are FEWEST at least, as long as each takes LEAST_SECONDS.
     """
     wanted = max(round(seconds / TARGET_SECONDS), min(FEWEST, int(seconds / LEAST_SECONDS)))
     wanted = max(1, min(extent // least, wanted))
-    bounds = [extent * part // wanted for part in range(wanted + 1)]
+    bounds = [extent * cut // wanted for cut in range(wanted + 1)]
     return list(pairwise(bounds))
