@@ -26,9 +26,9 @@ def test_every_task_of_a_net_has_a_layer(method):
     passes: dict[str, set[Pass]] = {}
     convolutions: dict[str, set[Pass]] = {}
     for what in (task.what for task in update_of(NET, method)):
-        passes.setdefault(layers.of(what), set()).add(what.step)
+        passes.setdefault(layers.of(what), set()).add(what.serves)
         if what.kind in CONVOLUTION:
-            convolutions.setdefault(layers.of(what), set()).add(what.step)
+            convolutions.setdefault(layers.of(what), set()).add(what.serves)
     assert set(passes) <= known
     assert passes["conv1"] & passes["conv2"] >= {Pass.FORWARD, Pass.WEIGHT, Pass.UPDATE}
     assert Pass.LOSS in passes["conv2"]

@@ -106,7 +106,7 @@ def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypa
     with Model(network, (9, 8, 7), threads=1, plan=plan) as model:
         graph = model.task_graph
         made = [
-            (what.step, graph.arguments(task)[filter_tiles.fields.index("conjugate")])
+            (what.serves, graph.arguments(task)[filter_tiles.fields.index("conjugate")])
             for task, what in enumerate(identities(graph))
             if what.owner == "c2" and what.part is Part.FILTER_TILES
         ]

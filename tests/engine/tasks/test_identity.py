@@ -58,7 +58,7 @@ def tasks(request, methods):
 def readers(tasks, made):
     """Passes of the tasks that read what one of them has made."""
     return {
-        task.what.step
+        task.what.serves
         for task in tasks
         for read in task.reads
         if any(read.key == written.key and read.overlaps(written) for written in made.writes)
@@ -78,14 +78,14 @@ def test_what_is_made_of_filters_belongs_to_the_first_pass_that_reads_it(tasks):
     order = list(Pass)
     for task in tasks:
         if task.what.part in DERIVED:
-            assert task.what.step == min(readers(tasks, task), key=order.index), task.what.label
+            assert task.what.serves == min(readers(tasks, task), key=order.index), task.what.label
 
 
 def test_transforms_belong_to_a_pass_that_reads_them(tasks):
     shared = {Part.IMAGE_SPECTRA, Part.OUTPUT_SPECTRA, Part.KEPT_TILES, Part.OUTPUT_TILES}
     for task in tasks:
         if task.what.part in shared:
-            assert task.what.step in readers(tasks, task), task.what.label
+            assert task.what.serves in readers(tasks, task), task.what.label
 
 
 def test_labels_tell_tasks_apart(tasks):
@@ -95,14 +95,14 @@ def test_labels_tell_tasks_apart(tasks):
 
 def test_parts_of_one_pass_say_so(tasks):
     for task in tasks:
-        assert task.what.part.only in (None, task.what.step)
+        assert task.what.part.only in (None, task.what.serves)
 
 
 def test_updates_and_losses_have_kinds_of_their_own(tasks):
     own = {Pass.UPDATE: Kind.UPDATE, Pass.LOSS: Kind.LOSS, Pass.ORDER: Kind.GATE}
     for task in tasks:
-        assert (task.what.kind in own.values()) == (task.what.step in own)
-        assert own.get(task.what.step, task.what.kind) == task.what.kind
+        assert (task.what.kind in own.values()) == (task.what.serves in own)
+        assert own.get(task.what.serves, task.what.kind) == task.what.kind
 
 
 @pytest.mark.parametrize(
