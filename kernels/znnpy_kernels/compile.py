@@ -1,26 +1,28 @@
 """Fill the disk cache with the kernels that a plan needs, in several processes at once.
 
 Compilation holds a global lock inside one process, so a cold start is shared among processes:
-`python -m znnpy_kernels.compile module:kernel ...` compiles its share and prints each name.
+`python -m znnpy_kernels.compile` reads names, `module:kernel` on a line, and prints each when it is on disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.cache import CacheError, files
 from znnpy_kernels.machine.native import Native
 from znnpy_kernels.machine.old_caches import hold, remove_unused
+from znnpy_kernels.machine.shared import Shared, reached
 from znnpy_kernels.scheduling import serial, worker
 
+Compiled = Kernel | Native | Shared
 Report = Callable[[int, int], None]
 RUNTIME: tuple[Native, ...] = (
     worker.work,
@@ -35,22 +37,21 @@ RUNTIME: tuple[Native, ...] = (
 
 
 def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None = None) -> int:
-    """Compile what is not yet on disk, then load all; returns how many had to be compiled.
+    """Compile what is not yet on disk, then load all; returns how many functions had to be compiled.
 
     Where something had to be, what earlier versions left is removed (`old_caches`).
 
     With several `processes`, also `RUNTIME`. `report(done, total)` is called after each compiled
-    kernel, from a worker thread. A process that dies leaves its kernels to be compiled here, so
+    function, from a worker thread. A process that dies leaves its kernels to be compiled here, so
     that an error shows where it can be read; an interrupt here ends the processes.
     """
     asked: set[Kernel | Native] = {*kernels, *(RUNTIME if processes > 1 else ())}
-    wanted = sorted(asked, key=lambda kernel: (kernel.__module__, kernel.name))
+    wanted: list[Compiled] = sorted(asked, key=lambda kernel: (kernel.__module__, kernel.name))
     for kernel in wanted:
-        hold(Path(kernel.function.__code__.co_filename))
-    missing = [kernel for kernel in wanted if not kernel.loaded and not on_disk(kernel)]
-    if len(missing) > 1 and processes > 1:
-        names = [f"{kernel.__module__}:{kernel.name}" for kernel in missing]
-        _share([names[start::processes] for start in range(processes)], report)
+        hold(kernel.function)
+    missing = _missing(wanted)
+    if missing:
+        _compile(missing, processes, report)
     for kernel in wanted:
         kernel.compile()
     if missing:
@@ -58,31 +59,93 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
     return len(missing)
 
 
-def _share(shares: list[list[str]], report: Report | None) -> None:
-    total, done = sum(map(len, shares)), []
+def _missing(wanted: Iterable[Compiled]) -> dict[Compiled, set[Shared]]:
+    """What is to be compiled, in this order, with the shared functions that must be there before."""
+    calls = {kernel: reached(kernel.function) for kernel in wanted if _absent(kernel)}
+    shared = sorted(filter(_absent, set().union(*calls.values())), key=lambda made: made.symbol)
+    ready = [kernel for kernel, needed in calls.items() if not needed]
+    return {made: set() for made in (*shared, *ready)} | calls
+
+
+def _absent(kernel: Compiled) -> bool:
+    return not kernel.loaded and not on_disk(kernel)
+
+
+def _compile(missing: dict[Compiled, set[Shared]], processes: int, report: Report | None) -> None:
+    if len(missing) > 1 and processes > 1:
+        _share(_Jobs(missing), min(processes, len(missing)), report)
+
+
+class _Jobs:
+    """Names to compile, handed out to threads one by one."""
+
+    def __init__(self, missing: dict[Compiled, set[Shared]]) -> None:
+        self._changed = threading.Condition()
+        self._left = [(_name(kernel), set(map(_name, calls))) for kernel, calls in missing.items()]
+        self._unfinished = {name for name, _ in self._left}
+        self.total = len(self._left)
+
+    def take(self) -> str | None:
+        """The next name, once what it calls is finished; None if there is none."""
+        with self._changed:
+            if not self._left:
+                return None
+            name, calls = self._left.pop(0)
+            self._changed.wait_for(lambda: not calls & self._unfinished)
+            return name
+
+    def finish(self, name: str) -> int:
+        """It is on disk, or whoever compiled it died; returns how many are finished."""
+        with self._changed:
+            self._unfinished.discard(name)
+            self._changed.notify_all()
+            return self.total - len(self._unfinished)
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        with self._changed:
+            self._left.clear()
+            self._unfinished.clear()
+            self._changed.notify_all()
+
+
+def _name(kernel: Compiled) -> str:
+    return f"{kernel.__module__}:{kernel.name}"
+
+
+def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
     running: list[subprocess.Popen[str]] = []
     stopped = threading.Event()
 
-    def run(share: list[str]) -> None:
-        command = [sys.executable, "-m", "znnpy_kernels.compile", *share]
+    def run(_: int) -> None:
+        command = [sys.executable, "-m", "znnpy_kernels.compile"]
+        pipe = subprocess.PIPE
         # A group of its own: Ctrl-C comes here alone, and is passed on below.
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, process_group=0
-        ) as process:
+        with (
+            contextlib.suppress(BrokenPipeError),
+            subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, text=True, process_group=0
+            ) as process,
+        ):
             running.append(process)
             if stopped.is_set():
                 process.terminate()
-            for line in process.stdout or ():
-                done.append(line.strip())
+            for name in iter(jobs.take, None):
+                answered = _ask(process, name)
+                done = jobs.finish(name)
+                if not answered:
+                    return
                 if report:
-                    report(len(done), total)
+                    report(done, jobs.total)
 
     try:
-        with ThreadPoolExecutor(len(shares)) as pool:
+        with ThreadPoolExecutor(processes) as pool:
             try:
-                list(pool.map(run, [share for share in shares if share]))
+                for each in as_completed([pool.submit(run, number) for number in range(processes)]):
+                    each.result()
             except BaseException:
                 stopped.set()
+                jobs.stop()
                 for process in running:
                     process.terminate()
                 raise
@@ -91,22 +154,30 @@ def _share(shares: list[list[str]], report: Report | None) -> None:
             process.wait()  # Popen's own exit does not wait long after an interrupt
 
 
-def on_disk(kernel: Kernel | Native) -> bool:
+def _ask(process: subprocess.Popen[str], name: str) -> bool:
+    """Have a process compile a kernel; False where it died meanwhile."""
+    assert process.stdin
+    assert process.stdout
+    print(name, file=process.stdin, flush=True)
+    return bool(process.stdout.readline())
+
+
+def on_disk(kernel: Compiled) -> bool:
     """Whether numba's index for this kernel exists; another CPU's entries count too, harmlessly."""
     return bool(files(kernel.function, "nbi"))
 
 
-def main(names: list[str]) -> None:
+def main(names: Iterable[str]) -> None:
     """Compile the named kernels one by one and print each when it is on disk."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone
     for name in names:
-        module, _, attribute = name.partition(":")
+        module, _, attribute = name.strip().partition(":")
         try:
             getattr(importlib.import_module(module), attribute).compile()
         except CacheError:
             sys.exit(1)  # whoever asked comes upon it too, and says it
-        print(name, flush=True)
+        print(name.strip(), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.stdin)

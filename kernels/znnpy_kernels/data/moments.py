@@ -6,8 +6,9 @@ from typing import Any
 
 from numba import uint32, uint64
 
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import bytes_, longs, shorts
-from znnpy_kernels.machine.native import native, part
+from znnpy_kernels.machine.native import native
 
 RUN = 1 << 16
 """Bytes whose squares add up to less than 2^32: 255^2 each."""

@@ -45,6 +45,7 @@ from numba.extending import intrinsic
 
 from znnpy_kernels.direct.epilogue import EPILOGUE, finished
 from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
@@ -267,7 +268,7 @@ def _register_block(
     return types.void(outputs, dense, arguments, *[types.int64] * 15), codegen
 
 
-@njit
+@part
 def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
     """The first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
     tap = 0
@@ -276,7 +277,7 @@ def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
     return tap
 
 
-@njit
+@part
 def end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) -> int:
     """One past the last such tap; `first` where there is none."""
     end = taps
@@ -285,7 +286,7 @@ def end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) 
     return end
 
 
-@njit
+@part
 def _next_cut(x: int, width: int, outputs: int, shift: int, limit: int, taps: int) -> int:
     """Where a data gradient's row is to be cut next, so that all voxels between need the same taps.
 

@@ -14,6 +14,7 @@ is called, never inlined: its code is long, and few callers need its constants.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -30,6 +31,8 @@ from znnpy_kernels.fft.networks import (
     hermitian_network,
     real_network,
 )
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.shared import Shared, call, shared
 from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
 from znnpy_kernels.simd.lanes import LANES
 
@@ -81,8 +84,10 @@ class Lines(NamedTuple):
     Of a real or cut line `count` elements from `first` on are in range. `ahead`: what is asked for
     meanwhile. `spare` holds two vectors of zeros, room for two that nobody reads, then at ONES, BIAS and
     FLOOR one vector each. `parts`: from the real part of an element to its imaginary part, in what complex
-    lines forward write, and backward read; `ahead_parts`: the same in what is asked for. `option`: forward,
-    1 exchanges real and imaginary parts; Hermitian, how many elements are added to what stands there.
+    lines forward write, and backward read; `ahead_parts`: the same in what is asked for. Both are
+    VECTOR_BYTES but for lines that are `apart`; of cut lines `parts` may be anything as well. `option`:
+    forward, 1 exchanges real and imaginary parts; Hermitian, how many elements are added to what stands
+    there.
     """
 
     source: Any
@@ -98,6 +103,7 @@ class Lines(NamedTuple):
     ahead_parts: Any
 
 
+NOTHING: Mapping[str, int] = {}
 ENDS = ("source", "target", "ahead")
 PARAMETERS = (
     tuple(name if field == "place" else f"{name}_{field}" for name in ENDS for field in End._fields)
@@ -327,20 +333,25 @@ _RANGED = {
 }
 
 
-def lines_function(module: ir.Module, kind: Kind, size: int, few: bool, cut: bool) -> Any:
-    """The function that transforms lines of `size`, made in this module at the first request."""
-    name = f"znnpy_{kind.value}_lines_{size}_{LANES}{'_few' if few else ''}{'_cut' if cut else ''}"
-    if name in module.globals:
-        return module.globals[name]
-    signature = ir.FunctionType(ir.VoidType(), [WORD] * len(PARAMETERS) + [FLOAT])
-    function = ir.Function(module, signature, name)
+def lines_function(
+    module: ir.Module, kind: Kind, size: int, few: bool, cut: bool, fixed: Mapping[str, int]
+) -> Any:
+    """The function that transforms lines of `size`: of the parameters in memory, and the factor.
+
+    Parameters that are `fixed` are constants: addresses then need fewer registers.
+    """
+    signature = ir.FunctionType(ir.VoidType(), [WORD.as_pointer(), FLOAT])
+    function = ir.Function(module, signature, f"lines_{size}")
     function.linkage = "internal"
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
     function.attributes.alignstack = VECTOR_BYTES
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    given = dict(zip(PARAMETERS, function.args, strict=False))
-    scale = function.args[-1]
+    memory, scale = function.args
+    given = {
+        name: word(fixed[name]) if name in fixed else b.load(b.gep(memory, [word(index)]))
+        for index, name in enumerate(PARAMETERS)
+    }
     if kind is Kind.HERMITIAN and size > 1:
         scale = b.fadd(scale, scale)
     undefined = ir.Constant(VECTOR, ir.Undefined)
@@ -373,44 +384,156 @@ def lines_function(module: ir.Module, kind: Kind, size: int, few: bool, cut: boo
     return function
 
 
-def _lines(kind: Kind, few: bool = False, cut: bool = False) -> Any:
-    """An intrinsic lines(size, `Lines`, factor) that calls the function for a size."""
+def _lines(
+    kind: Kind, fixed: Mapping[str, int] = NOTHING, few: bool = False, cut: bool = False
+) -> Any:
+    """An intrinsic lines(size, words, factor): the functions of all sizes, and a choice among them."""
 
-    def lines(typingctx: Any, size: Any, given: Any, factor: Any) -> Any:
+    def lines(typingctx: Any, size: Any, words: Any, factor: Any) -> Any:
         def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
-            whole = args[1]
-            values = [
-                b.extract_value(whole, (end, i))
-                for end in range(len(ENDS))
-                for i in range(len(End._fields))
-            ]
-            values += [b.extract_value(whole, i) for i in range(len(ENDS), len(Lines._fields))]
-            values.append(b.fptrunc(args[2], FLOAT))
+            factor = b.fptrunc(args[2], FLOAT)
             done = b.append_basic_block("done")
             choice = b.switch(args[0], done)
             for each in SIZES:
                 block = b.append_basic_block(f"size{each}")
                 choice.add_case(word(each), block)
                 b.position_at_end(block)
-                b.call(lines_function(b.module, kind, each, few, cut), values)
+                b.call(lines_function(b.module, kind, each, few, cut, fixed), [args[1], factor])
                 b.branch(done)
             b.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.CPointer(types.int64), types.float64), codegen
+
+    return intrinsic(lines)
+
+
+_NEAR = {"ahead_parts": VECTOR_BYTES}
+_TOGETHER = _NEAR | {"parts": VECTOR_BYTES}
+_PLAIN = {"option": 0}
+_forward = _lines(Kind.FORWARD, _TOGETHER | _PLAIN)
+_turned_forward = _lines(Kind.FORWARD, _TOGETHER | {"option": 1})
+_apart_forward = _lines(Kind.FORWARD, _PLAIN)
+_few_forward = _lines(Kind.FORWARD, _TOGETHER, few=True)
+_cut_forward = _lines(Kind.FORWARD, _NEAR | _PLAIN, cut=True)
+_backward = _lines(Kind.BACKWARD, _TOGETHER)
+_apart_backward = _lines(Kind.BACKWARD)
+_few_backward = _lines(Kind.BACKWARD, _TOGETHER, few=True)
+_cut_backward = _lines(Kind.BACKWARD, _NEAR, cut=True)
+_real = _lines(Kind.REAL)
+_hermitian = _lines(Kind.HERMITIAN)
+
+
+@shared
+def forward(size: int, words: Any, factor: float) -> None:
+    """Complex lines forward."""
+    _forward(size, words, factor)
+
+
+@shared
+def turned_forward(size: int, words: Any, factor: float) -> None:
+    """Complex lines by option 1."""
+    _turned_forward(size, words, factor)
+
+
+@shared
+def apart_forward(size: int, words: Any, factor: float) -> None:
+    """Complex lines forward, to parts that lie apart."""
+    _apart_forward(size, words, factor)
+
+
+@shared
+def backward(size: int, words: Any, factor: float) -> None:
+    """Complex lines back."""
+    _backward(size, words, factor)
+
+
+@shared
+def apart_backward(size: int, words: Any, factor: float) -> None:
+    """Complex lines back, from parts that lie apart."""
+    _apart_backward(size, words, factor)
+
+
+@shared
+def few_forward(size: int, words: Any, factor: float) -> None:
+    """Complex lines forward, of which the first `FEW` elements are read."""
+    _few_forward(size, words, factor)
+
+
+@shared
+def few_backward(size: int, words: Any, factor: float) -> None:
+    """Complex lines back, of which the first `FEW` elements are written."""
+    _few_backward(size, words, factor)
+
+
+@shared
+def cut_forward(size: int, words: Any, factor: float) -> None:
+    """Complex lines forward, of which a range is read."""
+    _cut_forward(size, words, factor)
+
+
+@shared
+def cut_backward(size: int, words: Any, factor: float) -> None:
+    """Complex lines back, of which a range is written."""
+    _cut_backward(size, words, factor)
+
+
+@shared
+def real(size: int, words: Any, factor: float) -> None:
+    """Real lines forward."""
+    _real(size, words, factor)
+
+
+@shared
+def hermitian(size: int, words: Any, factor: float) -> None:
+    """Half spectra to real lines."""
+    _hermitian(size, words, factor)
+
+
+def _called(function: Shared) -> Any:
+    """An intrinsic lines(size, `Lines`, factor) that calls a shared function."""
+
+    def lines(typingctx: Any, size: Any, given: Any, factor: Any) -> Any:
+        def codegen(context: Any, b: ir.IRBuilder, sig: Any, args: Any) -> Any:
+            whole = args[1]
+            places: list[tuple[int, ...]] = [
+                (end, i) for end in range(len(ENDS)) for i in range(len(End._fields))
+            ]
+            places += [(i,) for i in range(len(ENDS), len(Lines._fields))]
+            with b.goto_entry_block():
+                words = b.alloca(WORD, len(places))
+            for index, place in enumerate(places):
+                b.store(b.extract_value(whole, place), b.gep(words, [word(index)]))
+            call(function, context, b, [args[0], words, args[2]])
             return context.get_dummy_value()
 
         if getattr(given, "instance_class", None) is not Lines:
             raise TypingError(f"lines are given as `Lines`, not {given}")
         return types.void(types.int64, given, types.float64), codegen
 
-    name = f"{'few_' if few else ''}{'cut_' if cut else ''}{kind.value}_lines"
-    lines.__name__ = lines.__qualname__ = name
-    return intrinsic(lines)
+    lines.__name__ = lines.__qualname__ = f"{function.name}_lines"
+    made = intrinsic(lines)
+    made.shared = function
+    return made
 
 
-forward_lines = _lines(Kind.FORWARD)
-backward_lines = _lines(Kind.BACKWARD)
-few_forward_lines = _lines(Kind.FORWARD, few=True)
-few_backward_lines = _lines(Kind.BACKWARD, few=True)
-cut_forward_lines = _lines(Kind.FORWARD, cut=True)
-cut_backward_lines = _lines(Kind.BACKWARD, cut=True)
-real_lines = _lines(Kind.REAL)
-hermitian_lines = _lines(Kind.HERMITIAN)
+plain_forward_lines = _called(forward)
+turned_forward_lines = _called(turned_forward)
+apart_forward_lines = _called(apart_forward)
+apart_backward_lines = _called(apart_backward)
+backward_lines = _called(backward)
+few_forward_lines = _called(few_forward)
+few_backward_lines = _called(few_backward)
+cut_forward_lines = _called(cut_forward)
+cut_backward_lines = _called(cut_backward)
+real_lines = _called(real)
+hermitian_lines = _called(hermitian)
+
+
+@inlined
+def forward_lines(size: int, given: Any, factor: float) -> None:
+    """Complex lines whose parts lie together, by either option."""
+    if given.option == 0:
+        plain_forward_lines(size, given, factor)
+    else:
+        turned_forward_lines(size, given, factor)

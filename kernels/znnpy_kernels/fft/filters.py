@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.fft.lines import contract, expand
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import floats, longs
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.vectors import below, fma, load_masked, splat, store_masked
@@ -48,7 +49,7 @@ def sum_of_lanes(typingctx: Any, vector: Any) -> Any:
     return types.float64(vector), codegen
 
 
-@njit(nogil=True)
+@part
 def row_of_taps(taps: int, step: int, count: int, roots: int, target: int, row: int) -> None:
     """One row of the spectrum in x of `count` real taps, `step` floats apart."""
     weights = floats(taps)
@@ -61,7 +62,7 @@ def row_of_taps(taps: int, step: int, count: int, roots: int, target: int, row: 
         store_masked(target + 4 * at, mask, total)
 
 
-@njit(nogil=True)
+@part
 def taps_of_row(source: int, row: int, roots: int, taps: int, step: int, count: int) -> None:
     """The inverse transform in x of one row, at the `count` voxels where taps stand."""
     weights = floats(taps)
@@ -74,7 +75,7 @@ def taps_of_row(source: int, row: int, roots: int, taps: int, step: int, count: 
         weights[tap * step] = sum_of_lanes(total)
 
 
-@njit(nogil=True)
+@part
 def filter_to_spectrum(
     source: int, source_z: int, source_y: int, source_x: int, target: int, plan: int
 ) -> None:
@@ -95,7 +96,7 @@ def filter_to_spectrum(
         padding[i] = 0.0
 
 
-@njit(nogil=True)
+@part
 def spectrum_to_filter(
     source: int, target: int, target_z: int, target_y: int, target_x: int, plan: int
 ) -> None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import floats, longs
 
 PLAN_ROWS, PLAN_ROWS_EXECUTE = 0, 1
@@ -42,7 +43,7 @@ def execute(typingctx: Any, function: Any, plan: Any, buffer: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-@njit(nogil=True)
+@part
 def zero(address: int, count: int) -> None:
     """Set `count` float32 to 0."""
     target = floats(address)
@@ -50,7 +51,7 @@ def zero(address: int, count: int) -> None:
         target[i] = 0.0
 
 
-@njit(nogil=True)
+@part
 def gather_row(source: int, step: int, target: int, count: int, row: int) -> None:
     """Copy `count` voxels, `step` floats apart, and zero the rest of the row."""
     voxels, line = floats(source), floats(target)
@@ -60,7 +61,7 @@ def gather_row(source: int, step: int, target: int, count: int, row: int) -> Non
         line[x] = 0.0
 
 
-@njit(nogil=True)
+@part
 def scatter_row(source: int, target: int, step: int, count: int, scale: float, add: int) -> None:
     """Write `count` scaled voxels, `step` floats apart; with `add`, onto what stands there."""
     line, voxels = floats(source), floats(target)
@@ -72,7 +73,7 @@ def scatter_row(source: int, target: int, step: int, count: int, scale: float, a
             voxels[x * step] = line[x] * scale
 
 
-@njit(nogil=True)
+@part
 def zero_lanes(target: int, step: int, count: int, lanes: int) -> None:
     """Zero `lanes` floats of each of `count` voxels, `step` floats apart."""
     voxels = floats(target)
@@ -81,7 +82,7 @@ def zero_lanes(target: int, step: int, count: int, lanes: int) -> None:
             voxels[x * step + lane] = 0.0
 
 
-@njit(nogil=True)
+@part
 def gather_plane(
     source: int, source_y: int, source_x: int, target: int, target_channel: int,
     source_channel: int, channels: int, plan: int,
@@ -144,7 +145,7 @@ def image_spectra(args: Any, worker: int) -> None:
         execute(words[PLAN_COMPLEX_EXECUTE], words[PLAN_DEPTH], spectrum)
 
 
-@njit(nogil=True)
+@part
 def scatter_plane(
     source: int, source_channel: int, target: int, target_y: int, target_x: int,
     target_channel: int, channels: int, pad: int, add: int, plan: int,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.simd.codegen import (
     VECTOR,
     ZERO_VECTOR,
@@ -224,7 +225,7 @@ def _folded(builder: ir.IRBuilder, elements: _Elements, outs: int, args: Any) ->
     return counted_loop(builder, rows, [ZERO_VECTOR] * (outs * elements.vectors), body)
 
 
-@njit(nogil=True)
+@part
 def spread_column(
     vectors: int, masked: int, count: int, column: int, terms: int, roots: int, target: int,
     step: int, outs: int,
@@ -259,7 +260,7 @@ def spread_column(
         k += few
 
 
-@njit(nogil=True)
+@part
 def gather_column(
     vectors: int, masked: int, count: int, source: int, step: int, size: int, roots: int,
     column: int, outs: int,
@@ -299,7 +300,7 @@ def gather_column(
         done += few
 
 
-@njit(nogil=True)
+@part
 def copy_lines(
     source: int, source_step: int, target: int, target_step: int, lines: int, count: int
 ) -> None:
@@ -311,7 +312,7 @@ def copy_lines(
             store_masked(new + 4 * start, mask, load_masked(old + 4 * start, mask))
 
 
-@njit(nogil=True)
+@part
 def expand(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
     """In place: the first `terms` lines of `width` floats become all `outs` lines, `step` floats apart."""
     column = column_store()
@@ -323,7 +324,7 @@ def expand(base: int, step: int, terms: int, roots: int, outs: int, width: int) 
         spread_column(vectors, masked, count, column, terms, roots, here, step, outs)
 
 
-@njit(nogil=True)
+@part
 def contract(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
     """In place: all `terms` lines of `width` floats become the first `outs` lines."""
     column = column_store()

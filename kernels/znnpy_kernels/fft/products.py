@@ -16,11 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.simd.codegen import (
     VECTOR,
     ZERO_VECTOR,
@@ -152,7 +153,7 @@ def product_tile(
     return types.void(*sizes, *[types.int64] * 12), codegen
 
 
-@njit(nogil=True)
+@part
 def product_row(
     rows: int, vectors: int, a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int,
     out: int, out_row: int, out_column: int, terms: int, columns: int, conjugate: int, add: int,
@@ -180,7 +181,7 @@ def product_row(
         column += 4 if wide else 1
 
 
-@njit(nogil=True)
+@part
 def multiply(
     a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int, out: int, out_row: int,
     out_column: int, terms: int, rows: int, columns: int, count: int, conjugate: int, add: int,

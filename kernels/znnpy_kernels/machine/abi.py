@@ -56,7 +56,9 @@ class Kernel:
     def compile(self) -> Any:
         """The numba CFunc; `CFunc.cache_hits` tells whether it came from disk."""
         if self._compiled is None:
-            self._compiled = cached(self.function, lambda: callback(self.function, SIGNATURE))
+            self._compiled = cached(
+                self.function, lambda folder: callback(self.function, SIGNATURE, folder)
+            )
         return self._compiled
 
     def arguments(self, **values: float) -> list[int]:

@@ -1,15 +1,16 @@
-"""Where compiled kernels are kept: a private directory per version of the source they are made from.
+"""Where compiled functions are kept: a private directory for each version of what one is made from.
 
-numba stamps only the file that holds a cached function, not the modules that it calls, so the
-directory's name carries a hash over a kernel's module and all it imports from this package. numba's
-index is a pickle: what others own or could have written is refused (`private`).
+numba stamps only the file that holds a cached function, not what that calls, so the directory's name
+carries a hash over all of this package that the function reaches (`sources`). To find that out takes a
+second, so it is kept too, for each version of the package as a whole. numba's index is a pickle: what
+others own or could have written is refused (`private`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,12 +19,8 @@ from typing import Any, TypeVar
 import llvmlite
 import numba
 
-from znnpy_kernels.machine import private
+from znnpy_kernels.machine import private, sources
 
-PACKAGE = "znnpy_kernels"
-FOLDER = Path(__file__).parents[1]
-IMPORT = re.compile(rf"^\s*from\s+{PACKAGE}(?:\.([\w.]+))?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE)
-"""What follows `from` and `import` where something of this package is imported."""
 Compiled = TypeVar("Compiled")
 
 
@@ -31,61 +28,98 @@ class CacheError(OSError):
     """The directory for compiled kernels cannot be used; the message says what to do."""
 
 
-def cached(function: Callable[..., Any], compiled: Callable[[], Compiled]) -> Compiled:
-    """What `compiled` makes of a function, with numba's cache in the function's private directory.
+def cached(function: Callable[..., Any], compiled: Callable[[Path], Compiled]) -> Compiled:
+    """What `compiled` makes of a function with numba's cache in the directory that it is given.
 
     Files that were cut short (full disk, crash) make numba raise while it loads them: they are
     removed and made anew. numba replaces files as a whole, so other processes may do the same.
     """
-    source = Path(function.__code__.co_filename)
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(directory(source))
+    folder = directory(function)
     try:
         try:
-            return compiled()
+            return compiled(folder)
         except Exception:
             damaged = files(function)
             for path in damaged:
                 path.unlink(missing_ok=True)
             if not damaged:
                 raise  # nothing was loaded: the function itself cannot be compiled
-            return compiled()
+            return compiled(folder)
     except CacheError:
         raise
     except OSError as error:
         raise _unusable(f"cannot be used: {error.strerror or error}") from error
-    finally:
-        numba.config.CACHE_DIR = before
 
 
 def files(function: Callable[..., Any], ending: str = "nb?") -> list[Path]:
     """What numba keeps on disk of a function: its index (nbi), and code for each CPU (nbc)."""
-    source, line = Path(function.__code__.co_filename), function.__code__.co_firstlineno
-    name = f"{source.stem}.{function.__qualname__}-{line}"
-    return sorted(directory(source).glob(f"*/{name}.*.{ending}"))
+    return sorted(directory(function).glob(f"*.{ending}"))
 
 
 @cache
-def directory(source: Path) -> Path:
-    """The private cache directory for one source file, created on first use."""
-    path = made() / label(source)
+def directory(function: Callable[..., Any]) -> Path:
+    """The private cache directory of one function, created on first use."""
+    path = made() / label(function)
     _make(path)
     if found := private.foreign(path):
         raise _unusable(f"holds what is not yours alone: remove {found}")
-    # numba would fall back to the folder of the source, which is not ours to write into.
+    # numba would say so for each function that it cannot keep.
     if not os.access(path, os.W_OK | os.X_OK):
         raise _unusable("cannot be written to")
     return path
 
 
-def label(source: Path) -> str:
-    """Name of a source file's cache directory: the room and module, and the hash."""
-    inside = source.relative_to(FOLDER) if source.is_relative_to(FOLDER) else Path(source.name)
-    return f"{'.'.join(inside.with_suffix('').parts)}-{source_hash(source)}"
+def label(function: Callable[..., Any]) -> str:
+    """Name of a function's cache directory: room, module, its own name, and a hash of its source.
+
+    A function from elsewhere counts with its whole file, and all of this package.
+    """
+    source, name = Path(function.__code__.co_filename), function.__qualname__
+    if source.is_relative_to(sources.FOLDER):
+        module = sources.module_name(source)
+        if found := labels().get(f"{module}:{name}"):
+            return found
+    name = "".join(letter if letter.isalnum() else "_" for letter in name)
+    return f"{source.stem}.{name}-{_hash(package_hash().encode() + source.read_bytes())}"
 
 
-def sources() -> list[Path]:
-    """All modules of this package, in a fixed order."""
-    return sorted(FOLDER.rglob("*.py"))
+@cache
+def labels() -> dict[str, str]:
+    """`label` of each function of this package, by `module:name`."""
+    versions = f"{numba.__version__} {llvmlite.__version__} "
+    return {
+        name: f"{name.replace(':', '.')}-{_hash((versions + digest).encode())}"
+        for name, digest in _source_hashes().items()
+    }
+
+
+def _source_hashes() -> dict[str, str]:
+    """`sources.hashes`, kept for each version of the package."""
+    path = made() / f"sources-{package_hash()}.json"
+    try:
+        if private.own_file(path):
+            known = json.loads(path.read_bytes())
+            if isinstance(known, dict):
+                return {str(name): str(digest) for name, digest in known.items()}
+    except (OSError, ValueError):
+        pass  # cut short by a full disk: it is made again
+    found = sources.hashes()
+    try:
+        _replace(path, json.dumps(found))
+    except OSError as error:
+        raise _unusable(f"cannot be used: {error.strerror or error}") from error
+    return found
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def made() -> Path:
@@ -149,44 +183,6 @@ def _named() -> Path:
 def package_hash() -> str:
     """Hash over all kernels, and the compiler's versions: what measured times depend on."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    for path in sources():
-        digest.update(str(path.relative_to(FOLDER)).encode() + path.read_bytes())
+    for path in sources.sources():
+        digest.update(str(path.relative_to(sources.FOLDER)).encode() + path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-@cache
-def source_hash(source: Path) -> str:
-    """Hash over a file, what it imports from this package, and the compiler's versions."""
-    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    for path in sorted(_imported(source)):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _imported(source: Path) -> set[Path]:
-    """The file and every module of this package that it imports, directly or not."""
-    found: set[Path] = set()
-    waiting = [source]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += _imports(path)
-    return found
-
-
-@cache
-def _imports(source: Path) -> list[Path]:
-    """Modules of this package that a file imports itself.
-
-    Found by their words: to parse all kernels takes as long as to load them. What a string only
-    seems to import does no harm.
-    """
-    found = []
-    for module, names in IMPORT.findall(source.read_text()):
-        folder = FOLDER.joinpath(*module.split("."))  # or a module, whose functions `names` are
-        found += [
-            folder.with_suffix(".py"),
-            *(folder / f"{n}.py" for n in re.findall(r"\w+", names)),
-        ]
-    return [path for path in found if path.exists()]

@@ -7,42 +7,86 @@ addresses of numba's runtime. A function that must be compiled has it done by th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import numba
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.runtime import rtsys
 
-KNOWN = ("0.68",)
-"""Versions of numba whose functions load so; where others keep their symbols is not known."""
+from znnpy_kernels.machine.linking import WholeCompiler, known
+
+
+class _Files(CompileResultCacheImpl):
+    """Where numba keeps a function: in the folder that is given, for as long as that stands.
+
+    The folder's name says what the function is made of (`cache`), so numba need not look at its file.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._locator = self
+        self._folder = str(folder)
+        self._filename_base = self.get_filename_base(function.__qualname__, sys.abiflags)
+
+    def get_cache_path(self) -> str:
+        return self._folder
+
+    def ensure_cache_path(self) -> None:
+        Path(self._folder).mkdir(exist_ok=True)
+
+    def get_source_stamp(self) -> str:
+        return ""
+
+    def get_disambiguator(self) -> str:
+        return "0"
 
 
 class _QuickCache(FunctionCache):
     """numba's cache of one function, but for the refresh of all contexts."""
 
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._impl_class = lambda function: _Files(function, folder)
+        super().__init__(function)
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        if numba.__version__.rpartition(".")[0] not in KNOWN:
+        if not known():
             return super().load_overload(sig, target_context)
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
 
-def callback(function: Callable[..., Any], signature: Any) -> Any:
-    """`numba.cfunc` with this cache."""
-    made: Any = CFunc(function, (signature.args, signature.return_type), {}, {"nopython": True})
-    made._cache = _QuickCache(function)
+class _Callback(CFunc):
+    """A callback that has loaded, whenever it is loaded itself, what it calls by name (`shared`)."""
+
+    def _compile_uncached(self) -> Any:
+        made: Any = super()._compile_uncached()  # type: ignore[misc]
+        made.library._ensure_finalized()  # which gathers what its helpers call
+        made.reload_init.extend(made.library._reload_init)
+        return made
+
+
+def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
+    """`numba.cfunc`, kept in a folder."""
+    made: Any = _Callback(
+        function,
+        (signature.args, signature.return_type),
+        {},
+        {"nopython": True},
+        pipeline_class=WholeCompiler,
+    )
+    made._cache = _QuickCache(function, folder)
     made.compile()
     return made
 
 
-def dispatcher(function: Callable[..., Any], signature: str) -> Any:
-    """`numba.njit` of one signature, without the GIL, with this cache."""
-    made = njit(nogil=True, error_model="numpy")(function)
-    made._cache = _QuickCache(function)
+def dispatcher(function: Callable[..., Any], signature: str, folder: Path) -> Any:
+    """`numba.njit` of one signature, without the GIL, kept in a folder."""
+    made = njit(nogil=True, error_model="numpy", pipeline_class=WholeCompiler)(function)
+    made._cache = _QuickCache(function, folder)
     made.compile(signature)
     made.disable_compile()
     return made

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.cache import cached
@@ -42,7 +42,7 @@ class Native:
         """The numba dispatcher; later calls are free."""
         if self._compiled is None:
             self._compiled = cached(
-                self.function, lambda: dispatcher(self.function, self.signature)
+                self.function, lambda folder: dispatcher(self.function, self.signature, folder)
             )
         return self._compiled
 
@@ -53,10 +53,6 @@ class Native:
 def native(signature: str) -> Callable[[Callable[..., Any]], Native]:
     """Declare a module-level function as compiled, with this numba signature."""
     return lambda function: Native(function, signature)
-
-
-part = njit(nogil=True, error_model="numpy")
-"""Decorator of a helper that is compiled into the native functions and kernels that call it."""
 
 
 @intrinsic

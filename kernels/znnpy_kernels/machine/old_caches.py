@@ -14,8 +14,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from znnpy_kernels.machine import cache
 
@@ -25,12 +26,12 @@ NAME = re.compile(r"[\w.]+-[0-9a-f]{16}")  # of a cache directory
 _held: dict[Path, int] = {}
 
 
-def hold(source: Path) -> None:
-    """Mark a source's cache directory as used, now and until this process ends.
+def hold(function: Callable[..., Any]) -> None:
+    """Mark a function's cache directory as used, now and until this process ends.
 
     It is made again if another process removed it meanwhile.
     """
-    while (folder := cache.directory(source)) not in _held:
+    while (folder := cache.directory(function)) not in _held:
         descriptor = os.open(folder, os.O_RDONLY)
         with contextlib.suppress(OSError):  # without locks its time must do
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -48,7 +49,7 @@ def remove_unused() -> list[str]:
 
 
 def _unused() -> Iterator[Path]:
-    current = {cache.label(source) for source in cache.sources()}
+    current = set(cache.labels().values())
     for folder in cache.root().iterdir():
         known = folder in _held or folder.name in current
         if NAME.fullmatch(folder.name) and not known and _idle(folder):

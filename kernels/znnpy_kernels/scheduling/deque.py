@@ -22,8 +22,9 @@ from znnpy_kernels.machine.atomics import (
     store_seq_cst,
     swap_seq_cst,
 )
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.machine.native import native, part
+from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling.shared_state import BOTTOM, MASKS, SLOTS, TOP
 
 EMPTY = -1

@@ -17,8 +17,9 @@ from znnpy_kernels.machine.atomics import (
     store_relaxed,
     swap_acq_rel,
 )
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.machine.native import clock_gettime, part, sem_post, sem_wait, stack_words
+from znnpy_kernels.machine.native import clock_gettime, sem_post, sem_wait, stack_words
 from znnpy_kernels.scheduling.deque import seems_empty
 from znnpy_kernels.scheduling.shared_state import (
     AWAKE,

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.denormals import FLUSH, float_mode, set_float_mode
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.machine.native import call_kernel, clock_gettime, native, part, stack_words
+from znnpy_kernels.machine.native import call_kernel, clock_gettime, native, stack_words
 
 COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(7)
 """Columns of the task table."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import add_acq_rel, exchange_acq_rel, store_relaxed, swap_acq_rel
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.machine.native import part
 from znnpy_kernels.simd.rows import add_row, copy_row
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import exchange_acq_rel, load_relaxed, pause, store_release
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.machine.native import part, sched_yield
+from znnpy_kernels.machine.native import sched_yield
 from znnpy_kernels.scheduling.parking import nanoseconds
 from znnpy_kernels.simd.rows import add_row
 

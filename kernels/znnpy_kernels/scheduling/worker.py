@@ -20,12 +20,12 @@ from znnpy_kernels.machine.atomics import (
     store_seq_cst,
 )
 from znnpy_kernels.machine.denormals import FLUSH, float_mode, set_float_mode
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import ints, longs
 from znnpy_kernels.machine.native import (
     call_kernel,
     clock_gettime,
     native,
-    part,
     sched_yield,
     sem_init,
     sem_post,

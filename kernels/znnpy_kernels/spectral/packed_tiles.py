@@ -37,8 +37,8 @@ from znnpy_kernels.fft.codelets import (
     BIAS,
     SPARE_BYTES,
     VECTOR_BYTES,
-    backward_lines,
-    forward_lines,
+    apart_backward_lines,
+    apart_forward_lines,
 )
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
@@ -375,7 +375,7 @@ def packed_spectra(args: Any, worker: int) -> None:
             1.0,
             scratch,
         )
-        forward_lines(size[last_axis(size)[0]], columns, 1.0)
+        apart_forward_lines(size[last_axis(size)[0]], columns, 1.0)
 
 
 @kernel(IMAGES)
@@ -405,7 +405,7 @@ def packed_images(args: Any, worker: int) -> None:
             work,
             scratch,
         )
-        backward_lines(size[last_axis(size)[0]], columns, 1.0)
+        apart_backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for vector in range(vectors):
             here = work + vector * tile_bytes(size)
             pieces, planes = pieces_of(args, start + vector, table)

@@ -17,7 +17,7 @@ from znnpy_kernels.machine.abi import Kernel
 
 LONG_AGO = time.time() - old_caches.UNUSED_SECONDS - 60
 OTHER = f"reduction-{'0123456789abcdef'}"
-SOURCE = Path(reduction.__file__)
+FUNCTION = reduction.sum_vectors.function
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_nothing_else_is_touched(root: Path) -> None:
     os.utime(link, (LONG_AGO, LONG_AGO), follow_symlinks=False)
     (root / f"file-{'0' * 16}").write_text("")
     os.utime(root / f"file-{'0' * 16}", (LONG_AGO, LONG_AGO))
-    current = old(root, cache.label(SOURCE))
+    current = old(root, cache.label(FUNCTION))
     assert old_caches.remove_unused() == []
     assert all(folder.exists() for folder in (*kept, elsewhere, link, current))
 
@@ -64,8 +64,8 @@ import sys
 from pathlib import Path
 from znnpy_kernels.machine import cache
 from znnpy_kernels.machine import old_caches
-cache.directory = lambda source: Path(sys.argv[1])
-old_caches.hold(Path("any"))
+cache.directory = lambda function: Path(sys.argv[1])
+old_caches.hold(print)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -91,7 +91,7 @@ def test_what_is_removed_while_a_process_starts_is_made_again(
 ) -> None:
     made = []
 
-    def directory(source: Path) -> Path:
+    def directory(function: object) -> Path:
         folder = root / OTHER
         folder.mkdir(exist_ok=True)
         made.append(folder)
@@ -107,7 +107,7 @@ def test_what_is_removed_while_a_process_starts_is_made_again(
 
     monkeypatch.setattr(cache, "directory", directory)
     monkeypatch.setattr(fcntl, "flock", flock)
-    old_caches.hold(SOURCE)
+    old_caches.hold(FUNCTION)
     assert (root / OTHER).exists()
     assert list(old_caches._held) == [root / OTHER]
 

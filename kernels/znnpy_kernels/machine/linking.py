@@ -1,0 +1,104 @@
+"""Helpers of kernels, which become machine code only as part of the kernels that they are linked into.
+
+By itself numba optimises and emits every function that it compiles, and once more all that is linked
+into its callers: half of the time that kernels took to compile went into helpers that nobody calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import binding as llvm
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.typed_passes import AnnotateTypes
+
+KNOWN = ("0.68",)
+"""Versions of numba that link and load so; others may keep code and symbols elsewhere."""
+
+
+def known() -> bool:
+    """Whether this is a version of numba whose insides are known."""
+    return numba.__version__.rpartition(".")[0] in KNOWN
+
+
+class _Tidied(JITCodeLibrary):
+    """numba's library of code, but functions are only tidied before all that is linked is optimised."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        passes, builder = llvm.create_new_function_pass_manager(), self._codegen._pass_builder()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        for function in module.functions:
+            passes.run(function, builder)
+
+
+class _Part(_Tidied):
+    """The code of a helper and of its helpers, not optimised, and no machine code."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    @property
+    def codegen(self) -> Any:
+        return _NoEngine
+
+
+class _NoEngine:
+    """What numba tells where a function's constant Python objects are: helpers of kernels have none."""
+
+    @staticmethod
+    def set_env(name: str, environment: Any) -> None:
+        pass
+
+
+class _Made(AnalysisPass):
+    """Settles what kind of library numba's last passes fill."""
+
+    kind: type[JITCodeLibrary]
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = self.kind(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return False
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _MadePart(_Made):
+    _name, kind = "made_part", _Part
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _MadeWhole(_Made):
+    _name, kind = "made_whole", _Tidied
+
+
+class WholeCompiler(CompilerBase):
+    """numba's compiler, for a function that is linked with its parts."""
+
+    made: type[_Made] = _MadeWhole
+
+    def define_pipelines(self) -> list[Any]:
+        """The usual passes, before whose last ones the kind of the library is settled."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        if known():
+            passes.add_pass_after(self.made, AnnotateTypes)
+        passes.finalize()
+        return [passes]
+
+
+class PartCompiler(WholeCompiler):
+    """numba's compiler, for a part of other functions, which cannot be called by itself."""
+
+    made = _MadePart
