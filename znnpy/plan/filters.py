@@ -40,7 +40,7 @@ _kept: list[Any] = []
 @cache
 def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> FilterPlan:
     """The tables for one size of filter on one grid; PlanError when the filter does not fit on it."""
-    extent = tuple((taps - 1) * step + 1 for taps, step in zip(size, sparsity, strict=True))
+    extent = tuple((taps - 1) * apart + 1 for taps, apart in zip(size, sparsity, strict=True))
     if any(reach > room for reach, room in zip(extent, grid, strict=True)):
         raise PlanError(f"FFT grid {grid} (z, y, x) cannot hold a filter of extent {extent}")
     if max(size) > MOST_TAPS:
@@ -57,7 +57,7 @@ def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> Fil
 def _tables(grid: Triple, size: Triple, sparsity: Triple) -> list[Table]:
     """Forward z, y, x, then back z, y, x."""
     z, y, x = (
-        _roots(room, taps, step) for room, taps, step in zip(grid, size, sparsity, strict=True)
+        _roots(room, taps, apart) for room, taps, apart in zip(grid, size, sparsity, strict=True)
     )
     half = grid[2] // 2 + 1
     doubled = np.full(half, 2.0)  # the frequencies above N / 2 are the conjugates of those below

@@ -74,8 +74,8 @@ class Tiling:
     def grids(self) -> tuple[Grid, ...]:
         """Those of all images and lattices, in the order of their numbers."""
         axes = [
-            [(first, -(-points // step)) for first, points in enumerate(lattices(extent, dilation))]
-            for extent, dilation, step in zip(self.extents, self.dilation, self.new, strict=True)
+            [(first, -(-points // new)) for first, points in enumerate(lattices(extent, dilation))]
+            for extent, dilation, new in zip(self.extents, self.dilation, self.new, strict=True)
         ]
         grids: list[Grid] = []
         number = 0
@@ -116,8 +116,8 @@ class Tiling:
     def lattice_shape(self, shape: Triple, lattice: Triple) -> Triple:
         """Points of a lattice in images of a shape."""
         z, y, x = (
-            -(-(size - first) // step)
-            for size, first, step in zip(shape, lattice, self.dilation, strict=True)
+            -(-(size - first) // apart)
+            for size, first, apart in zip(shape, lattice, self.dilation, strict=True)
         )
         return z, y, x
 
@@ -187,7 +187,7 @@ class PlaneSpectra(TileSpectra):
 
 @dataclass(frozen=True)
 class Window:
-    """Which points of a lattice a tile touches: `count` from origin + tile number * step on."""
+    """Which points of a lattice a tile touches: `count` from origin + tile number * new points on."""
 
     origin: Triple
     count: Triple
@@ -205,11 +205,11 @@ def planes_of(
             first, last = stretch.low // columns % rows, (stretch.high - 1) // columns % rows
         else:
             first, last = 0, rows - 1
-    start, step = stretch.grid.lattice[axis], tiling.dilation[axis]
+    start, apart = stretch.grid.lattice[axis], tiling.dilation[axis]
     limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
     low = max(0, window.origin[axis] + first * tiling.new[axis])
     high = min(limit, window.origin[axis] + last * tiling.new[axis] + window.count[axis])
-    return (start + low * step, start + (high - 1) * step + 1) if low < high else None
+    return (start + low * apart, start + (high - 1) * apart + 1) if low < high else None
 
 
 def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
@@ -231,7 +231,7 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
 
 
 def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
-    """Bands of whole steps that a tile touches: one or two, as none is narrower than an overlap."""
-    step, size = tiling.new[axis], tiling.tile[axis]
-    steps = max(-(-(size - step) // step), -(-count // MOST_BANDS))
-    return range(tile // steps, (tile * step + size - 1) // (step * steps) + 1)
+    """Bands of whole tiles' new points that a tile touches: one or two, as none is narrower than an overlap."""
+    new, size = tiling.new[axis], tiling.tile[axis]
+    band = max(-(-(size - new) // new), -(-count // MOST_BANDS))
+    return range(tile // band, (tile * new + size - 1) // (new * band) + 1)

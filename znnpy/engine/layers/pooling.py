@@ -171,7 +171,7 @@ def _ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]
 
 def _window(edge: Edge, dilation: Triple) -> dict[str, float]:
     if is_pair_filter(edge):
-        far = ((size - 1) * step for size, step in zip(edge.size, dilation, strict=True))
+        far = ((size - 1) * apart for size, apart in zip(edge.size, dilation, strict=True))
         return dict(zip(("far_z", "far_y", "far_x"), far, strict=True))
     return {
         f"{word}_{axis}": triple[index]

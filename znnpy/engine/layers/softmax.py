@@ -12,7 +12,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def softmax_forward(step: Step, build: Build, node: Node) -> None:
-    """Bias and softmax in place, for every part of every image of the batch."""
+    """Bias and softmax in place, for every range of every image of the batch."""
     tensor = build.images.activations[node.name]
     for batch in range(tensor.batch):
         for low, high in plane_ranges(tensor, 4 * tensor.blocks):

@@ -59,7 +59,7 @@ class Layout:
 
     @property
     def cut(self) -> int:
-        """Axis along which all images are cut into parts."""
+        """Axis along which all images are cut into ranges."""
         return cut_axis(next(iter(self.geometry.output_shapes.values())))
 
     def shape(self, node: str) -> Triple:

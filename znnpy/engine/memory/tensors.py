@@ -87,7 +87,7 @@ def new_tensor(
 ) -> Tensor:
     """Reserve a tensor.
 
-    `halo`: zero voxels on both sides of every row. `cut`: the axis of its parts. `shared`: the memory
+    `halo`: zero voxels on both sides of every row. `cut`: the axis of its ranges. `shared`: the memory
     may serve others before and after it is used.
     """
     y_stride = (shape[2] + 2 * halo) * lanes

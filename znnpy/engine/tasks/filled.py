@@ -69,6 +69,6 @@ def refuse_unfilled(steps: Sequence[Sequence[Declared]], given: Collection[Buffe
 
 
 def _unfilled(task: Declared, region: Region, who: str) -> str:
-    part = "" if region.high >= WHOLE else f" {region.low} to {region.high}"
+    bounds = "" if region.high >= WHOLE else f" {region.low} to {region.high}"
     section = f", section {region.section}" if region.section else ""
-    return f"{task.what.label} reads {region.buffer.name}{section}{part}, which {who} has written"
+    return f"{task.what.label} reads {region.buffer.name}{section}{bounds}, which {who} has written"

@@ -82,13 +82,13 @@ def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> di
 
 
 def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
-    """The argument words `planes` and `rows` of a part."""
+    """The argument words `planes` and `rows` of a range."""
     z0, z1, y0, y1 = tensor.box(low, high)
     return {"planes": z1 - z0, "rows": y1 - y0}
 
 
 def combine_tensors(step: Step, leaves: Sequence[Tensor], what: Identity) -> None:
-    """Sum tensors of one shape into the first, by a fixed tree for every block and part."""
+    """Sum tensors of one shape into the first, by a fixed tree for every block and range."""
     cuts = plane_ranges(leaves[0], 3)
     for into, other in tree(len(leaves)):
         first, second = leaves[into], leaves[other]

@@ -1,4 +1,4 @@
-"""Direct convolution as tasks: panels of outputs times parts of the image, all passes."""
+"""Direct convolution as tasks: panels of outputs times ranges of the image, all passes."""
 
 from znnpy.engine.convolution.direct.operations import operations
 from znnpy.engine.convolution.direct.passes import (

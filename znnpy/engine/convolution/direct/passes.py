@@ -1,4 +1,4 @@
-"""Direct convolution as tasks: output groups times parts of the image, all passes."""
+"""Direct convolution as tasks: panels of outputs times ranges of the image, all passes."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _sum_biases(
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Products of source and gradient summed over positions: a fixed tree over parts and batch."""
+    """Products of source and gradient summed over positions: a fixed tree over ranges and batch."""
     parameter = build.parameters[edge.name]
     slabs = _slabs(build, edge, gradient)
     leaves = build.partial_gradients(edge.name, len(slabs))
@@ -234,12 +234,12 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def _slabs(build: Build, edge: Edge, gradient: Tensor) -> list[tuple[int, int, int]]:
-    """(batch, low, high): parts of the gradient that, with their source, fit the L2 cache."""
+    """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
     planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
     lanes = gradient.lanes + build.value(edge.source).lanes
     bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
     wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
-    cuts = [gradient.extent * part // wanted for part in range(wanted + 1)]
+    cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
     return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
 
 
@@ -253,7 +253,7 @@ def _slab_gradient(
     place: int,
     region: Region,
 ) -> None:
-    """One slab's part of one piece, by ranges of tap rows: they write side by side."""
+    """What one slab adds to one piece, by ranges of tap rows: they write side by side."""
     source, (batch, low, high) = build.value(edge.source), slab
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, low, high)
@@ -429,7 +429,7 @@ def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -
 def _limits(shape: Triple | None, shift: Triple) -> dict[str, int]:
     limits = shape or (NO_LIMIT, NO_LIMIT, NO_LIMIT)
     words = {f"limit_{axis}": limit for axis, limit in zip("zyx", limits, strict=True)}
-    return words | {f"shift_{axis}": step for axis, step in zip("zyx", shift, strict=True)}
+    return words | {f"shift_{axis}": shifted for axis, shifted in zip("zyx", shift, strict=True)}
 
 
 def _blocks_written(

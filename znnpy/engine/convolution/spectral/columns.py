@@ -76,11 +76,11 @@ def _words(
     build: Build, x: PlaneSpectra, w: Filters, y: PlaneSpectra, group: int, *, back: bool
 ) -> dict[str, int]:
     """Words of both kernels; forward all points of x count, `back` all of y."""
-    step = x.tiling.new[x.axis]
+    new = x.tiling.new[x.axis]
     return column_words(build, x.images, w, y, group) | {
         "x": x.at(group),
-        "x_points": step if back else x.points,
-        "y_points": x.points if back else step,
+        "x_points": new if back else x.points,
+        "y_points": x.points if back else new,
     }
 
 

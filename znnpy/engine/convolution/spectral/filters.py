@@ -67,10 +67,10 @@ def _make(
     for piece in parameter.pieces:
         for run in _runs(piece, parameter.shape[0], backward=backward):
             for low, high in ranges(run.images, run.images * seconds, TOGETHER):
-                part = _Run(run.offset, run.first + low, high - low, run.block)
+                own = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 source += 4 * low * (1 if backward else piece.width)
-                _transform(step, build, edge, w, serves, piece, part, source, backward=backward)
+                _transform(step, build, edge, w, serves, piece, own, source, backward=backward)
     join(step, w.place)
 
 

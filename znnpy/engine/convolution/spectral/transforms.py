@@ -160,11 +160,9 @@ def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Stretc
     for stretch in spectra.stretches(group):
         tiles = stretch.high - stretch.low
         for low, high in ranges(tiles, tiles * spectra.blocks * seconds):
-            part = Stretch(
-                stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start
-            )
+            own = Stretch(stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start)
             for first, last in ranges(spectra.blocks, (high - low) * spectra.blocks * seconds):
-                found.append((part, first, last))
+                found.append((own, first, last))
     return found
 
 

@@ -159,28 +159,28 @@ def _tasks(
 
 def tile_planes(target: Tensor, dilation: Triple) -> int:
     """Tiles along the cut axis; the last ones may lie outside."""
-    step = dilation[target.cut]
-    return -(-target.extent // (NEW * step)) * step
+    apart = dilation[target.cut]
+    return -(-target.extent // (NEW * apart)) * apart
 
 
 def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
     """Ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
-    step = dilation[target.cut]
-    slabs = tile_planes(target, dilation) // step
+    apart = dilation[target.cut]
+    slabs = tile_planes(target, dilation) // apart
     if seconds / slabs <= 2 * TARGET_SECONDS:
-        return [(low * step, high * step) for low, high in ranges(slabs, seconds)]
-    cuts = [low for low, _ in ranges(step, seconds / slabs)] + [step]
-    return [(s * step + a, s * step + b) for s in range(slabs) for a, b in pairwise(cuts)]
+        return [(low * apart, high * apart) for low, high in ranges(slabs, seconds)]
+    cuts = [low for low, _ in ranges(apart, seconds / slabs)] + [apart]
+    return [(s * apart + a, s * apart + b) for s in range(slabs) for a, b in pairwise(cuts)]
 
 
 def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
     """Planes among which those of some tiles lie."""
-    step = dilation[target.cut]
-    slab, first = divmod(low, step)
-    if high - low >= step:
-        return slab * NEW * step, min(target.extent, high // step * NEW * step)
-    start = slab * NEW * step + first
-    return start, min(target.extent, start + (NEW - 1) * step + high - low)
+    apart = dilation[target.cut]
+    slab, first = divmod(low, apart)
+    if high - low >= apart:
+        return slab * NEW * apart, min(target.extent, high // apart * NEW * apart)
+    start = slab * NEW * apart + first
+    return start, min(target.extent, start + (NEW - 1) * apart + high - low)
 
 
 def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
@@ -260,9 +260,9 @@ def _runs(build: Build, edge: Edge, piece: Piece, *, backward: bool) -> list[_Ru
 
 
 def _transform(
-    step: Step, build: Build, edge: Edge, run: _Run, part: tuple[int, int], *, backward: bool
+    step: Step, build: Build, edge: Edge, run: _Run, images: tuple[int, int], *, backward: bool
 ) -> None:
-    parameter, (low, high) = build.parameters[edge.name], part
+    parameter, (low, high) = build.parameters[edge.name], images
     serves = Pass.BACKWARD if backward else Pass.FORWARD
     target = run.target + low * run.target_image
     points = _points(build, edge, backward=backward)

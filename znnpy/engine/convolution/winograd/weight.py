@@ -1,4 +1,4 @@
-"""Filter gradients by Winograd's minimal filtering as tasks: fixed parts of the tiles, and their sum."""
+"""Filter gradients by Winograd's minimal filtering as tasks: fixed ranges of the tiles, and their sum."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.algorithms.winograd import NEW, weight_seconds
 
-PART_SECONDS = 4e-4  # at least: each part clears and transforms back sums of its own
-PARTIAL_BYTES = 1 << 22  # of gradients of parts side by side
-FEWEST_PARTS = 16  # that are allowed however large a layer's filters are
+RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
+PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
+FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Products of tiles of source and gradient, summed: a fixed tree over parts and batch."""
+    """Products of tiles of source and gradient, summed: a fixed tree over ranges and batch."""
     parameter, source = build.parameters[edge.name], build.value(edge.source)
     dilation = build.layout.geometry.dilations[edge.name]
     seconds = weight_seconds(shape_of(build, edge, source, gradient)) / gradient.batch
@@ -74,15 +74,15 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def _cuts(gradient: Tensor, dilation: Triple, seconds: float, floats: int) -> list[int]:
-    """Where the tiles along the cut axis are cut into parts: sizes alone decide."""
+    """Where the tiles along the cut axis are cut into ranges: sizes alone decide."""
     planes = tile_planes(gradient, dilation)
-    most = max(FEWEST_PARTS, PARTIAL_BYTES // (4 * floats)) // gradient.batch
-    count = max(1, min(planes, most, int(seconds / PART_SECONDS)))
-    return [planes * part // count for part in range(count + 1)]
+    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * floats)) // gradient.batch
+    count = max(1, min(planes, most, int(seconds / RANGE_SECONDS)))
+    return [planes * cut // count for cut in range(count + 1)]
 
 
 def _planes(gradient: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
     """Planes among which those of some tiles lie."""
-    step = dilation[gradient.cut]
-    first, last = low // step, -(-high // step)
-    return first * NEW * step, min(gradient.extent, last * NEW * step)
+    apart = dilation[gradient.cut]
+    first, last = low // apart, -(-high // apart)
+    return first * NEW * apart, min(gradient.extent, last * NEW * apart)
