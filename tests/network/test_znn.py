@@ -188,6 +188,7 @@ def test_inits(words: tuple[str | None, str | None], init: Init) -> None:
         ("tanh", "tanh"),
         ("logistics", "logistic"),
         ("forward_logistics", "forward_logistic"),
+        ("soft_sign", "soft_sign"),
     ],
 )
 def test_functions(word: str, function: FunctionName) -> None:

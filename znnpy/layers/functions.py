@@ -76,7 +76,16 @@ def _logistic(x: Array, shape: Shape) -> Array:
 
 # The names once more: a misspelt one is then found by the type checker.
 FunctionName = Literal[
-    "linear", "relu", "leaky_relu", "elu", "tanh", "logistic", "softmax", "forward_logistic"
+    "linear",
+    "relu",
+    "leaky_relu",
+    "elu",
+    "tanh",
+    "logistic",
+    "softmax",
+    "forward_logistic",
+    "softplus",
+    "soft_sign",
 ]
 _ALL = (
     Function(
@@ -126,6 +135,16 @@ _ALL = (
         value=_logistic,
         gradient=lambda y, g, shape: g,
         passes_on=True,
+    ),
+    Function(
+        name="softplus",
+        value=lambda x, shape: np.logaddexp(x, 0.0),
+        gradient=lambda y, g, shape: -np.expm1(-y) * g,
+    ),
+    Function(
+        name="soft_sign",
+        value=lambda x, shape: x / (1.0 + np.abs(x)),
+        gradient=lambda y, g, shape: (1.0 - np.abs(y)) ** 2 * g,
     ),
 )
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}

@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, FunctionName] = {
     "logistics": "logistic",
     "forward_logistics": "forward_logistic",
     "elu": "elu",
+    "soft_sign": "soft_sign",
 }
 NODE_KINDS: dict[str, NodeKind] = {"input": "input", "transfer": "transfer", "sum": "sum"}
 EDGE_KINDS: dict[str, EdgeKindName] = {

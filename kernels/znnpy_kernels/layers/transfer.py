@@ -23,8 +23,9 @@ from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, floats
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.simd.vector_math import expm1, logistic, tanh
+from znnpy_kernels.simd.vector_math import expm1, logistic, softplus, tanh
 from znnpy_kernels.simd.vectors import (
+    absolute,
     below,
     load,
     load_masked,
@@ -35,6 +36,7 @@ from znnpy_kernels.simd.vectors import (
 )
 
 BYTES = 4 * LANES
+MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
 FORWARD_WORDS = words(
     "source source_z source_y target target_z target_y bias channels planes rows length "
     "slope:float planar amplitude:float gain:float",
@@ -84,6 +86,18 @@ def _logistic(x: Any, shape: Any) -> Any:
 
 
 @inlined
+def _softplus(x: Any, shape: Any) -> Any:
+    return softplus(x)
+
+
+@inlined
+def _soft_sign(x: Any, shape: Any) -> Any:
+    x = select(x > splat(MOST), splat(MOST), x)
+    x = select(x < splat(-MOST), splat(-MOST), x)
+    return x / (splat(1.0) + absolute(x))
+
+
+@inlined
 def _linear_back(y: Any, g: Any, shape: Any) -> Any:
     return g
 
@@ -112,6 +126,17 @@ def _tanh_back(y: Any, g: Any, shape: Any) -> Any:
 @inlined
 def _logistic_back(y: Any, g: Any, shape: Any) -> Any:
     return g * (y * (splat(1.0) - y))
+
+
+@inlined
+def _softplus_back(y: Any, g: Any, shape: Any) -> Any:
+    return g * -expm1(-y)
+
+
+@inlined
+def _soft_sign_back(y: Any, g: Any, shape: Any) -> Any:
+    rest = splat(1.0) - absolute(y)
+    return g * (rest * rest)
 
 
 @inlined
@@ -263,6 +288,18 @@ def transfer_logistic(args: Any, worker: int) -> None:
     _forward_masked(args, _logistic)
 
 
+@kernel(FORWARD_WORDS)
+def transfer_softplus(args: Any, worker: int) -> None:
+    """y = log(1 + e^(x + bias)); pad lanes 0."""
+    _forward_masked(args, _softplus)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_soft_sign(args: Any, worker: int) -> None:
+    """y = v / (1 + |v|), v = x + bias."""
+    _forward(args, _soft_sign)
+
+
 @kernel(BACKWARD_WORDS)
 def backward_linear(args: Any, worker: int) -> None:
     """target = gradient; `output` is not read (give any address)."""
@@ -299,6 +336,18 @@ def backward_logistic(args: Any, worker: int) -> None:
     _backward(args, _logistic_back)
 
 
+@kernel(BACKWARD_WORDS)
+def backward_softplus(args: Any, worker: int) -> None:
+    """target = gradient * (1 - e^-y)."""
+    _backward(args, _softplus_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_soft_sign(args: Any, worker: int) -> None:
+    """target = gradient * (1 - |y|)^2."""
+    _backward(args, _soft_sign_back)
+
+
 # forward_logistic (ZNN): the logistic forward, the identity backward, for costs made on its input.
 FORWARD: dict[str, Kernel] = {
     "linear": transfer_linear,
@@ -308,6 +357,8 @@ FORWARD: dict[str, Kernel] = {
     "tanh": transfer_tanh,
     "logistic": transfer_logistic,
     "forward_logistic": transfer_logistic,
+    "softplus": transfer_softplus,
+    "soft_sign": transfer_soft_sign,
 }
 BACKWARD: dict[str, Kernel] = {
     "linear": backward_linear,
@@ -317,4 +368,6 @@ BACKWARD: dict[str, Kernel] = {
     "tanh": backward_tanh,
     "logistic": backward_logistic,
     "forward_logistic": backward_linear,
+    "softplus": backward_softplus,
+    "soft_sign": backward_soft_sign,
 }

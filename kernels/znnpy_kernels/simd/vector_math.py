@@ -1,4 +1,4 @@
-"""exp, expm1, tanh, logistic, log and log1p of float32 vectors, to a few units in the last
+"""exp, expm1, tanh, logistic, log, log1p and softplus of float32 vectors, to a few units in the last
 place.
 
 Polynomials are minimax fits made for this file (weighted least squares after Lawson, float64,
@@ -103,6 +103,12 @@ def log1p(x: Any) -> Any:
     q = fma(q, u, splat(0.3333333730697632))
     twice = s + s
     return fma(twice * u, q, twice)
+
+
+@inlined
+def softplus(x: Any) -> Any:
+    """log(1 + e^x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
+    return select(x > splat(0.0), x, splat(0.0)) + log1p(exp(-absolute(x)))
 
 
 @inlined

@@ -20,6 +20,8 @@ FUNCTIONS = {
     "tanh": lambda v: AMPLITUDE * np.tanh(GAIN * v),
     "logistic": lambda v: 1 / (1 + np.exp(-v)),
     "forward_logistic": lambda v: 1 / (1 + np.exp(-v)),
+    "softplus": lambda v: np.logaddexp(v, 0),
+    "soft_sign": lambda v: np.copysign(1 / (1 + 1 / np.abs(v)), v),
 }
 DERIVATIVES = {
     "linear": np.ones_like,
@@ -29,6 +31,8 @@ DERIVATIVES = {
     "tanh": lambda y: GAIN / AMPLITUDE * (AMPLITUDE**2 - y**2),
     "logistic": lambda y: y * (1 - y),
     "forward_logistic": np.ones_like,
+    "softplus": lambda y: -np.expm1(-y),
+    "soft_sign": lambda y: (1 - np.abs(y)) ** 2,
 }
 SIZES = [(1, 5), (3, 4), (LANES, 1), (LANES + 1, 9), (33, 3)]
 
@@ -81,6 +85,29 @@ def test_forward_in_place_in_parts_and_without_bias(name: str) -> None:
     np.testing.assert_allclose(target.planar(), FUNCTIONS[name](np.float64(x)), rtol=4e-7)
     forward(name, source, source, None, cuts=2)
     assert same_bits(source.view, target.view)
+
+
+def row(values: Any) -> Blocked:
+    """Values along one row of an image."""
+    return Blocked.of(np.asarray(values, np.float32)[None, None, None])
+
+
+@pytest.mark.parametrize("name", ["softplus", "soft_sign"])
+def test_over_the_float_range(name: str) -> None:
+    ends = [0.0, 1e-38, 1e-30, 87, 88, 89, 1e4, 1e9, 1e30, 3e38, np.inf]
+    some = np.concatenate([np.logspace(-30, 38, 4001), np.linspace(0.01, 90, 4001), ends])
+    x = np.concatenate([-some, some]).astype(np.float32)
+    source = row(x)
+    forward(name, source, source, None)
+    y = source.planar().ravel()
+    with np.errstate(divide="ignore"):
+        exact = FUNCTIONS[name](np.float64(x))
+    np.testing.assert_allclose(y, exact, rtol=5e-7, atol=2e-38)
+    gradient = row(np.ones_like(x))
+    backward(name, source, gradient, gradient, None)
+    np.testing.assert_allclose(
+        gradient.planar().ravel(), DERIVATIVES[name](np.float64(y)), rtol=5e-7, atol=2e-38
+    )
 
 
 @pytest.mark.parametrize("name", FORWARD)

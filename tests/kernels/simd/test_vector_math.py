@@ -45,6 +45,11 @@ def map_logistic(args: Any, worker: int) -> None:
 
 
 @kernel(AT)
+def map_softplus(args: Any, worker: int) -> None:
+    _map(args, vector_math.softplus)
+
+
+@kernel(AT)
 def map_log(args: Any, worker: int) -> None:
     _map(args, vector_math.log)
 
@@ -66,6 +71,10 @@ def ulps(found: Any, exact: Any) -> float:
     return float(np.max(np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float32))))
 
 
+def softplus(x: Any) -> Any:
+    return np.logaddexp(x, 0)
+
+
 SPREAD = np.concatenate([s * np.logspace(-7, 1.9, 20000) for s in (-1, 1)]).astype(np.float32)
 
 
@@ -77,6 +86,8 @@ SPREAD = np.concatenate([s * np.logspace(-7, 1.9, 20000) for s in (-1, 1)]).asty
         (map_tanh, np.tanh, SPREAD, 4.0),
         (map_logistic, expit, np.linspace(-87, 80, 40001), 3.0),
         (map_logistic, expit, SPREAD, 3.0),
+        (map_softplus, softplus, np.linspace(-87, 200, 40001), 4.0),
+        (map_softplus, softplus, SPREAD, 4.0),
         (map_log, np.log, np.logspace(-37, 38, 40001), 3.0),
         (map_log, np.log, np.linspace(0.5, 2.0, 40000), 3.0),
         (map_log1p, np.log1p, np.concatenate([np.logspace(-30, 0, 9999), [0, 1]]), 3.0),
@@ -93,6 +104,7 @@ def test_limits_and_nan() -> None:
         map_exp: [0, 0, 1, np.inf, np.inf, np.nan],
         map_tanh: [-1, -1, 0, 1, 1, np.nan],
         map_logistic: [0, 0, 0.5, 1, 1, np.nan],
+        map_softplus: [0, 0, np.log(2), 1e30, np.inf, np.nan],
     }
     for function, values in expected.items():
         np.testing.assert_array_equal(mapped(function, ends), np.float32(values))
