@@ -30,13 +30,14 @@ from znnpy_kernels.simd.codegen import (
     VECTOR,
     ZERO_VECTOR,
     Value,
+    by_count,
     float_pointer,
     load_broadcast,
     load_vector,
     moved,
     word,
 )
-from znnpy_kernels.simd.lanes import LANES, REGISTERS
+from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load, splat, store
 
@@ -128,18 +129,6 @@ def _offsets(
     return found
 
 
-def _switch(builder: ir.IRBuilder, count: Value, most: int, emit: Any) -> None:
-    """Run what `emit` emits for the number 1..most that `count` holds."""
-    done = builder.append_basic_block("stored")
-    choice = builder.switch(count, done)
-    for number in range(1, most + 1):
-        choice.add_case(word(number), builder.append_basic_block(f"case{number}"))
-        builder.position_at_end(choice.cases[-1][1])
-        emit(number)
-        builder.branch(done)
-    builder.position_at_end(done)
-
-
 @intrinsic(prefer_literal=True)
 def _tap_rows(
     typingctx: Any,
@@ -159,7 +148,7 @@ def _tap_rows(
             slab = _TapRows(builder, taps.literal_value, count, args[6], list(args[1:6]))
             slab.emit(slab.targets, [ZERO_VECTOR] * len(slab.targets))
 
-        _switch(builder, args[7], most_rows(taps.literal_value), emit)
+        by_count(builder, args[7], range(1, most_rows(taps.literal_value) + 1), emit)
         return context.get_dummy_value()
 
     return types.void(taps, arguments, *[types.int64] * 6), codegen
@@ -183,7 +172,7 @@ def _taps(
             slab = _Taps(builder, outputs.literal_value, count, list(args[1:6]))
             slab.emit(slab.targets, [ZERO_VECTOR] * len(slab.targets))
 
-        _switch(builder, args[6], most_taps(outputs.literal_value), emit)
+        by_count(builder, args[6], range(1, most_taps(outputs.literal_value) + 1), emit)
         return context.get_dummy_value()
 
     return types.void(outputs, arguments, *[types.int64] * 5), codegen
@@ -212,7 +201,7 @@ def _few_inputs(taps: int, args: Any) -> None:
         gradient = args[AT.gradient] + 4 * vector * args[AT.gradient_block]
         first = args[AT.tap_row0]
         for part in range(parts):
-            rows = 1
+            rows = 1  # what is left by the parts that are left, rounded up
             while rows * (parts - part) < args[AT.tap_row1] - first:
                 rows += 1
             target = args[AT.target] + 4 * (first * taps * step + vector * LANES)
@@ -224,13 +213,15 @@ def _few_inputs(taps: int, args: Any) -> None:
 def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
     """All taps of a task, some at a time; sums go through a tile to the packed rows."""
     first, end = args[AT.tap_row0] * args[AT.taps_x], args[AT.tap_row1] * args[AT.taps_x]
-    row = 4 * LANES
+    row = VECTOR_BYTES
     while first < end:
         count = min(SUMS // outputs, end - first)
         _taps(outputs, args, args[AT.source], args[AT.gradient], sums, first, count)
         for tap in range(count):
             for o in range(LANES):
-                store(tile + row * o, splat(0.0))
+                store(
+                    tile + row * o, splat(0.0)
+                )  # packed rows have zeros for outputs there are not
             for o in range(outputs):
                 store(tile + row * o, load(sums + row * (tap * outputs + o)))
             transpose_tile(tile, row, tile, row)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 
 Array = NDArray[np.float32]
@@ -169,5 +169,5 @@ def average_repeats(args: Any, worker: int) -> None:
         for y in range(0, args[at.y], args[at.repeat_y]):
             for x in range(0, args[at.x], args[at.repeat_x]):
                 first = args[at.filters] + row * (z * args[at.y] + y) + step * x
-                for lane in range(0, step, 4 * LANES):
+                for lane in range(0, step, VECTOR_BYTES):
                     _fill_block(args, first + lane, _block_mean(args, first + lane))

@@ -42,6 +42,8 @@ from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
     Value,
     add,
+    argument,
+    by_count,
     counted_loop,
     float_pointer,
     load_broadcast,
@@ -86,8 +88,7 @@ class Slab:
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""
-        place = self.builder.gep(self.arguments, [word(getattr(self.at, name))])
-        return self.builder.load(place)
+        return argument(self.builder, self.arguments, getattr(self.at, name))
 
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
         """Emit the loads of one position: two factors for each sum."""
@@ -160,7 +161,7 @@ class _PackedRows(Slab):
         self.outputs, self.rows = outputs, 0
         self.step = word(step) if step else inner_step
         self.target = float_pointer(builder, target)
-        gradient = builder.load(builder.gep(arguments, [word(AT.gradient)]))
+        gradient = argument(builder, arguments, AT.gradient)
         super().__init__(builder, AT, [arguments, source, gradient])
 
     def emit_rows(self, rows: int) -> None:
@@ -199,18 +200,12 @@ def _packed_rows(
     inner_step: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """The sums of `rows` <= ROWS[outputs - 1] packed rows over the task's slab; see `_Slab`."""
+    """The sums of `rows` <= ROWS[outputs - 1] packed rows over the task's slab; see `Slab`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         slab = _PackedRows(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
-        done = builder.append_basic_block("stored")
-        choice = builder.switch(args[-1], done)
-        for count in range(1, ROWS[outputs.literal_value - 1] + 1):
-            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
-            builder.position_at_end(choice.cases[-1][1])
-            slab.emit_rows(count)
-            builder.branch(done)
-        builder.position_at_end(done)
+        most = ROWS[outputs.literal_value - 1]
+        by_count(builder, args[-1], range(1, most + 1), slab.emit_rows)
         return context.get_dummy_value()
 
     return types.void(outputs, step, arguments, *[types.int64] * 4), codegen
@@ -225,7 +220,7 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
     taps_x = 1 if planar else args[AT.taps_x]
     parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
     row_bytes = 4 * outputs * LANES
-    tap_z, tap_y = 0, args[AT.tap_row0]
+    tap_z, tap_y = 0, args[AT.tap_row0]  # by steps: a division by a variable might raise
     while tap_y >= args[AT.taps_y]:
         tap_y -= args[AT.taps_y]
         tap_z += 1
@@ -235,7 +230,7 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
             offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y] + tap_x * args[AT.tap_x]
             start = 0
             for part in range(parts):
-                rows = 1
+                rows = 1  # what is left by the parts that are left, rounded up
                 while rows * (parts - part) < inner - start:
                     rows += 1
                 source = args[AT.source] + 4 * (offset + start * inner_step)

@@ -34,10 +34,9 @@ from znnpy_kernels.fft.networks import (
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.shared import Shared, call, shared
 from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 
 SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 30, 32)
-VECTOR_BYTES = 4 * LANES
 
 
 class Kind(enum.Enum):

@@ -16,10 +16,9 @@ import numpy as np
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.simd.vectors import lane_numbers, load, select, splat, splat_int, store
 
-BYTES = 4 * LANES
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -77,4 +76,4 @@ def dropout(args: Any, worker: int) -> None:
             for x in range(args[AT.width]):
                 kept = _random24(mix64(row, x), channels) < limit
                 factor = select(kept, scale, zero)
-                store(target + BYTES * x, load(source + BYTES * x) * factor)
+                store(target + VECTOR_BYTES * x, load(source + VECTOR_BYTES * x) * factor)

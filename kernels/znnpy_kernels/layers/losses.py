@@ -25,7 +25,7 @@ from znnpy_kernels.layers.softmax import blocks_of, zero_pad
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, floats, longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import AHEAD, scratch_tile, to_rows, to_voxels, transpose_tile
 from znnpy_kernels.simd.vector_math import exp, larger, log, log1p, logistic
 from znnpy_kernels.simd.vectors import (
@@ -43,7 +43,6 @@ from znnpy_kernels.simd.vectors import (
     zero_doubles,
 )
 
-BYTES = 4 * LANES
 AT = words(
     "output output_block output_z output_y gradient gradient_block gradient_z gradient_y target "
     "target_image target_z target_y weight weight_image weight_z weight_y normaliser partial "
@@ -87,7 +86,7 @@ def _load_rows(
     """Tile row c = channel c of a block; `step`: bytes between planar images."""
     if args[AT.lanes] == 1:
         for c in range(real):
-            store(tile + BYTES * c, load_masked(source + step * c, inside))
+            store(tile + VECTOR_BYTES * c, load_masked(source + step * c, inside))
     else:
         to_rows(source, width, tile)
 
@@ -98,7 +97,7 @@ def _store_rows(
 ) -> None:
     if args[AT.lanes] == 1:
         for c in range(real):
-            store_masked(target + step * c, inside, load(tile + BYTES * c))
+            store_masked(target + step * c, inside, load(tile + VECTOR_BYTES * c))
     else:
         zero_pad(tile, real)
         to_voxels(tile, target, width)
@@ -136,14 +135,14 @@ def _elementwise_chunk(
         w = _weights(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
         truth = _truth(target + 4 * c * args[AT.target_image], inside, w)
         prefetch(target + 4 * c * args[AT.target_image] + AHEAD)
-        value, slope, wrong = loss(load(tile + BYTES * c), truth)
+        value, slope, wrong = loss(load(tile + VECTOR_BYTES * c), truth)
         losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
         gradient = slope * (w * normaliser)
-        store(tile + BYTES * c, gradient)
+        store(tile + VECTOR_BYTES * c, gradient)
         if args[AT.bias_gradient]:
-            held = load(biases + BYTES * c)
-            store(biases + BYTES * c, held + select(inside, gradient, splat(0.0)))
+            held = load(biases + VECTOR_BYTES * c)
+            store(biases + VECTOR_BYTES * c, held + select(inside, gradient, splat(0.0)))
     return losses, wrongs
 
 
@@ -196,10 +195,10 @@ def _elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
             for y in range(args[AT.rows]):
                 sums = _elementwise_row(args, loss, tile, biases, block, z, y, sums)
         if args[AT.bias_gradient]:
-            transpose_tile(biases, BYTES, biases, BYTES)
+            transpose_tile(biases, VECTOR_BYTES, biases, VECTOR_BYTES)
             total_ = splat(0.0)
             for position in range(LANES):
-                total_ = total_ + load(biases + BYTES * position)
+                total_ = total_ + load(biases + VECTOR_BYTES * position)
             store(args[AT.bias_gradient] + 4 * block * args[AT.bias_block], total_)
     doubles(args[AT.partial])[0] = total(sums[0])
     doubles(args[AT.partial])[1] = total(sums[1])
@@ -235,7 +234,7 @@ def _class_sums(
         _load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
         for c in range(real):
             number = splat(float(block * LANES + c))
-            x = load(tile + BYTES * c)
+            x = load(tile + VECTOR_BYTES * c)
             t = _truth(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
             prefetch(target + 4 * (block * LANES + c) * args[AT.target_image] + AHEAD)
             best, largest = select(x > largest, number, best), larger(x, largest)
@@ -252,7 +251,7 @@ def _exp_sum(args: Any, output: int, largest: Any, inside: Any, width: int, tile
         step = block * _block_step(args, args[AT.output_block])
         _load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
         for c in range(real):
-            sums = sums + exp(load(tile + BYTES * c) - largest)
+            sums = sums + exp(load(tile + VECTOR_BYTES * c) - largest)
     return sums
 
 
@@ -268,8 +267,8 @@ def _softmax_gradient(
         _load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
         for c in range(real):
             t = _truth(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
-            p = exp(load(tile + BYTES * c) - largest) * scale
-            store(tile + BYTES * c, p - t * weight)
+            p = exp(load(tile + VECTOR_BYTES * c) - largest) * scale
+            store(tile + VECTOR_BYTES * c, p - t * weight)
         step = block * _block_step(args, args[AT.gradient_block])
         _store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
 

@@ -7,7 +7,7 @@ from typing import Any
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, float_argument, floats, longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     any_lane,
     below,
@@ -37,7 +37,7 @@ def sum_of_squares(args: Any, worker: int) -> None:
     pairs = args[at.length] - args[at.length] % (2 * LANES)
     for i in range(0, 4 * pairs, 8 * LANES):
         first = first + _square(load(args[at.source] + i))
-        second = second + _square(load(args[at.source] + i + 4 * LANES))
+        second = second + _square(load(args[at.source] + i + VECTOR_BYTES))
     for j in range(pairs, args[at.length], LANES):
         first = first + _square(load_masked(args[at.source] + 4 * j, below(args[at.length] - j)))
     doubles(args[at.partial])[0] = total(first + second)
@@ -73,7 +73,7 @@ def all_finite(args: Any, worker: int) -> None:
     at = ALL_FINITE
     nothing = splat(0.0)
     full = args[at.length] - args[at.length] % LANES
-    for i in range(0, 4 * full, 4 * LANES):
+    for i in range(0, 4 * full, VECTOR_BYTES):
         value = load(args[at.source] + i)
         nothing = nothing + (value - value)
     if full < args[at.length]:

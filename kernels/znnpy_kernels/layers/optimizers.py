@@ -16,7 +16,7 @@ from typing import Any
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, floats
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     below,
     fma,
@@ -54,7 +54,7 @@ def sgd(args: Any, worker: int) -> None:
     hyper = doubles(args[at.hyper])
     scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
     full = args[at.length] - args[at.length] % LANES
-    for i in range(0, 4 * full, 4 * LANES):
+    for i in range(0, 4 * full, VECTOR_BYTES):
         state = load(args[at.momentum] + i) if args[at.momentum] else splat(0.0)
         p, m = _sgd(load(args[at.parameters] + i), load(args[at.gradient] + i), state, hyper, scale)
         store(args[at.parameters] + i, p)
@@ -105,7 +105,7 @@ def adam(args: Any, worker: int) -> None:
     hyper = doubles(args[at.hyper])
     scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
     full = args[at.length] - args[at.length] % LANES
-    for i in range(0, 4 * full, 4 * LANES):
+    for i in range(0, 4 * full, VECTOR_BYTES):
         p, m, v = _adam(load(args[at.parameters] + i), load(args[at.gradient] + i), load(args[at.mean] + i),
                         load(args[at.variance] + i), hyper, scale)  # fmt: skip
         store(args[at.parameters] + i, p)

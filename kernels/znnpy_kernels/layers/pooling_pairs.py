@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.layers.pooling_rows import BYTES, LINE, scratch_line
+from znnpy_kernels.layers.pooling_rows import LINE, scratch_line
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import fence_seq_cst
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.rows import zero_row
 from znnpy_kernels.simd.streaming import stream
 from znnpy_kernels.simd.vectors import (
@@ -35,9 +35,8 @@ from znnpy_kernels.simd.vectors import (
     store_octets,
 )
 
-STRIP_BYTES = (
-    1 << 17
-)  # rows of a plane, after which the next plane's follow: they meet in the cache
+# Rows of a plane, after which the next plane's follow: they meet in the cache.
+STRIP_BYTES = 1 << 17
 NOBODY = 255  # the number of no tap
 NOWHERE = 64  # added to the numbers of taps in rows that do not exist
 FAR = words("far_z far_y far_x")
@@ -74,7 +73,7 @@ def _joined(first: Any, tap: Any, second: Any, number: Any) -> Any:
 
 @inlined
 def _keep(target: int, index: int, x: int, best: Any, tap: Any, floor: Any) -> None:
-    store(target + BYTES * x, best)
+    store(target + VECTOR_BYTES * x, best)
     if index:
         store_octets(index + LANES * x, select_octets(best <= floor, splat_octet(NOBODY), tap))
 
@@ -86,7 +85,7 @@ def _near_row(
     """One row where the second column of the window is the next voxel: it stays in registers."""
     first, tap, bad = _column(source, wz, far, bad)
     for x in range(width):
-        second, number, bad = _column(source + BYTES * (x + 1), wz, far, bad)
+        second, number, bad = _column(source + VECTOR_BYTES * (x + 1), wz, far, bad)
         best, winner = _joined(first, tap, second, number)
         _keep(target, index, x, best, winner, floor)
         first, tap = second, number
@@ -99,16 +98,16 @@ def _far_piece(
     bad: Any,
 ) -> Any:  # fmt: skip
     """`count` voxels of a row; columns wait on the line for the one `far[2]` voxels on."""
-    span, taps = far[2], line + BYTES * LINE
+    span, taps = far[2], line + VECTOR_BYTES * LINE
     for x in range(span):
-        best, tap, bad = _column(source + BYTES * x, wz, far, bad)
-        store(line + BYTES * x, best)
+        best, tap, bad = _column(source + VECTOR_BYTES * x, wz, far, bad)
+        store(line + VECTOR_BYTES * x, best)
         store_octets(taps + LANES * x, tap)
     for x in range(count):
-        best, tap, bad = _column(source + BYTES * (x + span), wz, far, bad)
-        store(line + BYTES * (x + span), best)
+        best, tap, bad = _column(source + VECTOR_BYTES * (x + span), wz, far, bad)
+        store(line + VECTOR_BYTES * (x + span), best)
         store_octets(taps + LANES * (x + span), tap)
-        first, number = load(line + BYTES * x), load_octets(taps + LANES * x)
+        first, number = load(line + VECTOR_BYTES * x), load_octets(taps + LANES * x)
         best, tap = _joined(first, number, best, tap)
         _keep(target, index, x, best, tap, floor)
     return bad
@@ -126,7 +125,7 @@ def _row(
     piece = LINE - far[2]
     for x in range(0, width, piece):
         bad = _far_piece(
-            source + BYTES * x, target + BYTES * x, index + LANES * x if index else 0,
+            source + VECTOR_BYTES * x, target + VECTOR_BYTES * x, index + LANES * x if index else 0,
             min(piece, width - x), wz, far, floor, line, bad,
         )  # fmt: skip
     return bad
@@ -136,12 +135,12 @@ def _row(
 def _careful_row(source: int, target: int, index: int, width: int, far: Any, floor: Any) -> None:
     """One row voxel by voxel, for rows with a NaN."""
     for x in range(width):
-        at = source + BYTES * x
+        at = source + VECTOR_BYTES * x
         best, tap = load(at), splat_octet(0)
         for dz in range(2 if far[0] else 1):
             for dy in range(2 if far[1] else 1):
                 for dx in range(2 if far[2] else 1):
-                    value = load(at + dz * far[0] + dy * far[1] + dx * BYTES * far[2])
+                    value = load(at + dz * far[0] + dy * far[1] + dx * VECTOR_BYTES * far[2])
                     take = (value > best) | (value != value)
                     best = select(take, value, best)
                     tap = select_octets(take, splat_octet(4 * dz + 2 * dy + dx), tap)
@@ -157,7 +156,7 @@ def _forward(args: Any, wz: int, index: int, index_z: int, index_y: int, floor: 
         args[at.far_x],
     )
     line = scratch_line()
-    strip = max(1, STRIP_BYTES // (BYTES * args[at.width]))
+    strip = max(1, STRIP_BYTES // (VECTOR_BYTES * args[at.width]))
     for first in range(0, args[at.rows], strip):
         for z in range(args[at.planes]):
             for y in range(first, min(first + strip, args[at.rows])):
@@ -205,9 +204,9 @@ def _streamed_row(source: int, target: int, width: int, wz: int, far: Any, bad: 
     """A row of maxima alone that passes by the caches, where a window's columns are neighbours."""
     first, tap, bad = _column(source, wz, far, bad)
     for x in range(width):
-        second, number, bad = _column(source + BYTES * (x + 1), wz, far, bad)
+        second, number, bad = _column(source + VECTOR_BYTES * (x + 1), wz, far, bad)
         best, _ = _joined(first, tap, second, number)
-        stream(target + BYTES * x, best)
+        stream(target + VECTOR_BYTES * x, best)
         first, tap = second, number
     return bad
 
@@ -220,7 +219,7 @@ def _streamed(args: Any, wz: int) -> None:
         4 * args[at.far_y] * args[at.source_y],
         args[at.far_x],
     )
-    strip = max(1, STRIP_BYTES // (BYTES * args[at.width]))
+    strip = max(1, STRIP_BYTES // (VECTOR_BYTES * args[at.width]))
     for first in range(0, args[at.rows], strip):
         for z in range(args[at.planes]):
             for y in range(first, min(first + strip, args[at.rows])):
@@ -248,7 +247,7 @@ def max_filter_streamed(args: Any, worker: int) -> None:
 def _won(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
     """total + the output's gradient in the lanes where this tap won."""
     won = load_octets(index + LANES * output) == splat_octet(number)
-    return select(won, total + load(gradient + BYTES * output), total)
+    return select(won, total + load(gradient + VECTOR_BYTES * output), total)
 
 
 @inlined
@@ -279,7 +278,7 @@ def _ends(near: Any, deep: Any, target: int, low: int, high: int, far: int, outp
     for x in range(low, high):
         total = _outer(splat(0.0), near[0], near[1], near[2], x, far, outputs)
         total = _outer(total, deep[0], deep[1], deep[2], x, far, outputs)
-        store(target + BYTES * x, total)
+        store(target + VECTOR_BYTES * x, total)
         sums = sums + total
     return sums
 
@@ -299,7 +298,7 @@ def _gathered_row(
         total = _inner(splat(0.0), near[0], near[1], near[2], x, far)
         if wz == 2:
             total = _inner(total, deep[0], deep[1], deep[2], x, far)
-        store(target + BYTES * x, total)
+        store(target + VECTOR_BYTES * x, total)
         sums = sums + total
     return sums + _ends(near, deep, target, max(first, outputs), width, far, outputs)
 

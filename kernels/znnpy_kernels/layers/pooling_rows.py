@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     FLOATS,
     any_lane,
@@ -30,9 +30,8 @@ from znnpy_kernels.simd.vectors import (
     store_shorts,
 )
 
-BYTES = 4 * LANES
 INDEX_BYTES = 2 * LANES
-LINE = 128
+LINE = 128  # voxels of a row at once: with their numbers they stay in the L1 cache
 
 
 @intrinsic
@@ -98,13 +97,13 @@ def _column(source: int, wz: int, wy: int, steps: Any, factor: int, bad: Any) ->
 @inlined
 def _joined(line: int, x: int, wx: int, dilation: int, last: Any, last_tap: Any) -> Any:
     """Maximum of `wx` columns on the line, the last of which comes in registers."""
-    taps = line + BYTES * LINE
-    best, tap = load(line + BYTES * x), load_shorts(taps + INDEX_BYTES * x)
+    taps = line + VECTOR_BYTES * LINE
+    best, tap = load(line + VECTOR_BYTES * x), load_shorts(taps + INDEX_BYTES * x)
     for dx in range(1, wx):
         value, number = last, last_tap
         if dx < wx - 1:
             at = x + dx * dilation
-            value, number = load(line + BYTES * at), load_shorts(taps + INDEX_BYTES * at)
+            value, number = load(line + VECTOR_BYTES * at), load_shorts(taps + INDEX_BYTES * at)
         number = number + splat_short(dx)
         take = (value > best) | ((value == best) & (number < tap))
         best = select(value > best, value, best)
@@ -117,18 +116,18 @@ def _pool_piece(
     source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
     dilation: int, line: int, bad: Any,
 ) -> Any:  # fmt: skip
-    span, taps = (wx - 1) * dilation, line + BYTES * LINE
+    span, taps = (wx - 1) * dilation, line + VECTOR_BYTES * LINE
     for x in range(span):
-        best, tap, bad = _column(source + BYTES * x, wz, wy, steps, wx, bad)
-        store(line + BYTES * x, best)
+        best, tap, bad = _column(source + VECTOR_BYTES * x, wz, wy, steps, wx, bad)
+        store(line + VECTOR_BYTES * x, best)
         store_shorts(taps + INDEX_BYTES * x, tap)
     for x in range(count):
         at = x + span
-        best, tap, bad = _column(source + BYTES * at, wz, wy, steps, wx, bad)
-        store(line + BYTES * at, best)
+        best, tap, bad = _column(source + VECTOR_BYTES * at, wz, wy, steps, wx, bad)
+        store(line + VECTOR_BYTES * at, best)
         store_shorts(taps + INDEX_BYTES * at, tap)
         best, tap = _joined(line, x, wx, dilation, best, tap)
-        store(target + BYTES * x, best)
+        store(target + VECTOR_BYTES * x, best)
         store_shorts(index + INDEX_BYTES * x, tap)
     return bad
 
@@ -145,7 +144,7 @@ def pool_columns(
     bad, piece = below(0), LINE - (wx - 1) * dilation
     for x in range(0, width, piece):
         bad = _pool_piece(
-            source + BYTES * x, target + BYTES * x, index + INDEX_BYTES * x, min(piece, width - x),
+            source + VECTOR_BYTES * x, target + VECTOR_BYTES * x, index + INDEX_BYTES * x, min(piece, width - x),
             wz, wy, wx, steps, dilation, line, bad,
         )  # fmt: skip
     return any_lane(bad)
@@ -158,9 +157,9 @@ def pool_windows(
 ) -> None:  # fmt: skip
     """One row for any stride."""
     for x in range(count):
-        at = source + BYTES * x * stride
-        best, tap = _best(at, wz, wy, wx, steps, BYTES * dilation)
-        store(target + BYTES * x, best)
+        at = source + VECTOR_BYTES * x * stride
+        best, tap = _best(at, wz, wy, wx, steps, VECTOR_BYTES * dilation)
+        store(target + VECTOR_BYTES * x, best)
         store_shorts(index + INDEX_BYTES * x, tap)
 
 
@@ -184,15 +183,15 @@ def _pool_piece_values(
 ) -> Any:  # fmt: skip
     span = (wx - 1) * dilation
     for x in range(span):
-        best, bad = _column_value(source + BYTES * x, wz, wy, steps, bad)
-        store(line + BYTES * x, best)
+        best, bad = _column_value(source + VECTOR_BYTES * x, wz, wy, steps, bad)
+        store(line + VECTOR_BYTES * x, best)
     for x in range(count):
-        best, bad = _column_value(source + BYTES * (x + span), wz, wy, steps, bad)
-        store(line + BYTES * (x + span), best)
+        best, bad = _column_value(source + VECTOR_BYTES * (x + span), wz, wy, steps, bad)
+        store(line + VECTOR_BYTES * (x + span), best)
         for dx in range(wx - 1):
-            value = load(line + BYTES * (x + dx * dilation))
+            value = load(line + VECTOR_BYTES * (x + dx * dilation))
             best = select(value > best, value, best)
-        store(target + BYTES * x, best)
+        store(target + VECTOR_BYTES * x, best)
     return bad
 
 
@@ -205,7 +204,7 @@ def pool_columns_values(
     bad, piece = below(0), LINE - (wx - 1) * dilation
     for x in range(0, width, piece):
         bad = _pool_piece_values(
-            source + BYTES * x, target + BYTES * x, min(piece, width - x),
+            source + VECTOR_BYTES * x, target + VECTOR_BYTES * x, min(piece, width - x),
             wz, wy, wx, steps, dilation, line, bad,
         )  # fmt: skip
     return any_lane(bad)
@@ -218,15 +217,15 @@ def pool_windows_values(
 ) -> None:  # fmt: skip
     """As `pool_windows` without taps."""
     for x in range(count):
-        at = source + BYTES * x * stride
-        store(target + BYTES * x, _largest(at, wz, wy, wx, steps, BYTES * dilation))
+        at = source + VECTOR_BYTES * x * stride
+        store(target + VECTOR_BYTES * x, _largest(at, wz, wy, wx, steps, VECTOR_BYTES * dilation))
 
 
 @inlined
 def _added(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
     """total + the output's gradient in the lanes where this tap won."""
     won = load_shorts(index + INDEX_BYTES * output) == splat_short(number)
-    return select(won, total + load(gradient + BYTES * output), total)
+    return select(won, total + load(gradient + VECTOR_BYTES * output), total)
 
 
 @inlined
@@ -234,13 +233,13 @@ def _gather_at_edge(
     gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, x: int, wx: int,
     dilation: int,
 ) -> None:  # fmt: skip
-    total = load(target + BYTES * x)
+    total = load(target + VECTOR_BYTES * x)
     for i in range(2):
         for dx in range(wx):
             o = x - dx * dilation
             if 0 <= o < outputs:
                 total = _added(total, gradients[i], indices[i], o, numbers[i] + dx)
-    store(target + BYTES * x, total)
+    store(target + VECTOR_BYTES * x, total)
 
 
 @inlined
@@ -256,14 +255,14 @@ def gather_dense_rows(
     for x in range(min(span, width)):
         _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
     for x in range(span, outputs):
-        total = load(target + BYTES * x)
+        total = load(target + VECTOR_BYTES * x)
         for dx in range(wx):
             o = x - dx * dilation
             total = _added(total, gradients[0], indices[0], o, numbers[0] + dx)
         for dx in range(wx):
             o = x - dx * dilation
             total = _added(total, gradients[1], indices[1], o, numbers[1] + dx)
-        store(target + BYTES * x, total)
+        store(target + VECTOR_BYTES * x, total)
     for x in range(max(span, outputs), width):
         _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
 
@@ -276,5 +275,5 @@ def gather_strided_row(
     """Add to each input voxel of a row what it won in one row of outputs, for any stride."""
     for dx in range(wx):
         for o in range(outputs):
-            at = target + BYTES * (o * stride + dx * dilation)
+            at = target + VECTOR_BYTES * (o * stride + dx * dilation)
             store(at, _added(load(at), gradient, index, o, number + dx))

@@ -12,12 +12,10 @@ from typing import Any
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import scratch_tile, to_rows, to_voxels
 from znnpy_kernels.simd.vector_math import exp, larger
 from znnpy_kernels.simd.vectors import below, load, select, splat, store
-
-BYTES = 4 * LANES
 
 
 @inlined
@@ -30,7 +28,7 @@ def blocks_of(channels: int) -> int:
 def zero_pad(tile: int, real: int) -> None:
     """Zero the tile rows behind the real channels."""
     for c in range(real, LANES):
-        store(tile + BYTES * c, splat(0.0))
+        store(tile + VECTOR_BYTES * c, splat(0.0))
 
 
 @inlined
@@ -38,7 +36,7 @@ def add_bias(tile: int, bias: int, real: int) -> None:
     """Add bias[c] to tile row c; address 0 means none."""
     if bias:
         for c in range(real):
-            store(tile + BYTES * c, load(tile + BYTES * c) + splat(floats(bias)[c]))
+            store(tile + VECTOR_BYTES * c, load(tile + VECTOR_BYTES * c) + splat(floats(bias)[c]))
 
 
 @inlined
@@ -47,7 +45,7 @@ def _load_block(
 ) -> int:
     real = min(channels - block * LANES, LANES)
     to_rows(source + step * block, width, tile)
-    add_bias(tile, bias + BYTES * block if bias else 0, real)
+    add_bias(tile, bias + VECTOR_BYTES * block if bias else 0, real)
     return real
 
 
@@ -60,15 +58,15 @@ def _forward_chunk(
     for block in range(blocks_of(channels)):
         real = _load_block(source, source_step, bias, block, channels, width, tile)
         for c in range(real):
-            largest = larger(load(tile + BYTES * c), largest)
+            largest = larger(load(tile + VECTOR_BYTES * c), largest)
     for block in range(blocks_of(channels)):
         real = _load_block(source, source_step, bias, block, channels, width, tile)
         for c in range(real):
-            sums = sums + exp(load(tile + BYTES * c) - largest)
+            sums = sums + exp(load(tile + VECTOR_BYTES * c) - largest)
     for block in range(blocks_of(channels)):
         real = _load_block(source, source_step, bias, block, channels, width, tile)
         for c in range(real):
-            store(tile + BYTES * c, exp(load(tile + BYTES * c) - largest) / sums)
+            store(tile + VECTOR_BYTES * c, exp(load(tile + VECTOR_BYTES * c) - largest) / sums)
         zero_pad(tile, real)
         to_voxels(tile, target + target_step * block, width)
 
@@ -93,7 +91,7 @@ def softmax_forward(args: Any, worker: int) -> None:
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, args[at.width], LANES):
                 _forward_chunk(
-                    source + BYTES * x, 4 * args[at.source_block], target + BYTES * x,
+                    source + VECTOR_BYTES * x, 4 * args[at.source_block], target + VECTOR_BYTES * x,
                     4 * args[at.target_block], args[at.bias], args[at.channels],
                     min(args[at.width] - x, LANES), tile,
                 )  # fmt: skip
@@ -110,7 +108,7 @@ def _inner_products(
         to_rows(output + output_step * block, width, first)
         to_rows(gradient + gradient_step * block, width, second)
         for c in range(min(channels - block * LANES, LANES)):
-            sums = sums + load(first + BYTES * c) * load(second + BYTES * c)
+            sums = sums + load(first + VECTOR_BYTES * c) * load(second + VECTOR_BYTES * c)
     return sums
 
 
@@ -122,12 +120,12 @@ def _backward_chunk(
     to_rows(output, width, first)
     to_rows(gradient, width, second)
     for c in range(real):
-        y = load(first + BYTES * c)
-        store(first + BYTES * c, y * (load(second + BYTES * c) - inner))
+        y = load(first + VECTOR_BYTES * c)
+        store(first + VECTOR_BYTES * c, y * (load(second + VECTOR_BYTES * c) - inner))
     zero_pad(first, real)
     to_voxels(first, target, width)
     for x in range(width):
-        sums = sums + load(target + BYTES * x)
+        sums = sums + load(target + VECTOR_BYTES * x)
     return sums
 
 
@@ -160,7 +158,7 @@ def softmax_backward(args: Any, worker: int) -> None:
                 )
                 for x in range(0, args[at.width], LANES):
                     width = min(args[at.width] - x, LANES)
-                    here = BYTES * x
+                    here = VECTOR_BYTES * x
                     inner = _inner_products(
                         output + here, output_block, gradient + here, gradient_block,
                         args[at.channels], width, first, second,
@@ -171,4 +169,6 @@ def softmax_backward(args: Any, worker: int) -> None:
                         target + here, inner, real, width, first, second, sums,
                     )  # fmt: skip
         if args[at.bias_gradient]:
-            store(args[at.bias_gradient] + BYTES * block, select(below(real), sums, splat(0.0)))
+            store(
+                args[at.bias_gradient] + VECTOR_BYTES * block, select(below(real), sums, splat(0.0))
+            )

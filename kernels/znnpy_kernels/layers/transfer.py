@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, floats
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vector_math import expm1, logistic, softplus, tanh
 from znnpy_kernels.simd.vectors import (
     absolute,
@@ -35,7 +35,6 @@ from znnpy_kernels.simd.vectors import (
     store_masked,
 )
 
-BYTES = 4 * LANES
 MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
 FORWARD_WORDS = words(
     "source source_z source_y target target_z target_y bias channels planes rows length "
@@ -164,7 +163,7 @@ def _forward(args: Any, function: Any) -> None:
         for y in range(args[at.rows]):
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
-            for x in range(0, 4 * full, BYTES):
+            for x in range(0, 4 * full, VECTOR_BYTES):
                 value = function(load(source + x) + bias, shape)
                 store(target + x, value)
             if full < args[at.length]:
@@ -189,7 +188,7 @@ def _forward_masked(args: Any, function: Any) -> None:
         for y in range(args[at.rows]):
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
-            for x in range(0, 4 * full, BYTES):
+            for x in range(0, 4 * full, VECTOR_BYTES):
                 value = function(load(source + x) + bias, shape)
                 store(target + x, select(real, value, splat(0.0)))
             if full < args[at.length]:
@@ -203,22 +202,22 @@ def _backward_row(
 ) -> Any:
     """One row; returns its sum, made of four interleaved sums in fixed order."""
     a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
-    full = length // (4 * LANES) * 4 * BYTES
-    for x in range(0, full, 4 * BYTES):
+    full = length // (4 * LANES) * 4 * VECTOR_BYTES
+    for x in range(0, full, 4 * VECTOR_BYTES):
         g0 = derivative(load(output + x), load(gradient + x), shape)
         store(target + x, g0)
-        x1 = x + BYTES
+        x1 = x + VECTOR_BYTES
         g1 = derivative(load(output + x1), load(gradient + x1), shape)
         store(target + x1, g1)
-        x2 = x + 2 * BYTES
+        x2 = x + 2 * VECTOR_BYTES
         g2 = derivative(load(output + x2), load(gradient + x2), shape)
         store(target + x2, g2)
-        x3 = x + 3 * BYTES
+        x3 = x + 3 * VECTOR_BYTES
         g3 = derivative(load(output + x3), load(gradient + x3), shape)
         store(target + x3, g3)
         a, b, c, d = a + g0, b + g1, c + g2, d + g3
     even = 4 * (length - length % LANES)
-    for x in range(full, even, BYTES):
+    for x in range(full, even, VECTOR_BYTES):
         g0 = derivative(load(output + x), load(gradient + x), shape)
         store(target + x, g0)
         a = a + g0

@@ -1,8 +1,7 @@
 """Atomic operations on raw addresses for numba code, each with its memory ordering in its name.
 
 Orderings are those of C11: relaxed (LLVM's monotonic), acquire, release, acq_rel, seq_cst. Addresses
-are int64 and aligned to the operand. Why each use is strong enough stands in
-`znnpy/scheduler/README.md`.
+are int64 and aligned to the operand. Why each use is strong enough stands beside it.
 """
 
 from __future__ import annotations

@@ -41,8 +41,10 @@ def slot(queue: int, band: int, index: int) -> Any:
 @part
 def push(queue: int, band: int, entry: int) -> None:
     """Add an entry at the bottom. Owner only."""
-    bottom = load_relaxed(queue + BOTTOM + 8 * band)
+    bottom = load_relaxed(queue + BOTTOM + 8 * band)  # nobody else writes it
+    # Atomic, since a slow thief may read the slot meanwhile: its swap of `top` then fails.
     store_relaxed_32(slot(queue, band, bottom), entry)
+    # Release: a thief that sees the new bottom sees the slot, and what the task's predecessors wrote.
     store_release(queue + BOTTOM + 8 * band, bottom + 1)
 
 
@@ -50,13 +52,19 @@ def push(queue: int, band: int, entry: int) -> None:
 def take(queue: int, band: int) -> Any:
     """Remove the newest entry, or return EMPTY. Owner only."""
     bottom = load_relaxed(queue + BOTTOM + 8 * band) - 1
+    # Both sequentially consistent: were the load done before the store, owner and thief could miss
+    # each other and take the same entry.
     store_seq_cst(queue + BOTTOM + 8 * band, bottom)
     top = load_seq_cst(queue + TOP + 8 * band)
     if top < bottom:
+        # Ours without a swap. A thief that steals this very entry has read top == bottom from some
+        # swap, and after that a bottom above our store: so that swap comes before our load, which
+        # would have seen it.
         return load_relaxed_32(slot(queue, band, bottom))
     entry = EMPTY
-    if top == bottom and swap_seq_cst(queue + TOP + 8 * band, top, top + 1):
+    if top == bottom and swap_seq_cst(queue + TOP + 8 * band, top, top + 1):  # the last: one wins
         entry = load_relaxed_32(slot(queue, band, bottom))
+    # Relaxed: top has come as far, so nothing can be taken through it; the next push releases.
     store_relaxed(queue + BOTTOM + 8 * band, bottom + 1)
     return entry
 
@@ -64,11 +72,13 @@ def take(queue: int, band: int) -> Any:
 @part
 def steal(queue: int, band: int) -> Any:
     """Remove the oldest entry, or return EMPTY or LOST. Any thread."""
+    # Acquire: the swap that we read comes before our look at bottom, as the proof in `take` needs.
     top = load_acquire(queue + TOP + 8 * band)
+    # Acquires what the push released, and has its place in one order with `take`'s store and load.
     bottom = load_seq_cst(queue + BOTTOM + 8 * band)
     if top >= bottom:
         return EMPTY
-    entry = load_relaxed_32(slot(queue, band, top))
+    entry = load_relaxed_32(slot(queue, band, top))  # worth something only if the swap succeeds
     if swap_seq_cst(queue + TOP + 8 * band, top, top + 1):
         return entry
     return LOST
@@ -77,6 +87,7 @@ def steal(queue: int, band: int) -> Any:
 @part
 def seems_empty(queue: int, band: int) -> Any:
     """A glance without ordering: exact for the owner's 'empty', a hint for everybody else."""
+    # Only the owner adds and top only grows, so what is empty for the owner stays so.
     return load_relaxed(queue + TOP + 8 * band) >= load_relaxed(queue + BOTTOM + 8 * band)
 
 

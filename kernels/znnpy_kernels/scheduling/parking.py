@@ -69,13 +69,20 @@ def claim(control: int, queue: int) -> Any:
 @part
 def park(control: int, queue: int) -> None:
     """Sleep until somebody claims this worker; returns at once when there is something to do."""
+    # The count first: were the state set before, a waker could take one off that is not yet on, and
+    # another sleeper would be invisible for a moment.
     add_relaxed(control + SLEEPERS, 1)
     store_relaxed(queue + STATE, PARKED)
+    # This fence and that in `wake` are in one order. If the waker's comes first, we see its push
+    # below; if ours does, it sees our announcement.
     fence_seq_cst()
     if anything_to_do(control):
-        claim(control, queue)
+        claim(
+            control, queue
+        )  # where a waker was faster, the post it leaves is absorbed below, later
         return
     start = nanoseconds()
+    # A loop, for posts of earlier announcements. Acquire: what the waker did before its claim.
     while load_acquire(queue + STATE) == PARKED:
         sem_wait(queue + SEMAPHORE)
     longs(queue + PARKS)[0] += 1
@@ -85,7 +92,7 @@ def park(control: int, queue: int) -> None:
 @part
 def wake(control: int, count: int) -> None:
     """Wake up to `count` sleepers; the caller's push comes before, in its program order."""
-    fence_seq_cst()
+    fence_seq_cst()  # between push and look, as in `park` between announcement and look
     if load_relaxed(control + SLEEPERS) > 0:
         wake_some(control, count)
 
@@ -95,8 +102,9 @@ def wake_some(control: int, count: int) -> None:
     """Claim sleepers and post their semaphores."""
     for worker in range(longs(control + WORKERS)[0]):
         queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
+        # A look first: a failing swap would take the line away from the worker that owns it.
         if load_relaxed(queue + STATE) == PARKED and claim(control, queue):
-            sem_post(queue + SEMAPHORE)
+            sem_post(queue + SEMAPHORE)  # by the one whose swap succeeded: once
             count -= 1
             if count == 0:
                 return

@@ -24,10 +24,10 @@ def deposit(slot: int, buffer: int, count: int) -> None:
     retries at most as often as there are other contributions.
     """
     while True:
-        other = exchange_acq_rel(slot, 0)
+        other = exchange_acq_rel(slot, 0)  # acquire: the sums behind the pointer
         if other != 0:
             add_row(buffer, other, buffer, count)
-        if swap_acq_rel(slot, 0, buffer):
+        if swap_acq_rel(slot, 0, buffer):  # release: ours, for who takes it
             return
 
 
@@ -46,6 +46,7 @@ def exchange_deposit(args: Any, worker: int) -> None:
     may run at the same time on one slot.
     """
     deposit(args[AT.slot], args[AT.buffer], args[AT.count])
+    # Who counts the last deposit has all of them in the slot: acquire, with the others' release.
     if add_acq_rel(args[AT.remaining], -1) != 1:
         return
     store_relaxed(args[AT.remaining], longs(args[AT.remaining] + 8)[0])

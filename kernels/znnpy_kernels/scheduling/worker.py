@@ -1,8 +1,7 @@
 """The worker loop and what the outside does to it: release a phase, wait for a group, stop.
 
 The loop knows no kernel and no network: it runs (function pointer, argument block) pairs, brings
-tokens to join counters, and finds the next task. The protocol and the reason for every memory
-ordering stand in `znnpy/scheduler/README.md`.
+tokens to join counters, and finds the next task. `znnpy/scheduler/README.md` has the protocol as a whole.
 """
 
 from __future__ import annotations
@@ -97,19 +96,19 @@ def record_of(control: int, entry: int) -> Any:
 
 @part
 def arrive(control: int, entry: int) -> Any:
-    """Bring one token to a task; true for the one that brings the last.
-
-    When the counter says that only one token is missing, that token is ours and nobody else will
-    touch the counter: no read-modify-write is needed.
-    """
+    """Bring one token to a task; true for the one that brings the last."""
     record = record_of(control, entry)
+    # Acquire, with the release half of the others' decrements: what earlier predecessors wrote.
     missing = load_acquire(record + COUNTER)
+    # If one is missing, it is ours and nobody else will touch the counter: no read-modify-write. Else
+    # release our predecessor's writes to the last, and acquire, as others may have come since the
+    # load. Decrements are one release sequence: the last synchronises with all of them.
     if missing > 1 and add_acq_rel(record + COUNTER, -1) != 1:
         return False
     if missing < 1:
         store_relaxed(control + TOO_EARLY, (entry >> BAND_BITS) + 1)
         return False
-    store_relaxed(record + COUNTER, 0)
+    store_relaxed(record + COUNTER, 0)  # only so that a token too early is noticed
     return True
 
 
@@ -118,7 +117,9 @@ def complete(control: int, group: int) -> None:
     """Count a task in its group; the last one re-arms the group and wakes whoever waits."""
     place = longs(control + GROUPS)[0] + group * GROUP_BYTES
     if add_acq_rel(place + MISSING, -1) == 1:
+        # Relaxed: members run again only after somebody has waited for this completion.
         store_relaxed(place + MISSING, longs(place + MEMBERS)[0])
+        # Release, with the acquire in `wait`: all that the members wrote. One writer: no add needed.
         store_release(place + COMPLETED, load_relaxed(place + COMPLETED) + 1)
         sem_post(place + DONE_SEMAPHORE)
 
@@ -157,8 +158,8 @@ def tell_successors(control: int, queue: int, record: int) -> Any:
         push(queue, kept & BAND_MASK, kept)
         kept = NONE
         pushed += 1
-    if pushed > 0:
-        wake(control, min(pushed, 2))
+    if pushed > 0:  # else not even a fence: a chain of tasks runs without one
+        wake(control, min(pushed, 2))  # each thief that leaves something wakes one more
     return kept
 
 
@@ -187,11 +188,10 @@ def note_search(control: int, queue: int, start: int, slept: int, failed: int) -
 
 @part
 def execute(control: int, worker: int, queue: int, item: int) -> Any:
-    """Run one task and tell its successors; returns the task to run next, or NONE.
-
-    The counter is set back before the kernel runs, hence before any token of the next step.
-    """
+    """Run one task and tell its successors; returns the task to run next, or NONE."""
     record = record_of(control, item & ENTRY_MASK)
+    # Relaxed: the next token comes from a predecessor that runs again, which it may only after this
+    # task has told its own successors, by release, below.
     store_relaxed(record + COUNTER, longs(record + JOINS)[0])
     recorded = longs(control + RING_ROWS)[0] > 0
     start = nanoseconds() if recorded else 0
@@ -226,7 +226,7 @@ def random_number(queue: int) -> Any:
     """The next of the worker's own xorshift numbers, not negative."""
     number = longs(queue + RANDOM)[0]
     number ^= number << 13
-    number ^= (number >> 7) & ((1 << 57) - 1)
+    number ^= (number >> 7) & ((1 << 57) - 1)  # masked: int64 shifts copies of the sign in
     number ^= number << 17
     longs(queue + RANDOM)[0] = number
     return number & ((1 << 62) - 1)
@@ -331,7 +331,7 @@ def wait(control: int, group: int, count: int, budget: int) -> int:
     nanos = longs(until)[1] + budget
     longs(until)[0] += nanos // 1_000_000_000
     longs(until)[1] = nanos % 1_000_000_000
-    while load_acquire(place + COMPLETED) < count:
+    while load_acquire(place + COMPLETED) < count:  # acquire: all that the step wrote, for Python
         if load_relaxed(control + TOO_EARLY) > 0:
             return FAILED
         if sem_timedwait(place + DONE_SEMAPHORE, until) != 0:
@@ -349,7 +349,7 @@ def completed(control: int, group: int) -> Any:
 def stop(control: int) -> None:
     """Raise the stop flag and wake everybody; workers leave after the task they are in."""
     store_seq_cst(control + STOP, 1)
-    fence_seq_cst()
+    fence_seq_cst()  # as in `wake`: whoever lies down sees the flag, or is seen
     wake_some(control, longs(control + WORKERS)[0])
 
 

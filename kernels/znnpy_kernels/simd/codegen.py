@@ -6,7 +6,7 @@ int64 values in bytes; steps and offsets are int64 values in floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -127,6 +127,11 @@ def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) 
     builder.call(function, [pointer, *hints])
 
 
+def argument(builder: ir.IRBuilder, arguments: Value, number: int) -> Value:
+    """One word of a kernel's argument block."""
+    return builder.load(builder.gep(arguments, [word(number)]))
+
+
 def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c, in one rounding where the CPU has a fused instruction."""
     name = f"llvm.fmuladd.v{LANES}f32"
@@ -177,6 +182,32 @@ def counted_loop(
     for phi, result in zip(merged, results, strict=True):
         phi.add_incoming(result, last)
     return merged
+
+
+def add_outer(
+    builder: ir.IRBuilder, vectors: Sequence[Value], places: Iterable[Value], sums: Sequence[Value]
+) -> list[Value]:
+    """Sums of each place's float times each vector, those of a place side by side."""
+    found = []
+    for number, place in enumerate(places):
+        factor = load_broadcast(builder, place)
+        for index, vector in enumerate(vectors, number * len(vectors)):
+            found.append(multiply_add(builder, vector, factor, sums[index]))
+    return found
+
+
+def by_count(
+    builder: ir.IRBuilder, count: Value, numbers: Iterable[int], emit: Callable[[int], object]
+) -> None:
+    """Code of its own for each of these counts; none runs for others."""
+    done = builder.append_basic_block("stored")
+    choice = builder.switch(count, done)
+    for number in numbers:
+        choice.add_case(word(number), builder.append_basic_block(f"count{number}"))
+        builder.position_at_end(choice.cases[-1][1])
+        emit(number)
+        builder.branch(done)
+    builder.position_at_end(done)
 
 
 def when(

@@ -36,3 +36,4 @@ def registers_for(lanes: int, machine: str) -> int:
 
 LANES: int = lanes_for(target_features(), platform.machine())
 REGISTERS: int = registers_for(LANES, platform.machine())
+VECTOR_BYTES: int = 4 * LANES

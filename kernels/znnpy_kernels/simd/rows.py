@@ -13,7 +13,7 @@ from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import AHEAD, load_tile, scratch_tile, store_tile, transpose_tile
 from znnpy_kernels.simd.vectors import (
     below,
@@ -25,8 +25,6 @@ from znnpy_kernels.simd.vectors import (
     store,
     store_masked,
 )
-
-BYTES = 4 * LANES
 
 
 @inlined
@@ -156,7 +154,7 @@ def spread_rows(args: Any, worker: int) -> None:
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(args[at.width]):
-                store(target + BYTES * x * args[at.step], load(source + BYTES * x))
+                store(target + VECTOR_BYTES * x * args[at.step], load(source + VECTOR_BYTES * x))
 
 
 EMBED_ROWS = words(
@@ -216,10 +214,10 @@ def pack_images(args: Any, worker: int) -> None:
                 for c in range(args[at.channels]):
                     prefetch(source + 4 * (x + c * args[at.source_image]) + AHEAD)
                 if width == LANES:
-                    transpose_tile(tile, BYTES, target + BYTES * x, BYTES)
+                    transpose_tile(tile, VECTOR_BYTES, target + VECTOR_BYTES * x, VECTOR_BYTES)
                 else:
-                    transpose_tile(tile, BYTES, tile, BYTES)
-                    store_tile(tile, target + BYTES * x, BYTES, width, LANES)
+                    transpose_tile(tile, VECTOR_BYTES, tile, VECTOR_BYTES)
+                    store_tile(tile, target + VECTOR_BYTES * x, VECTOR_BYTES, width, LANES)
 
 
 UNPACK_IMAGES = words(
@@ -239,10 +237,10 @@ def unpack_images(args: Any, worker: int) -> None:
             for x in range(0, args[at.width], LANES):
                 width = min(args[at.width] - x, LANES)
                 if width == LANES:
-                    transpose_tile(source + BYTES * x, BYTES, tile, BYTES)
+                    transpose_tile(source + VECTOR_BYTES * x, VECTOR_BYTES, tile, VECTOR_BYTES)
                 else:
-                    load_tile(source + BYTES * x, BYTES, width, LANES, tile)
-                    transpose_tile(tile, BYTES, tile, BYTES)
+                    load_tile(source + VECTOR_BYTES * x, VECTOR_BYTES, width, LANES, tile)
+                    transpose_tile(tile, VECTOR_BYTES, tile, VECTOR_BYTES)
                 store_tile(
                     tile, target + 4 * x, 4 * args[at.target_image], args[at.channels], width
                 )
@@ -256,7 +254,7 @@ def _channels_row(
     from_low = wanted & below(cut)
     from_high = wanted ^ from_low
     for x in range(width):
-        at = BYTES * x
+        at = VECTOR_BYTES * x
         value = select(from_low, load_masked(low + at, from_low), load_masked(high + at, from_high))
         store_masked(target + at, write, value)
 

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.simd.vectors import FLOATS
 
 
@@ -22,7 +22,7 @@ def stream(typingctx: Any, address: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], FLOATS.ir.as_pointer())
-        made = builder.store(args[1], pointer, align=4 * LANES)
+        made = builder.store(args[1], pointer, align=VECTOR_BYTES)
         one = ir.Constant(ir.IntType(32), 1)
         made.set_metadata("nontemporal", builder.module.add_metadata([one]))
         return context.get_dummy_value()

@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import FLOATS, below, load_masked, store, store_masked
 
 _I32 = ir.IntType(32)
@@ -89,7 +89,7 @@ def load_tile(source: int, step: int, rows: int, columns: int, tile: int) -> Non
     for i in range(LANES):
         mask = inside if i < rows else nothing
         address = source + i * step if i < rows else source
-        store(tile + 4 * LANES * i, load_masked(address, mask))
+        store(tile + VECTOR_BYTES * i, load_masked(address, mask))
 
 
 @inlined
@@ -97,24 +97,24 @@ def store_tile(tile: int, target: int, step: int, rows: int, columns: int) -> No
     """Copy the first rows x columns floats of a dense tile out."""
     inside = below(columns)
     for i in range(rows):
-        store_masked(target + i * step, inside, load_masked(tile + 4 * LANES * i, inside))
+        store_masked(target + i * step, inside, load_masked(tile + VECTOR_BYTES * i, inside))
 
 
 @inlined
 def to_rows(source: int, width: int, tile: int) -> None:
     """Tile row c = channel c of `width` <= LANES blocked voxels; the rest is 0."""
     if width >= LANES:
-        transpose_tile(source, 4 * LANES, tile, 4 * LANES)
+        transpose_tile(source, VECTOR_BYTES, tile, VECTOR_BYTES)
     else:
-        load_tile(source, 4 * LANES, width, LANES, tile)
-        transpose_tile(tile, 4 * LANES, tile, 4 * LANES)
+        load_tile(source, VECTOR_BYTES, width, LANES, tile)
+        transpose_tile(tile, VECTOR_BYTES, tile, VECTOR_BYTES)
 
 
 @inlined
 def to_voxels(tile: int, target: int, width: int) -> None:
     """Blocked voxels from tile rows (row c = channel c); writes `width` <= LANES voxels."""
     if width >= LANES:
-        transpose_tile(tile, 4 * LANES, target, 4 * LANES)
+        transpose_tile(tile, VECTOR_BYTES, target, VECTOR_BYTES)
     else:
-        transpose_tile(tile, 4 * LANES, tile, 4 * LANES)
-        store_tile(tile, target, 4 * LANES, width, LANES)
+        transpose_tile(tile, VECTOR_BYTES, tile, VECTOR_BYTES)
+        store_tile(tile, target, VECTOR_BYTES, width, LANES)

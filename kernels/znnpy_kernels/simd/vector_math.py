@@ -61,7 +61,8 @@ def exp(x: Any) -> Any:
     x = select(x < splat(-110.0), splat(-110.0), x)
     x = select(x > splat(100.0), splat(100.0), x)
     n, small = _reduced(x)
-    # 2^n in two factors: n itself runs beyond the exponents of float32.
+    # 2^n in two factors: n itself runs beyond the exponents of float32. 256, which keeps both positive,
+    # less 2 is the sum of their biases of 127.
     half = from_bits(((n + splat_int(256)) >> splat_int(1)) << splat_int(23))
     rest = n + splat_int(256) - ((n + splat_int(256)) >> splat_int(1))
     rest = from_bits((rest - splat_int(2)) << splat_int(23))
@@ -116,6 +117,7 @@ def log(x: Any) -> Any:
     """Natural logarithm for normal x > 0; Inf and NaN give NaN."""
     # sqrt(1/2) as bits: mantissas m run over [sqrt(1/2), sqrt(2)).
     shifted = bits(x) - splat_int(0x3F3504F3)
+    # These shifts bring zeros in: 512 less where the sign was set.
     exponent = (shifted >> splat_int(23)) - ((shifted >> splat_int(31)) << splat_int(9))
     m = from_bits(bits(x) - (exponent << splat_int(23)))
     s = (m - splat(1.0)) / (m + splat(1.0))
@@ -125,4 +127,4 @@ def log(x: Any) -> Any:
     n = int_to_float(exponent)
     twice = s + s
     low = fma(twice * u, q, n * splat(LN2_LOW))
-    return fma(n, splat(LN2_HIGH), twice + low) + (x - x)
+    return fma(n, splat(LN2_HIGH), twice + low) + (x - x)  # Inf - Inf is NaN, as is NaN - NaN

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.blocks import PAIR
@@ -49,7 +50,7 @@ def _run_word(args: Any, run: int, word: int) -> Any:
 def _product(args: Any, run: int, accumulate: Any) -> Product:
     """Products of one frequency with the tiles of a run."""
     images = args[AT.y_images]
-    blocks = (images + LANES - 1) // LANES
+    blocks = cover(images, LANES)
     return Product(
         x_tile=args[AT.x_images],
         x_block=PAIR,

@@ -29,7 +29,6 @@ from typing import Any
 from znnpy_kernels.fft.codelets import (
     FEW,
     SPARE_BYTES,
-    VECTOR_BYTES,
     backward_lines,
     few_backward_lines,
     few_forward_lines,
@@ -38,6 +37,7 @@ from znnpy_kernels.fft.codelets import (
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.spectral.tile_transforms import (
     abreast,
     few_forward_planes,

@@ -41,8 +41,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_negated, transpose_tile
 from znnpy_kernels.spectral.blocks import CHUNK, LINE, PAIR, ROWS, register_block
 
@@ -79,11 +80,6 @@ def backward_floats(inputs: int) -> int:
 
 
 @inlined
-def _cover(whole: int, part: int) -> int:
-    return (whole + part - 1) // part
-
-
-@inlined
 def _floats(tiles: int, tile: int, parts: int) -> Any:
     """Of one frequency of tiles: they lie one by one, or all real parts before all imaginary ones."""
     return max(tiles * tile, 2 * parts)
@@ -92,15 +88,15 @@ def _floats(tiles: int, tile: int, parts: int) -> Any:
 @inlined
 def _cut(count: int, most: int) -> Any:
     """Parts of at most `most`; rows of the smallest; how many, the first ones, have one more."""
-    parts = _cover(count, most)
+    parts = cover(count, most)
     return parts, count // max(1, parts), count % max(1, parts)
 
 
 @inlined
 def pace(floats: int, chunks: int) -> Any:
     """Of what is asked for in so many chunks: bytes a chunk, bytes from request to request."""
-    pace = max(1, _cover(4 * floats, chunks))
-    return pace, _cover(pace, _cover(pace, LINE))
+    pace = max(1, cover(4 * floats, chunks))
+    return pace, cover(pace, cover(pace, LINE))
 
 
 @inlined
@@ -166,7 +162,7 @@ def _images(
 
     `lanes` of the last vector are kept; `cuts` of the images of a whole block and of the last one.
     """
-    image, blocks = 0, _cover(product.inputs, LANES)
+    image, blocks = 0, cover(product.inputs, LANES)
     for block in range(blocks):
         parts, fewest, more = cuts[0] if block + 1 < blocks else cuts[1]
         scalars = x + 4 * block * product.x_block
@@ -192,7 +188,7 @@ def product_cuts(product: Product) -> Any:
     """Cuts of the tiles for two vectors and for one; chunks of all register blocks of a frequency."""
     two, one = _cut(product.tiles, ROWS[1]), _cut(product.tiles, ROWS[0])
     blocks = product.blocks // 2 * two[0] + product.blocks % 2 * one[0]
-    return two, one, blocks * _cover(product.inputs, CHUNK)
+    return two, one, blocks * cover(product.inputs, CHUNK)
 
 
 @inlined
@@ -271,17 +267,17 @@ def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int)
     for vector in range(vectors):
         image = first + vector * LANES
         held = min(LANES, product.images - image)
-        for block in range(_cover(product.inputs, LANES)):
+        for block in range(cover(product.inputs, LANES)):
             source = w + image * row + 4 * block * product.w_block
             target = scratch + block * LANES * step + 4 * PAIR * vector
             if held == LANES:
                 transpose_tile(source, row, target, step)
-                transpose_negated(source + 4 * LANES, row, target + 4 * LANES, step)
+                transpose_negated(source + VECTOR_BYTES, row, target + VECTOR_BYTES, step)
             else:
                 load_tile(source, row, held, LANES, rest)
-                transpose_tile(rest, 4 * LANES, target, step)
-                load_tile(source + 4 * LANES, row, held, LANES, rest)
-                transpose_negated(rest, 4 * LANES, target + 4 * LANES, step)
+                transpose_tile(rest, VECTOR_BYTES, target, step)
+                load_tile(source + VECTOR_BYTES, row, held, LANES, rest)
+                transpose_negated(rest, VECTOR_BYTES, target + VECTOR_BYTES, step)
     return scratch, vectors * PAIR, PAIR, LANES
 
 
@@ -323,13 +319,13 @@ def image_cuts(product: Product) -> Any:
         _image_cuts(product, ROWS[0]),
     )
     blocks = product.blocks // 2 * two_parts + product.blocks % 2 * one_parts
-    return two, one, blocks * _cover(product.tiles, CHUNK)
+    return two, one, blocks * cover(product.tiles, CHUNK)
 
 
 @inlined
 def _image_cuts(product: Product, most: int) -> Any:
     """Cuts of the images of a whole block and of the last one; parts of all blocks."""
-    blocks = _cover(product.inputs, LANES)
+    blocks = cover(product.inputs, LANES)
     whole, last = _cut(LANES, most), _cut(product.inputs - (blocks - 1) * LANES, most)
     return (whole, last), (blocks - 1) * whole[0] + last[0]
 

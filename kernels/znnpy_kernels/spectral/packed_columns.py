@@ -33,15 +33,15 @@ from typing import Any
 
 from znnpy_kernels.fft.codelets import (
     SPARE_BYTES,
-    VECTOR_BYTES,
     End,
     Lines,
     cut_backward_lines,
     cut_forward_lines,
 )
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.spectral.gemm import (
     Product,
     backward_floats,
@@ -60,15 +60,8 @@ AT = words(
 )
 
 
-def _cover(whole: int, part: int) -> int:
-    return (whole + part - 1) // part
-
-
-_covered = inlined(_cover)
-
-
 def _row_floats(tiles: int, images: int) -> int:
-    return 2 * LANES * (_cover(tiles * images, LANES) | 1)
+    return 2 * LANES * (-(-tiles * images // LANES) | 1)
 
 
 def column_floats(points: int, tiles: int, x_images: int, y_images: int) -> int:
@@ -80,7 +73,7 @@ def column_floats(points: int, tiles: int, x_images: int, y_images: int) -> int:
 @inlined
 def parts_of(tiles: int, images: int) -> Any:
     """Floats from real to imaginary parts of a row: odd vectors, lest frequencies share a cache set."""
-    return (_covered(tiles * images, LANES) | 1) * LANES
+    return (cover(tiles * images, LANES) | 1) * LANES
 
 
 @inlined
@@ -122,7 +115,7 @@ def _column(
         source=source,
         target=target,
         ahead=ahead,
-        lines=_covered(args[AT.tiles] * images, LANES),
+        lines=cover(args[AT.tiles] * images, LANES),
         groups=1,
         first=0,
         count=points,
@@ -136,7 +129,7 @@ def _column(
 @inlined
 def row_product(args: Any, x_images: Any, y_images: Any, images: Any, accumulate: Any) -> Product:
     """Products of one frequency of rows of `x_images` and `y_images` images; the rest as in `Product`."""
-    blocks = _covered(y_images, LANES)
+    blocks = cover(y_images, LANES)
     return Product(
         x_tile=x_images,
         x_block=LANES,

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.fft.codelets import SPARE_BYTES, VECTOR_BYTES
+from znnpy_kernels.fft.codelets import SPARE_BYTES
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.spectral.packed_tiles import (
     PLACES,
     TABLE_BYTES,

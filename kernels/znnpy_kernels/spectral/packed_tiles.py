@@ -36,14 +36,14 @@ from typing import Any
 from znnpy_kernels.fft.codelets import (
     BIAS,
     SPARE_BYTES,
-    VECTOR_BYTES,
     apart_backward_lines,
     apart_forward_lines,
 )
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     below,
     load_masked,
@@ -93,11 +93,6 @@ def packed_floats(size: tuple[int, int, int]) -> int:
 
 
 @inlined
-def _cover(whole: int, part: int) -> Any:
-    return (whole + part - 1) // part
-
-
-@inlined
 def _axis_words(args: Any, axis: int) -> Any:
     """Words of one axis: extent, dilation, step, count, shape and the image's stride."""
     at = PLACES
@@ -115,7 +110,7 @@ def _axis_words(args: Any, axis: int) -> Any:
 def _tiles(args: Any, axis: int, lattice: int) -> Any:
     """Tiles of a lattice along an axis."""
     extent, dilation, step, _, _, _ = _axis_words(args, axis)
-    return _cover(_cover(extent - lattice, dilation), step)
+    return cover(cover(extent - lattice, dilation), step)
 
 
 @inlined
@@ -155,7 +150,7 @@ def _axis(args: Any, axis: int, lattice: int, place: int) -> Any:
     """Floats to a tile's first point along an axis, points inside, points written by others."""
     _, dilation, step, count, shape, stride = _axis_words(args, axis)
     origin = place * step
-    limit = _cover(shape - lattice, dilation)
+    limit = cover(shape - lattice, dilation)
     old = count - step if place else 0
     inside = max(0, min(count, limit - origin))
     return (lattice + origin * dilation) * stride, inside, old

@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.fft.codelets import SPARE_BYTES, VECTOR_BYTES, forward_lines
+from znnpy_kernels.fft.codelets import SPARE_BYTES, forward_lines
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats, longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import scratch_tile, to_voxels
 from znnpy_kernels.simd.vectors import below, load_masked, splat, store
 from znnpy_kernels.spectral.tile_spectra import scratch_floats

@@ -45,16 +45,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.fft.codelets import (
-    SPARE_BYTES,
-    VECTOR_BYTES,
-    backward_lines,
-    forward_lines,
-)
+from znnpy_kernels.fft.codelets import SPARE_BYTES, backward_lines, forward_lines
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.spectral.tile_transforms import (
     abreast,
     added,
@@ -75,23 +70,42 @@ from znnpy_kernels.spectral.tile_transforms import (
 
 __all__ = ["scratch_floats", "tile_images", "tile_spectra"]
 
+TILES = words(
+    "blocks tiles_y tiles_x tile0 tile1 size_z size_y size_x origin_z origin_y origin_x "
+    "step_z step_y step_x count_z count_y count_x limit_z limit_y limit_x scratch scratch_worker"
+)
+"""Words that both kernels begin with."""
 SPECTRA = words(
-    "source source_block source_z source_y source_x source_lane channels blocks tiles_y tiles_x "
-    "tile0 tile1 origin_z origin_y origin_x step_z step_y step_x count_z count_y count_x "
-    "limit_z limit_y limit_x size_z size_y size_x target target_frequency target_tile "
-    "target_block scratch scratch_worker",
+    TILES,
+    "source source_block source_z source_y source_x source_lane channels target target_frequency "
+    "target_tile target_block",
 )
 IMAGES = words(
-    "source source_frequency source_tile source_block blocks tiles_y tiles_x tile0 tile1 size_z "
-    "size_y size_x first_z first_y first_x count_z count_y count_x origin_z origin_y origin_x "
-    "step_z step_y step_x limit_z limit_y limit_x target target_block target_z target_y "
-    "target_x old_z old_y old_x scale:float scratch scratch_worker bias channels relu",
+    TILES,
+    "source source_frequency source_tile source_block first_z first_y first_x target target_block "
+    "target_z target_y target_x old_z old_y old_x scale:float bias channels relu",
 )
 
 
 @inlined
 def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
     return unit * args[z], unit * args[y], unit * args[x]
+
+
+@inlined
+def _task(args: Any, worker: int) -> Any:
+    """Of a task: scratch, points of a tile, `grid` and `place` as in `_tile`, and its members."""
+    at = TILES
+    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
+    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
+    place = (
+        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
+        _triple(args, at.step_z, at.step_y, at.step_x, 1),
+        _triple(args, at.count_z, at.count_y, at.count_x, 1),
+        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
+    )
+    return scratch, size, grid, place, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
 
 
 @inlined
@@ -143,20 +157,11 @@ def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
 def tile_spectra(args: Any, worker: int) -> None:
     """Spectra of a range of tiles of some channel blocks. Words: see the module."""
     at = SPECTRA
-    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    scratch, size, grid, place, end = _task(args, worker)
     prepare(scratch, 0)
-    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
     steps = _triple(args, at.source_z, at.source_y, at.source_x, 4)
-    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
-    place = (
-        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
-        _triple(args, at.step_z, at.step_y, at.step_x, 1),
-        _triple(args, at.count_z, at.count_y, at.count_x, 1),
-        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
-    )
     strides = 4 * args[at.target_tile], 4 * args[at.target_block]
-    work, room = scratch + SPARE_BYTES, voxel_room(scratch, size)
-    start, end = 0, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
+    work, room, start = scratch + SPARE_BYTES, voxel_room(scratch, size), 0
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
         for member in range(start, start + tiles):
@@ -197,25 +202,14 @@ def tile_spectra(args: Any, worker: int) -> None:
 def tile_images(args: Any, worker: int) -> None:
     """Wanted points of a range of tiles of some channel blocks. Words: see the module."""
     at = IMAGES
-    scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    scratch, size, grid, place, end = _task(args, worker)
     prepare(scratch, args[at.relu])
-    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
     steps = _triple(args, at.target_z, at.target_y, at.target_x, 4)
     wanted = _triple(args, at.first_z, at.first_y, at.first_x, 1)
-    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
-    place = (
-        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
-        _triple(args, at.step_z, at.step_y, at.step_x, 1),
-        _triple(args, at.count_z, at.count_y, at.count_x, 1),
-        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
-    )
-    strides, scale = (
-        (4 * args[at.source_tile], 4 * args[at.source_block]),
-        float_argument(args[at.scale]),
-    )
     overlap = _triple(args, at.old_z, at.old_y, at.old_x, 1)
-    work = scratch + SPARE_BYTES
-    start, end = 0, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
+    strides = 4 * args[at.source_tile], 4 * args[at.source_block]
+    scale = float_argument(args[at.scale])
+    work, start = scratch + SPARE_BYTES, 0
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
         source = args[at.source] + _spectrum(start, grid, strides)

@@ -17,7 +17,6 @@ from znnpy_kernels.fft.codelets import (
     FLOOR,
     ONES,
     SPARE_BYTES,
-    VECTOR_BYTES,
     End,
     Lines,
     backward_lines,
@@ -29,7 +28,7 @@ from znnpy_kernels.fft.codelets import (
 )
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import below, load_masked, splat, store
 
 COMPLEX_BYTES = 2 * VECTOR_BYTES

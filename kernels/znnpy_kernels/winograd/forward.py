@@ -30,15 +30,15 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 from znnpy_kernels.winograd.lines import (
     NEW,
     PLANE,
     POINTS,
-    VECTOR_BYTES,
     ask_to_read,
     source_depth,
     source_plane,
@@ -46,7 +46,7 @@ from znnpy_kernels.winograd.lines import (
     target_plane_of,
 )
 from znnpy_kernels.winograd.products import ROWS, products
-from znnpy_kernels.winograd.tiles import cover, origin, tiles_along
+from znnpy_kernels.winograd.tiles import origin, tiles_along
 
 AT = words(
     "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
@@ -57,7 +57,7 @@ AT = words(
 CUBE = POINTS**3
 GROUP = 2 * ROWS[0]  # most tiles at once
 AHEAD = 1  # tiles whose voxels are asked for
-PLACES_BYTES = -(-2 * 8 * GROUP // 64) * 64
+PLACES_BYTES = -(-2 * 8 * GROUP // 64) * 64  # two words a tile, in whole cache lines
 PLANE_BYTES = PLANE * VECTOR_BYTES
 # Steps from point to point of a column and from column to column of a ring of rows, for one block of
 # images: odd numbers of lines, so that they do not fall on one set of the caches.

@@ -27,9 +27,10 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 from znnpy_kernels.winograd.gradient_lines import (
     filter_depth,
@@ -38,17 +39,9 @@ from znnpy_kernels.winograd.gradient_lines import (
     gradient_plane,
     source_depth,
 )
-from znnpy_kernels.winograd.lines import (
-    NEW,
-    PLANE,
-    POINTS,
-    TAPS,
-    VECTOR_BYTES,
-    ask_to_read,
-    source_plane,
-)
-from znnpy_kernels.winograd.sums import IMAGES, add_products
-from znnpy_kernels.winograd.tiles import cover, origin, tiles_along
+from znnpy_kernels.winograd.lines import NEW, PLANE, POINTS, TAPS, ask_to_read, source_plane
+from znnpy_kernels.winograd.products import IMAGES, add_products
+from znnpy_kernels.winograd.tiles import origin, tiles_along
 
 AT = words(
     "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
@@ -58,7 +51,7 @@ AT = words(
 GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read more often
 CUBE = POINTS**3
 CUBE_BYTES = CUBE * VECTOR_BYTES
-PLACES_BYTES = 3 * 8 * GROUP
+PLACES_BYTES = 3 * 8 * GROUP  # three words a tile; whole cache lines
 PLANE_BYTES = PLANE * VECTOR_BYTES
 # Steps from slot to slot and from column to column of planes, for one block of images: odd numbers of
 # lines, so that columns do not fall on one set of the caches.

@@ -27,6 +27,7 @@ from znnpy_kernels.simd.codegen import (
     VECTOR,
     WORD,
     Value,
+    argument,
     float_pointer,
     load_vector,
     multiply_add,
@@ -41,7 +42,6 @@ POINTS = TAPS + NEW - 1
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
 # Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
 TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
-VECTOR_BYTES = 4 * LANES
 PLANE = POINTS * POINTS
 # Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
 SOURCE_ROWS = (0,), (1, 2), (3, 4), (5,)
@@ -255,7 +255,7 @@ def target_plane_of(at: Any) -> Any:
                 ]
 
             def field(name: str) -> Value:
-                return b.load(b.gep(arguments, [word(getattr(at, name))]))
+                return argument(b, arguments, getattr(at, name))
 
             along = _along(b, step_column, NEW)
             for made in TARGET_ROWS:

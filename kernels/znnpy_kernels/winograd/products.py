@@ -1,8 +1,10 @@
-"""Products of one point of Winograd's transforms: tiles [tile][lane] times filters [input][vector][lane]."""
+"""Products of one point of Winograd's transforms.
+
+Of tiles and filters, summed over input images; and of tiles and gradients, summed over tiles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -13,31 +15,21 @@ from numba.extending import intrinsic
 from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
     Value,
+    add_outer,
+    by_count,
     counted_loop,
     float_pointer,
-    load_broadcast,
     load_vector,
     moved,
-    multiply_add,
     store_vector,
     word,
 )
-from znnpy_kernels.simd.lanes import LANES, REGISTERS
+from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 
 # Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
 ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
-
-
-def by_count(b: ir.IRBuilder, count: Value, most: int, emit: Callable[[int], None]) -> None:
-    """Code of its own for each count from 1 to `most`; none runs for others."""
-    done = b.append_basic_block("stored")
-    choice = b.switch(count, done)
-    for number in range(1, most + 1):
-        choice.add_case(word(number), b.append_basic_block(f"count{number}"))
-        b.position_at_end(choice.cases[-1][1])
-        emit(number)
-        b.branch(done)
-    b.position_at_end(done)
+# The same of images of the gradient's products.
+IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 
 
 @intrinsic(prefer_literal=True)
@@ -62,14 +54,14 @@ def products(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         number, words = vectors.literal_value, list(args[1:-1])
-        most = ROWS[number - 1]
-        by_count(builder, args[-1], most, lambda rows: _emit(builder, number, rows, words))
+        counts = range(1, ROWS[number - 1] + 1)
+        by_count(builder, args[-1], counts, lambda rows: _over_inputs(builder, number, rows, words))
         return context.get_dummy_value()
 
     return types.void(vectors, *[types.int64] * 8), codegen
 
 
-def _emit(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -> None:
+def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -> None:
     source, source_block, filters, blocks, last, target, target_block = words
 
     def block(index: Value, carried: list[Value]) -> list[Value]:
@@ -83,11 +75,7 @@ def _emit(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -> None:
     def term(_: Value, carried: list[Value]) -> list[Value]:
         scalars, filters, *sums = carried
         weights = [load_vector(b, moved(b, filters, j * LANES)) for j in range(vectors)]
-        new = []
-        for row in range(rows):
-            voxel = load_broadcast(b, moved(b, scalars, row * LANES))
-            for j, weight in enumerate(weights):
-                new.append(multiply_add(b, weight, voxel, sums[row * vectors + j]))
+        new = add_outer(b, weights, (moved(b, scalars, row * LANES) for row in range(rows)), sums)
         return [moved(b, scalars, 1), moved(b, filters, vectors * LANES), *new]
 
     zeros = [ZERO_VECTOR] * (rows * vectors)
@@ -96,3 +84,56 @@ def _emit(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -> None:
         start = float_pointer(b, b.add(target, b.mul(target_block, word(j))))
         for row in range(rows):
             store_vector(b, sums[row * vectors + j], moved(b, start, row * LANES))
+
+
+@intrinsic(prefer_literal=True)
+def add_products(
+    typingctx: Any,
+    vectors: Any,
+    source: Any,
+    gradient: Any,
+    gradient_block: Any,
+    tiles: Any,
+    target: Any,
+    target_image: Any,
+    images: Any,
+) -> tuple[Signature, Any]:
+    """Add `images` <= IMAGES[vectors - 1] images times `vectors` vectors of gradients over `tiles`.
+
+    Addresses and steps in bytes; tiles of source [tile][image] and gradients [tile][lane] lie LANES
+    floats apart. Each sum is taken in the order of the tiles.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        number, words = vectors.literal_value, list(args[1:-1])
+        counts = range(1, IMAGES[number - 1] + 1)
+        by_count(
+            builder, args[-1], counts, lambda images: _over_tiles(builder, number, images, words)
+        )
+        return context.get_dummy_value()
+
+    return types.void(vectors, *[types.int64] * 7), codegen
+
+
+def _over_tiles(b: ir.IRBuilder, vectors: int, images: int, words: list[Value]) -> None:
+    source, gradient, gradient_block, tiles, target, target_image = words
+    places = [
+        moved(b, float_pointer(b, b.add(target, b.mul(target_image, word(image)))), j * LANES)
+        for image in range(images)
+        for j in range(vectors)
+    ]
+
+    def tile(_: Value, carried: list[Value]) -> list[Value]:
+        scalars, gradient, *sums = carried
+        factors = [
+            load_vector(b, float_pointer(b, b.add(gradient, b.mul(gradient_block, word(j)))))
+            for j in range(vectors)
+        ]
+        new = add_outer(b, factors, (moved(b, scalars, image) for image in range(images)), sums)
+        return [moved(b, scalars, LANES), b.add(gradient, word(VECTOR_BYTES)), *new]
+
+    before = [load_vector(b, where) for where in places]
+    carried = [float_pointer(b, source), gradient, *before]
+    _, _, *sums = counted_loop(b, tiles, carried, tile)
+    for value, where in zip(sums, places, strict=True):
+        store_vector(b, value, where)

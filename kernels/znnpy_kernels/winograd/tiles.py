@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.winograd.lines import NEW
-
-
-@inlined
-def cover(whole: int, part: int) -> int:
-    """Parts that hold a whole."""
-    return (whole + part - 1) // part
 
 
 @inlined

@@ -1,0 +1,192 @@
+"""What direct correlations have in common, into blocked images (`forward`) and into few planar ones (`few`).
+
+A task makes rows of outputs in register blocks: the sums of some images at some neighbouring x
+positions. What a vector holds, and how many fit the registers, is the kernels' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import njit
+
+from znnpy_kernels.direct.epilogue import finished
+from znnpy_kernels.machine.inlining import part
+from znnpy_kernels.machine.memory import floats
+from znnpy_kernels.simd.codegen import (
+    Value,
+    add,
+    argument,
+    counted_loop,
+    float_pointer,
+    load_vector,
+    moved,
+    store_vector,
+    when,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES
+
+AddTap = Callable[[Value, Value, list[Value]], list[Value]]
+
+
+class RegisterBlock:
+    """Emits register blocks: vectors of `outputs` images at some number of neighbouring x positions.
+
+    `at`: where the kernel's words stand. `words`: the argument block; addresses of source, target and
+    values at the first position; the taps to take, from and to, along z, y and x.
+    """
+
+    def __init__(
+        self, builder: ir.IRBuilder, at: Any, outputs: int, words: Sequence[Value]
+    ) -> None:
+        self.builder, self.at, self.outputs = builder, at, outputs
+        self.arguments, source, target, output = words[:4]
+        self.z0, self.z1, self.y0, self.y1, self.x0, self.x1 = words[4:]
+        self.source = float_pointer(builder, source)
+        self.target = float_pointer(builder, target)
+        self.output = float_pointer(builder, output)
+
+    def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
+        """Pointers to all vectors of the register block; `block` names the step from image to image."""
+        raise NotImplementedError
+
+    def load(self, place: Value, positions: int) -> Value:
+        """A vector of the register block from memory."""
+        raise NotImplementedError
+
+    def store(self, value: Value, place: Value, positions: int) -> None:
+        """A vector of the register block to memory."""
+        raise NotImplementedError
+
+    def sums(self, positions: int) -> list[Value]:
+        """All vectors: what the taps make, and what stood in the target where it is wanted."""
+        raise NotImplementedError
+
+    def biases(self, bias: Value, positions: int) -> list[Value]:
+        """What to add to each vector; `bias`: pointer to the group's first."""
+        raise NotImplementedError
+
+    def bias_sums(self, values: list[Value], positions: int) -> list[Value]:
+        """Vectors to be added to the task's bias gradient, in its order."""
+        raise NotImplementedError
+
+    def field(self, name: str) -> Value:
+        """One word of the kernel's argument block."""
+        return argument(self.builder, self.arguments, getattr(self.at, name))
+
+    def asked(self, name: str) -> Value:
+        """Whether a word is not 0."""
+        return self.builder.icmp_signed("!=", self.field(name), word(0))
+
+    def emit(self, positions: int) -> None:
+        """Compute and store one register block."""
+        b = self.builder
+        sums, bias = self.sums(positions), float_pointer(b, self.field("bias"))
+        values = finished(
+            b,
+            self.field,
+            sums,
+            lambda: self.biases(bias, positions),
+            lambda: self.loaded(self.output, "output_block", positions),
+        )
+        places = self.places(self.target, "target_block", positions)
+        for value, place in zip(values, places, strict=True):
+            self.store(value, place, positions)
+        when(b, self.asked("bias_gradient"), [], lambda: self.add_to_bias(values, positions))
+
+    def loaded(self, pointer: Value, block: str, positions: int) -> list[Value]:
+        """All vectors of the register block in some images."""
+        return [self.load(place, positions) for place in self.places(pointer, block, positions)]
+
+    def add_to_bias(self, values: list[Value], positions: int) -> list[Value]:
+        """Add the register block's sums over positions to the task's bias gradient."""
+        b = self.builder
+        for number, value in enumerate(self.bias_sums(values, positions)):
+            place = moved(b, float_pointer(b, self.field("bias_gradient")), number * LANES)
+            store_vector(b, add(b, load_vector(b, place), value), place)
+        return []
+
+    def taps(
+        self,
+        source: Value,
+        filters: Value,
+        step: Value,
+        taps_x: Value,
+        sums: list[Value],
+        add_tap: AddTap,
+    ) -> list[Value]:
+        """Add the taps z0..z1, y0..y1, x0..x1 of one input block, each by `add_tap`.
+
+        `step`: floats of filters from one of `taps_x` taps to the next.
+        """
+        b = self.builder
+        step_y = b.mul(step, taps_x)
+        step_z = b.mul(step_y, self.field("taps_y"))
+        axes = [
+            (self.z0, self.z1, self.field("tap_z"), step_z),
+            (self.y0, self.y1, self.field("tap_y"), step_y),
+            (self.x0, self.x1, self.field("tap_x"), step),
+        ]
+
+        def along(axis: int, source: Value, filters: Value, sums: list[Value]) -> list[Value]:
+            if axis == len(axes):
+                return add_tap(source, filters, sums)
+            first, end, tap, step = axes[axis]
+
+            def turn(_: Value, carried: list[Value]) -> list[Value]:
+                source, filters, *sums = carried
+                sums = along(axis + 1, source, filters, sums)
+                return [moved(b, source, tap), moved(b, filters, step), *sums]
+
+            start = [moved(b, source, b.mul(first, tap)), moved(b, filters, b.mul(first, step))]
+            return counted_loop(b, b.sub(end, first), [*start, *sums], turn)[2:]
+
+        return along(0, source, filters, sums)
+
+
+@part
+def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
+    """The first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
+    tap = 0
+    while tap < taps and (high + tap * shift < 0 or low + tap * shift >= limit):
+        tap += 1
+    return tap
+
+
+@part
+def end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) -> int:
+    """One past the last such tap; `first` where there is none."""
+    end = taps
+    while end > first and (high + (end - 1) * shift < 0 or low + (end - 1) * shift >= limit):
+        end -= 1
+    return end
+
+
+@njit(inline="always")
+def taps_inside(low: int, high: int, shift: int, limit: int, taps: int) -> Any:
+    """From and to which tap, as above."""
+    first = first_tap(low, high, shift, limit, taps)
+    return first, end_tap(low, high, shift, limit, first, taps)
+
+
+def rows_of(at: Any, row: Any) -> Any:
+    """The compiled `(outputs, dense, args)` that makes all rows of a task.
+
+    `row(outputs, dense, args, z, y, z0, z1)` makes one, with the taps z0..z1 along z. `outputs`: vectors of
+    the register block at a position; `dense`: 1 if x positions are neighbouring vectors of the source.
+    """
+
+    @njit(inline="always")
+    def rows(outputs: int, dense: int, args: Any) -> None:
+        if args[at.bias_gradient]:
+            for lane in range(outputs * LANES):
+                floats(args[at.bias_gradient])[lane] = 0.0
+        for z in range(args[at.z0], args[at.z1]):
+            z0, z1 = taps_inside(z, z, args[at.shift_z], args[at.limit_z], args[at.taps_z])
+            for y in range(args[at.y0], args[at.y1]):
+                row(outputs, dense, args, z, y, z0, z1)
+
+    return rows
