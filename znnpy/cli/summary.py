@@ -173,7 +173,7 @@ def _edges(
             "parameters": prod(shapes[edge.name]) if edge.name in shapes else 0,
         }
         if layer := plan.layers.get(edge.name):
-            record["algorithms"] = {which: getattr(layer, which) for which in PASSES}
+            record["algorithms"] = {which: layer.method(which).algorithm for which in PASSES}
         made.append(record)
     return made
 

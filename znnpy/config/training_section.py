@@ -22,6 +22,7 @@ from znnpy.fields import (
 )
 
 ConvChoice = Literal["auto", "direct", "fft", "spectral"]
+LossName = Literal["square", "binomial_cross_entropy", "softmax"]
 
 _DECAY = "Weight decay: this times the filters is added to their gradient (biases: none)."
 
@@ -115,7 +116,7 @@ class TrainingSection(Strict):
     output_shape: Size3 = Field(
         description="Size of an output patch in voxels, z y x; the input patch follows from it."
     )
-    loss: Literal["square", "binomial_cross_entropy", "softmax"] = Field(
+    loss: LossName = Field(
         default="binomial_cross_entropy",
         description="Loss; the cross-entropies take a linear output as logits, a logistic or softmax one as "
         "probabilities.",

@@ -48,7 +48,7 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
     values = padded(node.images) * voxels(geometry.nodes[node.name].shape)
     seconds = 0.0
     for edge in edges:
-        if edge.kind.startswith("max"):
+        if edge.kind in ("max_filter", "max_pool"):
             seconds += values * MAXIMUM_SECONDS * sum(size > 1 for size in edge.size)
         elif edge.kind != "conv":
             seconds += 8 * values / STREAM_RATE

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from znnpy.config.training_section import LossName
 from znnpy.engine.layers.probabilities import IMAGES, Array
-
-LossName = Literal["square", "binomial_cross_entropy", "softmax"]
 
 
 @dataclass

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from znnpy.config.training_section import LossName
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry
 from znnpy.infer.blocks import Field, Grid, Region, input_region, sub, triple
-from znnpy.infer.losses import LossName
 from znnpy.infer.parts import Parts, whole_part
 from znnpy.network.types import Network
 

@@ -49,7 +49,7 @@ class Filters:
 
 
 def window(edge: Numbers, shape: Triple, dilation: Triple) -> Triple:
-    """Input shape that a window over voxels, or none of one voxel, needs for one output shape."""
+    """Input shape (z, y, x) that an edge with these numbers needs for one output shape."""
     z, y, x = (
         (count - 1) * stride + (size - 1) * step + 1 + 2 * offset
         for count, stride, size, step, offset in zip(

@@ -46,7 +46,7 @@ class Method(NamedTuple):
 
     @classmethod
     def named(cls, name: str) -> Method:
-        """The method whose `str` this is."""
+        """The method whose `str` this is; ValueError if there is none."""
         word, _, sizes = name.partition(" ")
         algorithm = ALGORITHM_NAMES[ALGORITHM_NAMES.index(word)]
         if not sizes:

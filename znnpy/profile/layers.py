@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.network.types import Network
+from znnpy.network.types import Edge, Network
 
 ALL = "all layers"
 
@@ -30,5 +30,5 @@ def _of_what_follows(task: Identity) -> bool:
     return task.part in (Part.IMAGE_SPECTRA, Part.KEPT_TILES)
 
 
-def _only(edges: tuple[object, ...]) -> str | None:
-    return getattr(edges[0], "name", None) if len(edges) == 1 else None
+def _only(edges: tuple[Edge, ...]) -> str | None:
+    return edges[0].name if len(edges) == 1 else None

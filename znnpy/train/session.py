@@ -10,6 +10,7 @@ from math import prod
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
+from znnpy.config.training_section import LossName
 from znnpy.data.memory import readable
 from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
@@ -17,7 +18,7 @@ from znnpy.engine.model import Model
 from znnpy.errors import ConfigError, RunError, ZnnpyError
 from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation, refuse_labels
-from znnpy.infer.losses import LossName, step_weights
+from znnpy.infer.losses import step_weights
 from znnpy.infer.material import open_scene
 from znnpy.network import doubtful_outputs, self_contained, trained_network
 from znnpy.plan.choose import left_out

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from znnpy.config.training_section import LossName
 from znnpy.data.sampling.prefetch import make_batch
 from znnpy.data.sampling.sampler import Sampler
-from znnpy.infer.losses import LossName, Tally
+from znnpy.infer.losses import Tally
 from znnpy.train.records import Record
 from znnpy.train.signals import StopSignals
 

@@ -1,6 +1,7 @@
 """Outputs of all formats, by the suffix of their names.
 
-A new format is a `journaled.JournaledOutput` and a line in `open_output`.
+A new format is a `journaled.JournaledOutput`, a line in `open_output`, and what its names mean to
+`destination` and `preflight`.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _by_grid(build: Build, edges: tuple[Edge, ...], which: PassName) -> list[lis
     """Edges that run this pass by FFT, those with the same grid together."""
     groups: dict[Triple, list[Edge]] = defaultdict(list)
     for edge in edges:
-        if edge.kind == "conv" and getattr(build.layout.plan.layers[edge.name], which) == "fft":
+        if _by_fft(build.layout.plan, edge, which):
             groups[grid_of(build, edge)].append(edge)
     return list(groups.values())
 
@@ -149,8 +149,11 @@ def output_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
 
 
 def _any_by_fft(plan: Plan, edges: tuple[Edge, ...], which: PassName) -> bool:
-    layers = (plan.layers[edge.name] for edge in edges if edge.kind == "conv")
-    return any(layer.method(which).algorithm == "fft" for layer in layers)
+    return any(_by_fft(plan, edge, which) for edge in edges)
+
+
+def _by_fft(plan: Plan, edge: Edge, which: PassName) -> bool:
+    return edge.kind == "conv" and plan.layers[edge.name].method(which).algorithm == "fft"
 
 
 def _sum(build: Build, edge: Edge, which: PassName) -> Spectra:
