@@ -60,6 +60,15 @@ def test_init_writes_the_whole_file_or_none(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_init_writes_where_a_link_leads(capsys, tmp_path):
+    link, path = tmp_path / "link.yaml", tmp_path / "config.yaml"
+    path.write_text("old")
+    link.symlink_to(path)
+    assert run(capsys, "init", link, "--overwrite")[0] == 0
+    assert link.is_symlink()
+    assert path.read_text() == run(capsys, "init")[1]
+
+
 def test_schema_is_json(capsys):
     assert "network" in json.loads(run(capsys, "schema")[1])["properties"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +61,7 @@ def init(
         return
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
-    write_text(path, text)
+    write_text(Path(realpath(path)), text)  # a link stays one
     typer.echo(f"wrote {path}; look at it with: znnpy check {path}", err=True)
 
 
