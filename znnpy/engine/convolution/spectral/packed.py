@@ -2,105 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.packed_planes import packed_plane_images, packed_planes, plane_floats
 from znnpy_kernels.spectral.packed_tiles import packed_floats, packed_images, packed_spectra
 
-from znnpy.engine.convolution.spectral.buffers import join
+from znnpy.engine.convolution.spectral.transform_task import TransformTask
 from znnpy.engine.convolution.spectral.words import ORIGIN, sizes
-from znnpy.engine.convolution.tiles import (
-    PlaneSpectra,
-    Stretch,
-    TileSpectra,
-    Window,
-    planes_of,
-    squares_of,
-)
+from znnpy.engine.convolution.tiles import PlaneSpectra, Stretch, TileSpectra, Window
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.identity import Identity
-from znnpy.engine.tasks.step import Step
-from znnpy.geometry import voxels
-from znnpy.network.types import Node, Triple
+from znnpy.network.types import Triple
 from znnpy.plan import ranges
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 
 
-def emit_packed_spectra(
-    step: Step,
-    build: Build,
-    spectra: TileSpectra,
-    tensor: Tensor,
-    window: Window,
-    group: int,
-    what: Identity,
-) -> None:
-    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+def spectra_tasks(
+    build: Build, spectra: TileSpectra, tensor: Tensor, window: Window, group: int
+) -> Iterator[TransformTask]:
+    """Forward, of whole vectors."""
+    kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
-    for number, (low, high) in enumerate(_cuts(spectra, group)):
-        step.add(
-            packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra,
-            {**words, "vector0": low, "vector1": high},
-            what=what,
-            cost=_seconds(spectra, high - low),
-            reads=[
-                tensor.region(stretch.grid.batch, block, *planes)
-                for stretch in _touched(spectra, group, low, high)
-                if (planes := planes_of(tensor, spectra.tiling, stretch, window))
-                for block in range(spectra.blocks)
-            ],
-            writes=[spectra.places[group].region(strand=number)],
-        )
-    join(step, spectra.places[group])
+    for low, high in _cuts(spectra, group):
+        yield _task(kernel, spectra, group, words, low, high)
 
 
-def emit_packed_images(
-    step: Step,
-    build: Build,
-    spectra: TileSpectra,
-    tensor: Tensor,
-    count: Triple,
-    group: int,
-    what: Identity,
-    node: Node | None = None,
-) -> None:
-    """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
+def image_tasks(
+    build: Build, spectra: TileSpectra, tensor: Tensor, count: Triple, group: int
+) -> Iterator[TransformTask]:
+    """Back, the first `count` points of each tile."""
+    kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
+    words = _words(build, spectra, tensor, group, count)
+    for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
+        yield _task(kernel, spectra, group, words, low, high)
 
-    Bias and function of `node` are applied to points of tiles that do not overlap.
-    """
-    tiling, window = spectra.tiling, Window(ORIGIN, count)
-    words = {
-        **_words(build, spectra, tensor, group, count),
-        "scale": 1.0 / voxels(tiling.tile),
-        "bias": build.bias_address(node.name, 0) if node else 0,
-        "relu": int(node is not None and node.function == "relu"),
-    }
-    join(step, spectra.places[group])
-    for low, high in _cuts(spectra, group, apart=count != tiling.new):
-        step.add(
-            packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images,
-            {**words, "vector0": low, "vector1": high},
-            what=what,
-            cost=_seconds(spectra, high - low),
-            reads=[
-                spectra.places[group].region(),
-                *(build.bias_reads(node.name) if node else ()),
-            ],
-            writes=[
-                # Tiles that overlap are added one after the other; other tasks write other strands.
-                tensor.region(stretch.grid.batch, block, *planes)._replace(strand=strand)
-                for stretch in _touched(spectra, group, low, high)
-                if (planes := planes_of(tensor, tiling, stretch, window))
-                for block in range(spectra.blocks)
-                for strand in (
-                    squares_of(tiling, stretch)
-                    if count != tiling.new
-                    else (group * spectra.vectors(0) + low,)
-                )
-            ],
-        )
+
+def _task(
+    kernel: Kernel, spectra: TileSpectra, group: int, words: dict[str, int], low: int, high: int
+) -> TransformTask:
+    return TransformTask(
+        kernel,
+        {**words, "vector0": low, "vector1": high},
+        _seconds(spectra, high - low),
+        _touched(spectra, group, low, high),
+        range(spectra.blocks),
+        group * spectra.vectors(0) + low,
+    )
 
 
 def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:

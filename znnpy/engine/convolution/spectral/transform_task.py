@@ -1,0 +1,38 @@
+"""What one task transforms of a group's tiles, however their spectra lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from znnpy_kernels.machine.abi import Kernel
+
+from znnpy.engine.convolution.tiles import Stretch, TileSpectra, Window, planes_of
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+
+
+@dataclass(frozen=True)
+class TransformTask:
+    """A kernel, its own words and its cost; the tiles and blocks that it touches, wholly or in part.
+
+    `strand`: a number of its own among the tasks that write the same images.
+    """
+
+    kernel: Kernel
+    words: Mapping[str, float]
+    cost: float
+    stretches: list[Stretch]
+    blocks: range
+    strand: int = -1
+
+    def touched(
+        self, spectra: TileSpectra, tensor: Tensor, window: Window
+    ) -> list[tuple[Stretch, Region]]:
+        """Regions of a tensor that `window` of the tiles lies on, each with its tiles."""
+        return [
+            (stretch, tensor.region(stretch.grid.batch, block, *planes))
+            for stretch in self.stretches
+            if (planes := planes_of(tensor, spectra.tiling, stretch, window))
+            for block in self.blocks
+        ]
