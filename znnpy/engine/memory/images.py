@@ -15,6 +15,7 @@ from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
+from znnpy.layers.functions import function_of
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
@@ -97,7 +98,7 @@ def is_planar(layout: Layout, name: str) -> bool:
     return (
         node.images <= FEW
         and node.kind in ("transfer", "sum")
-        and node.function != "softmax"
+        and function_of(node.function).pointwise
         and any(edge.kind == "conv" for edge in edges)
         and all(_takes_planar(layout, edge, edge.target == name) for edge in edges)
     )
