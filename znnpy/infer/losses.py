@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -60,19 +61,28 @@ def step_weights(
 
 
 def _voxel_losses(name: LossName, values: Array, target: Array) -> Array:
-    if name == "square":
-        return np.asarray(np.square(values - target))
-    if name == "softmax":
-        from scipy.special import log_softmax
+    match name:
+        case "square":
+            return np.asarray(np.square(values - target))
+        case "binomial_cross_entropy":
+            return np.asarray(np.logaddexp(0.0, values) - target * values)
+        case "softmax":
+            from scipy.special import log_softmax
 
-        logs = log_softmax(values, axis=IMAGES)
-        return np.asarray(-np.sum(target * logs, axis=IMAGES, keepdims=True))
-    return np.asarray(np.logaddexp(0.0, values) - target * values)
+            logs = log_softmax(values, axis=IMAGES)
+            return np.asarray(-np.sum(target * logs, axis=IMAGES, keepdims=True))
+        case _:
+            assert_never(name)
 
 
 def _wrong(name: LossName, values: Array, target: Array) -> Array:
-    if name == "softmax":
-        hit = values.argmax(axis=IMAGES) == target.argmax(axis=IMAGES)
-        return np.expand_dims(~hit, IMAGES)
-    limit = 0.0 if name == "binomial_cross_entropy" else 0.5
-    return np.asarray((values > limit) != (target > 0.5))
+    match name:
+        case "square":
+            return np.asarray((values > 0.5) != (target > 0.5))
+        case "binomial_cross_entropy":
+            return np.asarray((values > 0.0) != (target > 0.5))
+        case "softmax":
+            hit = values.argmax(axis=IMAGES) == target.argmax(axis=IMAGES)
+            return np.expand_dims(~hit, IMAGES)
+        case _:
+            assert_never(name)
