@@ -21,8 +21,23 @@ def test_the_gradient_is_that_of_the_values(name: str) -> None:
     g = rng.standard_normal(x.shape)
     way = rng.standard_normal(x.shape)
     ends = [np.vdot(g, function.value(x + sign * step * way, node)) for sign in (1, -1)]
-    slope = np.vdot(function.gradient(function.value(x, node), g, node), way)
+    found = x if function.needs_sum else function.value(x, node)
+    slope = np.vdot(function.gradient(found, g, node), way)
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+KEPT = [name for name, function in FUNCTIONS.items() if function.needs_sum]
+
+
+def test_sums_are_kept_by_who_needs_them_and_while_training_alone() -> None:
+    def used(name: str, training: bool) -> int:
+        with Model(chain(name), SHAPE, training=training, conv="direct") as model:
+            return model.memory
+
+    assert KEPT
+    for name in KEPT:
+        assert used(name, False) == used("tanh", False)
+        assert used(name, True) > used("tanh", True)
 
 
 def chain(name: str) -> Network:
@@ -33,7 +48,9 @@ def chain(name: str) -> Network:
     return load_network({"layers": [{"conv": keys} for keys in convs]})
 
 
-@pytest.mark.parametrize("name", ["softplus", "soft_sign"])
+@pytest.mark.parametrize(
+    "name", ["softplus", "soft_sign", "silu", "hard_swish", "gelu", "gelu_tanh"]
+)
 def test_the_engine_trains_as_float64_does(name: str) -> None:
     found = {}
     for precision in ("float32", "float64"):

@@ -1,7 +1,8 @@
 """The functions that nodes apply, with their gradients, in float64.
 
-A gradient is computed from the function's own value: it takes the node's values and the gradient after
-the function and returns the gradient before it; at a kink it takes the side of smaller values, as the
+A gradient is computed from the function's own value, where that tells the slope: it takes the node's
+values (`needs_sum`: the sums before the function instead) and the gradient after the function and
+returns the gradient before it; at a kink it takes the side of smaller values, as the
 kernels do. The kernels are `znnpy_kernels.layers.transfer.FORWARD` and `BACKWARD`, by name.
 """
 
@@ -39,11 +40,12 @@ class Shape(Protocol):
 class Function:
     """One transfer function.
 
-    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, image, z, y, x). `shaped`: the node's keys
-    that are for this function and those that have them too. `slope`: where a config says none.
-    `unbounded`: it has a slope everywhere and reaches every value. `pointwise`: a voxel of an image
-    depends on that voxel alone; others are for output nodes. `passes_on`: the gradient goes through
-    unchanged, for losses made on what comes before.
+    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, image, z, y, x). `needs_sum`: the function
+    is not monotone; its gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
+    `shaped`: the node's keys that are for this function and those that have them too. `slope`: where a
+    config says none. `unbounded`: it has a slope everywhere and reaches every value. `pointwise`: a
+    voxel of an image depends on that voxel alone; others are for output nodes. `passes_on`: the
+    gradient goes through unchanged, for losses made on what comes before.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Function:
     gradient: Callable[[Array, Array, Shape], Array]
     shaped: tuple[str, ...] = ()
     slope: float = 0.01
+    needs_sum: bool = False
     unbounded: bool = False
     pointwise: bool = True
     passes_on: bool = False
@@ -74,6 +77,38 @@ def _logistic(x: Array, shape: Shape) -> Array:
     return np.asarray(expit(x))
 
 
+def _silu_gradient(x: Array, g: Array, shape: Shape) -> Array:
+    share = _logistic(x, shape)
+    slope: Array = share * (1.0 + x * (1.0 - share)) * g
+    return slope
+
+
+def _gelu(x: Array, shape: Shape) -> Array:
+    from scipy.special import ndtr
+
+    return np.asarray(x * ndtr(x))
+
+
+def _gelu_gradient(x: Array, g: Array, shape: Shape) -> Array:
+    from scipy.special import ndtr
+
+    density = np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    return np.asarray((ndtr(x) + x * density) * g)
+
+
+def _bent(x: Array) -> Array:
+    """tanh of it stands for 2 ndtr(x) - 1 in gelu_tanh."""
+    bent: Array = np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)
+    return bent
+
+
+def _gelu_tanh_gradient(x: Array, g: Array, shape: Shape) -> Array:
+    y = np.tanh(_bent(x))
+    steep = np.sqrt(2.0 / np.pi) * (1.0 + 3 * 0.044715 * x * x)
+    slope: Array = (0.5 * (1.0 + y) + 0.5 * x * (1.0 - y * y) * steep) * g
+    return slope
+
+
 # The names once more: a misspelt one is then found by the type checker.
 FunctionName = Literal[
     "linear",
@@ -86,6 +121,10 @@ FunctionName = Literal[
     "forward_logistic",
     "softplus",
     "soft_sign",
+    "silu",
+    "hard_swish",
+    "gelu",
+    "gelu_tanh",
 ]
 _ALL = (
     Function(
@@ -145,6 +184,25 @@ _ALL = (
         name="soft_sign",
         value=lambda x, shape: x / (1.0 + np.abs(x)),
         gradient=lambda y, g, shape: (1.0 - np.abs(y)) ** 2 * g,
+    ),
+    Function(
+        name="silu",
+        value=lambda x, shape: x * _logistic(x, shape),
+        gradient=_silu_gradient,
+        needs_sum=True,
+    ),
+    Function(
+        name="hard_swish",
+        value=lambda x, shape: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+        gradient=lambda x, g, shape: np.where(x > 3, 1.0, np.where(x > -3, x / 3.0 + 0.5, 0.0)) * g,
+        needs_sum=True,
+    ),
+    Function(name="gelu", value=_gelu, gradient=_gelu_gradient, needs_sum=True),
+    Function(
+        name="gelu_tanh",
+        value=lambda x, shape: 0.5 * x * (1.0 + np.tanh(_bent(x))),
+        gradient=_gelu_tanh_gradient,
+        needs_sum=True,
     ),
 )
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}

@@ -104,14 +104,24 @@ class _State:
             case "sum":
                 return _total(arriving)
             case "transfer":
-                bias = self.parameters[node.name][:, None, None, None] if node.bias else None
-                total = _total(arriving)
-                total = total if bias is None else total + bias
-                return function_of(node.function).value(total, node)
+                return function_of(node.function).value(self.biased(node, arriving), node)
             case "input":
                 return self.values[node.name]
             case _:
                 assert_never(node.kind)
+
+    def biased(self, node: Node, arriving: list[Array]) -> Array:
+        """The sum that a transfer node's function is of."""
+        total = _total(arriving)
+        return total + self.parameters[node.name][:, None, None, None] if node.bias else total
+
+    def before(self, node: Node, gradient: Array) -> Array:
+        """The gradient by a transfer node's sum, from that by its values."""
+        function, found = function_of(node.function), self.values[node.name]
+        if function.needs_sum:
+            edges = self.network.incoming(node.name)
+            found = self.biased(node, [self.through(edge) for edge in edges])
+        return function.gradient(found, gradient, node)
 
     def applied(self, edge: Edge) -> Applied:
         """The operation of an edge where it stands."""
@@ -129,8 +139,7 @@ class _State:
             return
         gradient = self.node_gradients.pop(node.name)
         if node.kind == "transfer":
-            before = function_of(node.function).gradient
-            gradient = before(self.values[node.name], gradient, node)
+            gradient = self.before(node, gradient)
             if node.bias:
                 self.parameter_gradients[node.name] = gradient.sum(axis=(0, 2, 3, 4))
         first = 0

@@ -11,6 +11,10 @@ sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; 
 are added by the caller's tree; of a planar image sums of every LANES-th voxel). `target` may be
 `gradient`. leaky_relu and elu need slope >= 0, tanh an amplitude other than 0.
 
+The gradients of silu, hard_swish, gelu and gelu_tanh are expressed by the sum v = x + bias: their
+forward kernels leave v at `source` unless that is the target, their backward kernels take it for
+`output`.
+
 Pad lanes stay 0. float32; parts are independent and may run at once; gaps of rows are not
 touched.
 """
@@ -23,10 +27,11 @@ from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vector_math import expm1, logistic, softplus, tanh
+from znnpy_kernels.simd.vector_math import expm1, logistic, normal, softplus, tanh
 from znnpy_kernels.simd.vectors import (
     absolute,
     below,
+    fma,
     load,
     load_masked,
     select,
@@ -35,6 +40,9 @@ from znnpy_kernels.simd.vectors import (
     store_masked,
 )
 
+FAR = 200.0  # larger sums have the values and slopes of the ends, where 0 * Inf would be NaN
+TWICE_ROOT = 1.5957691216057308  # 2 sqrt(2 / pi)
+CUBIC = 0.044715
 MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
 FORWARD_WORDS = words(
     "source source_z source_y target target_z target_y bias channels planes rows length "
@@ -97,6 +105,41 @@ def _soft_sign(x: Any, shape: Any) -> Any:
 
 
 @inlined
+def _least(x: Any) -> Any:
+    return select(x < splat(-FAR), splat(-FAR), x)
+
+
+@inlined
+def _near(x: Any) -> Any:
+    x = _least(x)
+    return select(x > splat(FAR), splat(FAR), x)
+
+
+@inlined
+def _silu(x: Any, shape: Any) -> Any:
+    return _least(x) * logistic(x)
+
+
+@inlined
+def _hard_swish(x: Any, shape: Any) -> Any:
+    y = x * ((x + splat(3.0)) * splat(1.0 / 6.0))
+    y = select(x <= splat(-3.0), splat(0.0), y)
+    return select(x >= splat(3.0), x, y)
+
+
+@inlined
+def _gelu(x: Any, shape: Any) -> Any:
+    share, _ = normal(x)
+    return _least(x) * share
+
+
+@inlined
+def _gelu_tanh(x: Any, shape: Any) -> Any:
+    x = _least(x)
+    return x * logistic(splat(TWICE_ROOT) * x * fma(x * x, splat(CUBIC), splat(1.0)))
+
+
+@inlined
 def _linear_back(y: Any, g: Any, shape: Any) -> Any:
     return g
 
@@ -136,6 +179,36 @@ def _softplus_back(y: Any, g: Any, shape: Any) -> Any:
 def _soft_sign_back(y: Any, g: Any, shape: Any) -> Any:
     rest = splat(1.0) - absolute(y)
     return g * (rest * rest)
+
+
+@inlined
+def _silu_back(v: Any, g: Any, shape: Any) -> Any:
+    v = _near(v)
+    s = logistic(v)
+    return g * (s * fma(v, logistic(-v), splat(1.0)))
+
+
+@inlined
+def _hard_swish_back(v: Any, g: Any, shape: Any) -> Any:
+    slope = fma(v, splat(1.0 / 3.0), splat(0.5))
+    slope = select(v <= splat(-3.0), splat(0.0), slope)
+    return g * select(v > splat(3.0), splat(1.0), slope)
+
+
+@inlined
+def _gelu_back(v: Any, g: Any, shape: Any) -> Any:
+    v = _near(v)
+    share, e = normal(v)
+    return g * fma(v, e * splat(0.3989422804014327), share)
+
+
+@inlined
+def _gelu_tanh_back(v: Any, g: Any, shape: Any) -> Any:
+    v = _near(v)
+    square = v * v
+    u = splat(TWICE_ROOT) * v * fma(square, splat(CUBIC), splat(1.0))
+    steep = splat(TWICE_ROOT) * fma(square, splat(3.0 * CUBIC), splat(1.0))
+    return g * (logistic(u) * fma(v * steep, logistic(-u), splat(1.0)))
 
 
 @inlined
@@ -194,6 +267,32 @@ def _forward_masked(args: Any, function: Any) -> None:
             if full < args[at.length]:
                 value = function(load_masked(source + 4 * full, rest) + bias, shape)
                 store_masked(target + 4 * full, rest, value)
+
+
+@inlined
+def _forward_kept(args: Any, function: Any) -> None:
+    """For gradients that need the sum: it is left at the source, before the target is written."""
+    at = FORWARD_WORDS
+    shape = Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+    )
+    bias = _bias(args, below(args[at.channels]))
+    full = args[at.length] - args[at.length] % LANES
+    rest = below(args[at.length] - full)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, 4 * full, VECTOR_BYTES):
+                total = load(source + x) + bias
+                store(source + x, total)
+                store(target + x, function(total, shape))
+            if full < args[at.length]:
+                total = load_masked(source + 4 * full, rest) + bias
+                store_masked(source + 4 * full, rest, total)
+                store_masked(target + 4 * full, rest, function(total, shape))
 
 
 @inlined
@@ -299,6 +398,30 @@ def transfer_soft_sign(args: Any, worker: int) -> None:
     _forward(args, _soft_sign)
 
 
+@kernel(FORWARD_WORDS)
+def transfer_silu(args: Any, worker: int) -> None:
+    """y = v / (1 + e^-v); v = x + bias is left at `source`."""
+    _forward_kept(args, _silu)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_hard_swish(args: Any, worker: int) -> None:
+    """y = v * min(max(v + 3, 0), 6) / 6; v = x + bias is left at `source`."""
+    _forward_kept(args, _hard_swish)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_gelu(args: Any, worker: int) -> None:
+    """y = v * P(v), P the normal distribution; v = x + bias is left at `source`."""
+    _forward_kept(args, _gelu)
+
+
+@kernel(FORWARD_WORDS)
+def transfer_gelu_tanh(args: Any, worker: int) -> None:
+    """y = v / 2 * (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))); v = x + bias is left at `source`."""
+    _forward_kept(args, _gelu_tanh)
+
+
 @kernel(BACKWARD_WORDS)
 def backward_linear(args: Any, worker: int) -> None:
     """target = gradient; `output` is not read (give any address)."""
@@ -347,6 +470,30 @@ def backward_soft_sign(args: Any, worker: int) -> None:
     _backward(args, _soft_sign_back)
 
 
+@kernel(BACKWARD_WORDS)
+def backward_silu(args: Any, worker: int) -> None:
+    """target = gradient * silu'(v), v at `output`."""
+    _backward(args, _silu_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_hard_swish(args: Any, worker: int) -> None:
+    """target = gradient * hard_swish'(v), v at `output`."""
+    _backward(args, _hard_swish_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_gelu(args: Any, worker: int) -> None:
+    """target = gradient * gelu'(v), v at `output`."""
+    _backward(args, _gelu_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_gelu_tanh(args: Any, worker: int) -> None:
+    """target = gradient * gelu_tanh'(v), v at `output`."""
+    _backward(args, _gelu_tanh_back)
+
+
 # forward_logistic (ZNN): the logistic forward, the identity backward, for costs made on its input.
 FORWARD: dict[str, Kernel] = {
     "linear": transfer_linear,
@@ -358,6 +505,10 @@ FORWARD: dict[str, Kernel] = {
     "forward_logistic": transfer_logistic,
     "softplus": transfer_softplus,
     "soft_sign": transfer_soft_sign,
+    "silu": transfer_silu,
+    "hard_swish": transfer_hard_swish,
+    "gelu": transfer_gelu,
+    "gelu_tanh": transfer_gelu_tanh,
 }
 BACKWARD: dict[str, Kernel] = {
     "linear": backward_linear,
@@ -369,4 +520,8 @@ BACKWARD: dict[str, Kernel] = {
     "forward_logistic": backward_linear,
     "softplus": backward_softplus,
     "soft_sign": backward_soft_sign,
+    "silu": backward_silu,
+    "hard_swish": backward_hard_swish,
+    "gelu": backward_gelu,
+    "gelu_tanh": backward_gelu_tanh,
 }

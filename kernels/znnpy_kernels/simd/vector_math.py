@@ -1,9 +1,10 @@
-"""exp, expm1, tanh, logistic, log, log1p and softplus of float32 vectors, to a few units in the last
-place.
+"""exp, expm1, tanh, logistic, log, log1p, softplus and the normal distribution of float32 vectors,
+to a few units in the last place.
 
 Polynomials are minimax fits made for this file (weighted least squares after Lawson, float64,
 rounded to float32): exp on |r| <= ln(2)/2 as 1 + r + r^2 q(r); log through atanh, 2 s (1 + s^2
-q(s^2)). NaN gives NaN everywhere; arguments too large or small give the right limits.
+q(s^2)); the normal distribution's tail as e^(-x^2 / 2) t q(t), t = 1 / (1 + 0.35 x), to 3e-8.
+NaN gives NaN everywhere; arguments too large or small give the right limits.
 """
 
 from __future__ import annotations
@@ -110,6 +111,29 @@ def log1p(x: Any) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + e^x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
     return select(x > splat(0.0), x, splat(0.0)) + log1p(exp(-absolute(x)))
+
+
+@inlined
+def normal(x: Any) -> Any:
+    """The normal distribution up to x, and e^(-x^2 / 2); values near 0 keep their digits."""
+    a = absolute(x)
+    a = select(a > splat(20.0), splat(20.0), a)
+    square = a * a
+    # What the square lost to rounding is put back: the exponent's error would be the tail's.
+    lost = fma(a, a, -square)
+    e = exp(splat(-0.5) * square)
+    e = fma(e, splat(-0.5) * lost, e)
+    t = splat(1.0) / fma(a, splat(0.35), splat(1.0))
+    q = fma(t, splat(-0.029163096100091934), splat(0.14405708014965057))
+    q = fma(q, t, splat(-0.2558947801589966))
+    q = fma(q, t, splat(0.15938551723957062))
+    q = fma(q, t, splat(-0.023259174078702927))
+    q = fma(q, t, splat(0.10557299852371216))
+    q = fma(q, t, splat(0.11981591582298279))
+    q = fma(q, t, splat(0.13986428081989288))
+    q = fma(q, t, splat(0.13962125778198242))
+    tail = e * (q * t)
+    return select(x > splat(0.0), splat(1.0) - tail, tail), e
 
 
 @inlined

@@ -76,13 +76,19 @@ def _cost(tensor: Tensor, planes: int, operands: int) -> float:
     return tensor.row * other * planes * 4 * operands / MEMORY_RATE
 
 
+def _summed(build: Build, node: Node) -> Tensor:
+    """Where a node's edges leave their sum: its values, unless its gradient needs the sum."""
+    first = build.layout.network.incoming(node.name)[0]
+    return build.images.contributions[first.name]
+
+
 def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     if node.function == "softmax":
         softmax_forward(step, build, node)
         return
     if node.function == "linear" and not node.bias:
         return
-    tensor = build.images.activations[node.name]
+    tensor, summed = build.images.activations[node.name], _summed(build, node)
     planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
@@ -90,7 +96,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                 step.add(
                     _kernel(FORWARD, node.function, node),
                     {
-                        **rows_of(tensor, "source", batch, block, low),
+                        **rows_of(summed, "source", batch, block, low),
                         **rows_of(tensor, "target", batch, block, low),
                         **counts(tensor, low, high),
                         "bias": build.bias_address(node.name, block * tensor.lanes),
@@ -100,12 +106,12 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         "planar": int(planar),
                     },
                     what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
-                    cost=_cost(tensor, high - low, 2),
+                    cost=_cost(tensor, high - low, 2 if summed is tensor else 3),
                     reads=[
-                        own := tensor.region(batch, block, low, high),
+                        own := summed.region(batch, block, low, high),
                         *build.bias_reads(node.name),
                     ],
-                    writes=[own],
+                    writes=list(dict.fromkeys([tensor.region(batch, block, low, high), own])),
                 )
 
 
@@ -116,7 +122,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     elif node.function == "linear" and not node.bias:
         return
     function = "linear" if node.function == "softmax" else node.function
-    output = build.images.activations[node.name]
+    output = _summed(build, node)
     cuts = plane_ranges(gradient, 3)
     planar = gradient.lanes == 1
     for block, partials in enumerate(_partials(build, node)):

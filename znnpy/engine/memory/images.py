@@ -16,7 +16,7 @@ from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
-from znnpy.network.types import Edge, Network, Triple
+from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
 
@@ -33,8 +33,9 @@ class Images:
 
     `activations`: values of nodes; inputs that only feed convolutions stay where they are staged.
     `contributions`: what an edge brings to its target; the first of converging edges writes into the
-    activation itself. `gradients`: of the loss by a node's value, later by the sum of its edges.
-    `backward`: what an edge brings to its source's gradient. `spread`: gradients of strided
+    activation itself, unless the backward pass needs their sum too. `gradients`: of the loss by a
+    node's value, later by the sum of its edges. `backward`: what an edge brings to its source's
+    gradient. `spread`: gradients of strided
     convolutions with zeros between their voxels.
     """
 
@@ -104,6 +105,11 @@ def is_planar(layout: Layout, name: str) -> bool:
     )
 
 
+def keeps_sum(layout: Layout, node: Node) -> bool:
+    """Whether a node's sum lies beside its values, because the backward pass needs both."""
+    return layout.training and node.kind == "transfer" and function_of(node.function).needs_sum
+
+
 def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
     """Whether an edge's passes can have a planar target, or else a planar source."""
     other = edge.source if target else edge.target
@@ -165,7 +171,7 @@ def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str)
     own = make(Name(ACTIVATIONS, name), images=node.images, shared=passing)
     images.activations[name] = own
     for index, edge in enumerate(network.incoming(name)):
-        first = node.kind != "concat" and index == 0
+        first = node.kind != "concat" and index == 0 and not keeps_sum(layout, node)
         images.contributions[edge.name] = (
             own
             if first
