@@ -68,3 +68,16 @@ def test_the_engine_trains_as_float64_does(name: str) -> None:
     np.testing.assert_allclose(single[1], double[1], rtol=2e-5)
     for key, array in double[2].items():
         np.testing.assert_allclose(single[2][key], array, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_bits_do_not_depend_on_threads(name: str) -> None:
+    found = []
+    for threads in (1, 2, 3):
+        with Model(chain(name), SHAPE, 2, threads=threads, seed=3, conv="direct") as model:
+            rng = np.random.default_rng(1)
+            x = 3 * rng.standard_normal((2, 1, *model.input_shape), np.float32)
+            target = rng.random((2, 2, *SHAPE), np.float32)
+            losses = [model.step(x, target, learning_rate=0.05) for _ in range(5)]
+            found.append((losses, [array.tobytes() for array in model.parameters.values()]))
+    assert found[0] == found[1] == found[2]
