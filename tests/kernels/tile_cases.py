@@ -178,7 +178,7 @@ def check_spectra(
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
             target=spectra.address, target_frequency=spectra.frequency, target_tile=spectra.tile,
             target_block=spectra.block, **words("source", strides),
-            **words("origin", tiling.origin), **words("step", tiling.new),
+            **words("origin", tiling.origin), **words("step", tiling.step),
             **words("count", tiling.count), **words("limit", tiling.limits(image)),
             **words("size", tiling.size), **scratch.words(),
         )  # fmt: skip
@@ -221,7 +221,7 @@ def check_images(
             channels=channels, relu=relu, **words("target", strides),
             **words("size", tiling.size), **words("first", tiling.first),
             **words("count", tiling.count), **words("origin", tiling.origin),
-            **words("step", tiling.new), **words("limit", tiling.limits(image)),
+            **words("step", tiling.step), **words("limit", tiling.limits(image)),
             **words("old", tiling.overlap()), **scratch.words(),
         )  # fmt: skip
     offsets = offsets[:channels] if bias else np.zeros(channels)

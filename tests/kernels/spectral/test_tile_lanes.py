@@ -38,7 +38,7 @@ def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.nd
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], block0=first, block1=last,
             target=found.ctypes.data, target_block=found[0].size, scratch_worker=0,
             scratch=scratch.ctypes.data + 4 * start, **words("source", strides),
-            **words("step", tiling.new), **words("limit", tiling.limits(image)),
+            **words("step", tiling.step), **words("limit", tiling.limits(image)),
             **words("size", tiling.size),
         )  # fmt: skip
     assert (found[:, -1] == GUARD).all()

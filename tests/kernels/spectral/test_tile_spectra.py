@@ -37,7 +37,7 @@ def below(tiling: Tiling) -> Triple:
     """An image that ends within the last tile."""
     return tuple(
         max(1, o + t * s - s // 3)
-        for o, t, s in zip(tiling.origin, tiling.tiles, tiling.new, strict=True)
+        for o, t, s in zip(tiling.origin, tiling.tiles, tiling.step, strict=True)
     )
 
 
