@@ -37,7 +37,7 @@ def origins(case: Case) -> list[tuple[Triple, Triple]]:
     found = []
     for grid in case.tiling.grids:
         for place in product(*map(range, grid.counts)):
-            at = tuple(p * s for p, s in zip(place, case.tiling.step, strict=True))
+            at = tuple(p * s for p, s in zip(place, case.tiling.new, strict=True))
             found.append((grid.lattice, at))
     return found[case.first : case.first + case.tiles]
 
@@ -58,7 +58,7 @@ def place_words(case: Case, tensor: Tensor, count: Triple) -> dict[str, int]:
         "images": case.images,
         **words("extent", case.tiling.extents),
         **words("dilation", case.tiling.dilation),
-        **words("step", case.tiling.step),
+        **words("step", case.tiling.new),
         **words("count", count),
         **words("shape", case.shape),
         **words("size", case.tiling.tile),
@@ -75,7 +75,7 @@ def place_words(case: Case, tensor: Tensor, count: Triple) -> dict[str, int]:
 
 def expected_images(case: Case, tiles, before, bias) -> tuple[np.ndarray, np.ndarray]:
     """Images with half of what tiles bring, and where; without a bias tiles overlap, else relu follows."""
-    count = case.tiling.tile if bias is None else case.tiling.step
+    count = case.tiling.tile if bias is None else case.tiling.new
     expected, written = before.astype(np.float64), np.zeros(case.shape, bool)
     for number, (lattice, origin) in enumerate(origins(case)):
         here = box(case, lattice, origin, count, case.shape)
@@ -85,7 +85,7 @@ def expected_images(case: Case, tiles, before, bias) -> tuple[np.ndarray, np.nda
             old = np.array([o > 0 for o in origin])
             first = np.ones(shape, bool)
             for axis in np.flatnonzero(old):
-                done = case.tiling.tile[axis] - case.tiling.step[axis]
+                done = case.tiling.tile[axis] - case.tiling.new[axis]
                 first[(*[slice(None)] * axis, slice(done))] = False
             new = new + np.where(first, 0.0, expected[here])
         else:

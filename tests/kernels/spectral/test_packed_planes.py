@@ -74,7 +74,7 @@ def cuts(count: int, first: str, last: str) -> tuple[dict[str, int], ...]:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("whole", [True, False])
 def test_planes(case: Case, whole: bool) -> None:
-    count = case.tiling.tile if whole else case.tiling.step
+    count = case.tiling.tile if whole else case.tiling.new
     values = random_values(np.random.default_rng(0), case.images, *case.shape)
     tensor = Tensor(case.images, case.shape, LANES, np.nan)
     tensor.write(values)
@@ -95,7 +95,7 @@ def test_planes(case: Case, whole: bool) -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("overlap", [True, False])
 def test_images(case: Case, overlap: bool) -> None:
-    count = case.tiling.tile if overlap else case.tiling.step
+    count = case.tiling.tile if overlap else case.tiling.new
     rng = np.random.default_rng(1)
     row = Row(case.tiling, case.images, case.tiles)
     tiles = rng.standard_normal((case.tiles, case.images, *case.tiling.tile))
@@ -133,7 +133,7 @@ class Products:
         self.x, self.y = Row(tiling, inputs, tiles), Row(tiling, outputs, tiles)
         self.tiles, self.inputs, self.outputs = tiles, inputs, outputs
         self.axis, half = self.x.spectra.axis, self.x.half
-        self.points, self.step = self.x.spectra.points, tiling.step[self.axis]
+        self.points, self.step = self.x.spectra.points, tiling.new[self.axis]
         self.frequencies = int(np.prod(half))
         w = self.rng.standard_normal((self.frequencies, inputs, outputs, 2)).astype(np.float32)
         self.filters = w.view(np.complex64)[..., 0].reshape(*half, inputs, outputs)

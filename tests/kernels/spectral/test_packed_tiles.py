@@ -47,7 +47,7 @@ class Row:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("whole", [True, False])
 def test_spectra(case: Case, whole: bool) -> None:
-    count = case.tiling.tile if whole else case.tiling.step
+    count = case.tiling.tile if whole else case.tiling.new
     values = random_values(np.random.default_rng(0), case.images, *case.shape)
     tensor, row = Tensor(case.images, case.shape, LANES, np.nan), Row(case, GUARD)
     tensor.write(values)
@@ -65,7 +65,7 @@ def test_spectra(case: Case, whole: bool) -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("overlap", [True, False])
 def test_images(case: Case, overlap: bool) -> None:
-    count = case.tiling.tile if overlap else case.tiling.step
+    count = case.tiling.tile if overlap else case.tiling.new
     rng, row = np.random.default_rng(1), Row(case, np.nan)
     tiles = rng.standard_normal((case.tiles, case.images, *case.tiling.tile))
     spectra = np.fft.rfftn(tiles, axes=(2, 3, 4)).reshape(row.used, -1).T
