@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import zarr
+from zarr.core.sync import sync
 
 from znnpy.data.source import open_volume
 from znnpy.errors import VolumeError
@@ -185,3 +187,26 @@ def test_closed(tmp_path: Path) -> None:
     volume.close()
     with pytest.raises(VolumeError, match="closed"):
         volume.read_all()
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_a_failed_read_leaves_nothing_behind_that_asyncio_would_tell_of(
+    tmp_path: Path, harm: str
+) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), name="raw", shape=(32, 32, 32), chunks=(4, 4, 4), dtype="u1"
+    )
+    array[:] = 7
+    volume = open_volume(f"{tmp_path}/a.zarr:raw")
+    volume.read((0, 0, 0), (32, 32, 32))
+    for file in (tmp_path / "a.zarr/raw/c").rglob("*"):
+        if file.is_file():
+            file.unlink() if harm == "gone" else file.write_bytes(b"damaged")
+    with pytest.raises(VolumeError):
+        volume.read((0, 0, 0), (32, 32, 32))
+    assert sync(others()) == 0
+
+
+async def others() -> int:
+    """Tasks of zarr's loop besides this one."""
+    return len(asyncio.all_tasks()) - 1

@@ -19,6 +19,7 @@ from zarr.abc.store import (
     SuffixByteRequest,
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.core.sync import sync
 
 from znnpy.data.trust import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
@@ -27,6 +28,8 @@ from znnpy.data.zarr.bounds import bound
 from znnpy.data.zarr.folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.data.zarr.safety import Declared, check_size, declared
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
+
+ROUNDS = 8  # of waiting for chunks; other threads may read without end
 
 
 class ZarrVolume(Volume):
@@ -70,12 +73,13 @@ class ZarrVolume(Volume):
         region = (slice(a, b) for a, b in zip(lower, upper, strict=True))
         try:
             array = np.asarray(self._array[(*self._lead, ..., *region)])
-        except ChangedError:
-            raise
-        except VolumeError as error:
-            raise VolumeError(f"{self.name}: {error}") from error
-        except Exception as error:  # codecs raise nearly anything on damaged chunks
-            refuse_own(error)
+        except BaseException as error:
+            sync(_settled())
+            if isinstance(error, ChangedError) or not isinstance(error, Exception):
+                raise
+            if isinstance(error, VolumeError):
+                raise VolumeError(f"{self.name}: {error}") from error
+            refuse_own(error)  # others come from codecs, which raise nearly anything on damaged chunks
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, a chunk is "
                 f"damaged ({reason(error)})"
@@ -89,6 +93,20 @@ class ZarrVolume(Volume):
     def close(self) -> None:
         """Give up the array; no file is held open."""
         self._array = None
+
+
+async def _settled() -> None:
+    """Wait for the chunks that zarr still reads when one has failed, and drop what they fail with.
+
+    zarr raises at the first. asyncio would write a traceback of each of the others when the process ends.
+    """
+    for _ in range(ROUNDS):
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if not others:
+            return
+        for task in (await asyncio.wait(others))[0]:
+            if not task.cancelled():
+                task.exception()
 
 
 @dataclass(frozen=True)
