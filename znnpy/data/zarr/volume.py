@@ -79,7 +79,9 @@ class ZarrVolume(Volume):
                 raise
             if isinstance(error, VolumeError):
                 raise VolumeError(f"{self.name}: {error}") from error
-            refuse_own(error)  # others come from codecs, which raise nearly anything on damaged chunks
+            refuse_own(
+                error
+            )  # others come from codecs, which raise nearly anything on damaged chunks
             raise VolumeError(
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, a chunk is "
                 f"damaged ({reason(error)})"
