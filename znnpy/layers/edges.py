@@ -11,7 +11,7 @@ from znnpy.layers.crop import CROP
 from znnpy.layers.dropout import DROPOUT
 from znnpy.layers.kind import EdgeKind
 from znnpy.layers.maxima import MAX_FILTER, MAX_POOL
-from znnpy.layers.values import ONCE, Init, Triple
+from znnpy.layers.values import BARE, ONCE, BorderName, Init, Sides, Triple
 
 # The names once more: a misspelt one is then found by the type checker.
 EdgeKindName = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
@@ -29,7 +29,10 @@ class Numbers:
     `sparsens`: factor by which everything downstream gets sparser (a max_filter's stride, ZNN section II).
     `keep`: probability with which dropout keeps a voxel. `offset`: voxels that crop removes on both sides.
     `init`: how filters start. `repeat`: they are the same number over blocks of so many taps, which start
-    at tap 0.
+    at tap 0. `padding`: voxels beyond the source's images that its windows see too, which `border` says;
+    `same`: as many as keep the size, half of them before. `groups`: filters join images of their own
+    group alone. `output_padding`: rows that conv_transpose adds after the last ones. `factor`: by which
+    images grow.
     """
 
     size: Triple = ONCE
@@ -40,6 +43,11 @@ class Numbers:
     offset: Triple = (0, 0, 0)
     init: Init = field(default_factory=Init)
     repeat: Triple = ONCE
+    padding: Sides | Literal["same"] = BARE
+    border: BorderName = "zeros"
+    groups: int = 1
+    output_padding: Triple = (0, 0, 0)
+    factor: Triple = ONCE
 
 
 def edge_kind(name: str) -> EdgeKind:

@@ -7,6 +7,12 @@ from typing import Literal
 
 Triple = tuple[int, int, int]
 ONCE: Triple = (1, 1, 1)
+Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Voxels before and after an image along z, y, x."""
+BARE: Sides = ((0, 0), (0, 0), (0, 0))
+BorderName = Literal["zeros", "replicate", "reflect"]
+"""What voxels beyond an image are: 0, the nearest voxel, or the image mirrored at its outermost voxels."""
+NormKind = Literal["batch", "instance", "group", "layer"]
 InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
 
 
@@ -24,3 +30,20 @@ class Init:
     mean: float = 0.0
     std: float = 0.01
     value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Normalisation of a node's sum, bias included, before its function: (x - mean) / sqrt(variance + epsilon).
+
+    Statistics are over voxels and: the batch for each image (`batch`, Ioffe and Szegedy 2015; prediction
+    uses running ones), each image of each sample alone (`instance`), `groups` of neighbouring images
+    (`group`, Wu and He 2018), or all images (`layer`). `affine`: a learned scale and shift for each image.
+    `momentum`: how much a running statistic takes from an update's. Variances are biased, running ones not.
+    """
+
+    kind: NormKind
+    groups: int = 1
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+    affine: bool = True

@@ -9,9 +9,9 @@ from functools import cached_property
 from znnpy.layers.edges import EdgeKindName, Numbers
 from znnpy.layers.functions import FunctionName
 from znnpy.layers.nodes import NodeKind
-from znnpy.layers.values import ONCE, Init, Triple
+from znnpy.layers.values import ONCE, Init, Norm, Sides, Triple
 
-__all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Triple"]
+__all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Norm", "Sides", "Triple"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Node:
     """A group of images of one size.
 
     `input` is fed by the user; `sum` adds its incoming edges; `transfer` adds them, adds one bias
-    per image and applies `function`; `concat` stacks its incoming edges in the order of `Network.edges`.
+    per image, normalises by `norm` and applies `function`; `concat` stacks its incoming edges in the
+    order of `Network.edges`.
     `slope` is leaky_relu's negative slope or elu's alpha; tanh is amplitude * tanh(gain * x).
     """
 
@@ -32,6 +33,7 @@ class Node:
     init: Init = field(default_factory=lambda: Init("constant"))
     amplitude: float = 1.0
     gain: float = 1.0
+    norm: Norm | None = None
 
 
 @dataclass(frozen=True)
