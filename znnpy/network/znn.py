@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from znnpy.errors import ConfigError
 from znnpy.layers.edges import EdgeKindName
@@ -236,7 +236,7 @@ def _node(block: Block) -> Node:
     return Node(block.name, kind, int(size), function, bias=True, init=init, **shape)
 
 
-def _shape(block: Block, function: FunctionName) -> dict[str, float]:
+def _shape(block: Block, function: FunctionName) -> dict[str, Any]:
     """The numbers in function_args; other functions than these do not read theirs in ZNN."""
     text = block.values.get("function_args")
     if function == "tanh":
