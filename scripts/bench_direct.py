@@ -18,8 +18,9 @@ from stopwatch import seconds
 from threadpoolctl import threadpool_limits
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.filters import block_offset, group_offset, output_groups, packed_size
-from znnpy_kernels.direct.forward import NO_LIMIT, forward_kernel, gradient_halo
+from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
 from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.direct.lattices import VALID, full_words
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
@@ -101,10 +102,11 @@ def correlation(layer: Layer, backward: bool) -> Tasks:
     reach = (layer.taps - 1) * layer.sparsity
     inputs, outputs = layer.inputs, layer.outputs
     size, source_size, halo = layer.size, layer.size + reach, 0
-    limit, step = NO_LIMIT, layer.sparsity
+    places, step = VALID, layer.sparsity
     if backward:
         inputs, outputs, size, source_size = outputs, inputs, source_size, size
-        limit, step = source_size, -step
+        apart, limit = (step,) * 3, (source_size,) * 3
+        places, step = full_words((1, 1, 1), apart, (0, 0, 0), limit, halo=True), -step
         halo = gradient_halo(layer.taps, layer.sparsity)
     source = Images(inputs, source_size, layer.source_lanes, halo)
     target = Images(outputs, size)
@@ -133,8 +135,7 @@ def correlation(layer: Layer, backward: bool) -> Tasks:
                 **{f"source_{axis}": getattr(source, axis) for axis in "zyx"},
                 **{f"tap_{axis}": step * getattr(source, axis) for axis in "zyx"},
                 **{f"taps_{axis}": layer.taps for axis in "zyx"},
-                **{f"limit_{axis}": limit for axis in "zyx"},
-                **{f"shift_{axis}": step if backward else 0 for axis in "zyx"},
+                **places,
             )
     return tasks
 

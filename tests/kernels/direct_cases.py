@@ -5,7 +5,7 @@ Run as a program, it checks every pass once for the CPU that numba is told to co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -20,8 +20,9 @@ from znnpy_kernels.direct.filters import (
     transpose_filters,
     unpack_filters,
 )
-from znnpy_kernels.direct.forward import NO_LIMIT, forward_kernel, gradient_halo
+from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
 from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
 from znnpy_kernels.simd.lanes import LANES
 
 GUARD = np.float32(12345.0)
@@ -30,7 +31,11 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """One layer: images, output size, filter size, stride, sparsity (z, y, x) and planar source."""
+    """One layer: images, output size, filter size, stride, sparsity (z, y, x) and planar source.
+
+    `before`, `more`: voxels of padding before the source's, and of the source that no tap meets, or
+    fewer voxels behind than taps, which are padding too.
+    """
 
     inputs: int
     outputs: int
@@ -39,6 +44,8 @@ class Case:
     stride: Triple = (1, 1, 1)
     sparsity: Triple = (1, 1, 1)
     planar: bool = False
+    before: Triple = (0, 0, 0)
+    more: Triple = (0, 0, 0)
 
     @property
     def source_lanes(self) -> int:
@@ -173,12 +180,15 @@ def correlate(
     """Run the forward kernels over a whole layer in random tasks, forward or as data gradient."""
     inputs, outputs = channels
     stride = (1, 1, 1) if backward else case.stride
-    sign = -1 if backward else 1
-    tap_z, tap_y, tap_x = (
-        sign * d * s for d, s in zip(case.sparsity, (source.z, source.y, source.x), strict=True)
-    )
-    limit = case.size if backward else (NO_LIMIT,) * 3
-    shift = tuple(-d for d in case.sparsity) if backward else (0, 0, 0)
+    steps = (source.z, source.y, source.x)
+    if backward:
+        places = full_words(
+            case.stride, case.sparsity, case.before, case.size, halo=bool(source.halo)
+        )
+        places |= tap_words(places, steps)
+    else:
+        apart = (d * s for d, s in zip(case.sparsity, steps, strict=True))
+        places = VALID | dict(zip(("tap_z", "tap_y", "tap_x"), apart, strict=True))
     z, y, x = target.shape[2:]
     for group, vectors in enumerate(output_groups(outputs)):
         kernel = forward_kernel(vectors, stride[2] * source.x)
@@ -194,9 +204,6 @@ def correlate(
                 taps_z=case.taps[0],
                 taps_y=case.taps[1],
                 taps_x=case.taps[2],
-                tap_z=tap_z,
-                tap_y=tap_y,
-                tap_x=tap_x,
                 filters=filters.ctypes.data + 4 * group_offset(group, inputs, case.tap_count),
                 target=target.address + 4 * 2 * group * target.block,
                 target_block=target.block,
@@ -207,12 +214,7 @@ def correlate(
                 y0=y0,
                 y1=y1,
                 width=x,
-                limit_z=limit[0],
-                limit_y=limit[1],
-                limit_x=limit[2],
-                shift_z=shift[0],
-                shift_y=shift[1],
-                shift_x=shift[2],
+                **places,
                 accumulate=accumulate,
                 **(epilogue.words(2 * group, vectors) if epilogue else PLAIN),
             )
@@ -292,19 +294,20 @@ def check_forward(
 
 
 def check_data_gradient(case: Case, rng: np.random.Generator, slope: float | None = None) -> None:
-    halo = gradient_halo(case.taps[2], case.sparsity[2])
+    halo = gradient_halo(case.taps[2], case.sparsity[2]) if max(case.stride) == 1 else 0
     gradient = Tensor(case.outputs, case.size, LANES, np.nan, halo)
     values = random_values(rng, case.outputs, *case.size)
     gradient.write(values)
     filters = random_values(rng, case.outputs, case.inputs, *case.taps)
-    target = Tensor(case.inputs, case.source_size, LANES, GUARD)
+    expected = framed(case, reference_data_gradient(case, values, filters))
+    size = expected.shape[1:]
+    target = Tensor(case.inputs, size, LANES, GUARD)
     backward = transposed(case, pack_filters(filters), rng)
     channels = (case.outputs, case.inputs)
-    expected = reference_data_gradient(case, values, filters)
     epilogue = None
     if slope is not None:
-        node = Tensor(case.inputs, case.source_size, LANES, np.nan)
-        node.write(random_values(rng, case.inputs, *case.source_size))
+        node = Tensor(case.inputs, size, LANES, np.nan)
+        node.write(random_values(rng, case.inputs, *size))
         epilogue = Epilogue(case.inputs, slope, rng, node)
         expected = epilogue.apply(expected)
     correlate(case, gradient, backward, channels, target, rng, backward=True, epilogue=epilogue)
@@ -313,6 +316,17 @@ def check_data_gradient(case: Case, rng: np.random.Generator, slope: float | Non
     if epilogue:
         sums = expected.sum((1, 2, 3))
         np.testing.assert_allclose(epilogue.bias_gradient(), sums, rtol=1e-4, atol=1e-3)
+
+
+def framed(case: Case, images: np.ndarray) -> np.ndarray:
+    """The gradient for what the case says of a source: without its padding, with what no tap meets."""
+    behind = [(0, max(0, more)) for more in case.more]
+    images = np.pad(images, [(0, 0), *behind])
+    z, y, x = (
+        slice(before, size + min(0, more))
+        for before, size, more in zip(case.before, images.shape[1:], case.more, strict=True)
+    )
+    return images[:, z, y, x]
 
 
 def transposed(
@@ -424,6 +438,22 @@ def random_case(rng: np.random.Generator, strided: bool = True, planar: bool = F
     )
 
 
+def random_strided(rng: np.random.Generator) -> Case:
+    """A layer with strides, padding, and voxels of its source that no tap meets."""
+    case = random_case(rng)
+    stride = tuple(int(n) for n in rng.integers(1, 5, 3))
+    reach = [
+        (n - 1) * s + (k - 1) * d
+        for n, s, k, d in zip(case.size, stride, case.taps, case.sparsity, strict=True)
+    ]
+    before = tuple(int(rng.integers(0, min(3, far) + 1)) for far in reach)
+    more = tuple(
+        int(rng.integers(-min(2, far - first), step))
+        for far, first, step in zip(reach, before, stride, strict=True)
+    )
+    return replace(case, stride=stride, before=before, more=more)
+
+
 def main() -> None:
     rng = np.random.default_rng(0)
     case = Case(19, 21, (2, 3, 17), (2, 3, 3), sparsity=(1, 2, 2))
@@ -432,6 +462,7 @@ def main() -> None:
     check_weight_gradient(case, rng)
     check_forward(case, rng, slope=0.1)
     check_data_gradient(case, rng, slope=0.0)
+    check_data_gradient(replace(case, stride=(2, 2, 3)), rng)
     print(LANES)
 
 

@@ -31,7 +31,8 @@ from znnpy_kernels.direct.filters import (
     packed_size,
     unpack_filters,
 )
-from znnpy_kernels.direct.forward import NO_LIMIT, gradient_halo
+from znnpy_kernels.direct.forward import gradient_halo
+from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
 from znnpy_kernels.layers.reduction import sum_lanes
 from znnpy_kernels.simd.lanes import LANES
 
@@ -96,11 +97,13 @@ def _run(
     accumulate: bool = False,
 ) -> None:
     back = epilogue.values is not None
-    sign = -1 if back else 1
-    strides = zip(case.sparsity, (source.z, source.y, source.x), strict=True)
-    taps = {f"tap_{axis}": sign * d * s for axis, (d, s) in zip("zyx", strides, strict=True)}
-    limits = {f"limit_{a}": n if back else NO_LIMIT for a, n in zip("zyx", case.size, strict=True)}
-    shifts = {f"shift_{a}": -d if back else 0 for a, d in zip("zyx", case.sparsity, strict=True)}
+    steps = (source.z, source.y, source.x)
+    if back:
+        places = full_words((1, 1, 1), case.sparsity, (0, 0, 0), case.size, halo=True)
+        places |= tap_words(places, steps)
+    else:
+        apart = (d * s for d, s in zip(case.sparsity, steps, strict=True))
+        places = VALID | dict(zip(("tap_z", "tap_y", "tap_x"), apart, strict=True))
     z, y, x = target.shape[2:]
     for (z0, z1), (y0, y1) in product(cuts(z, rng), cuts(y, rng)):
         few_kernel(target.images).run(
@@ -110,7 +113,7 @@ def _run(
             source_y=source.y,
             channels=source.images,
             **{f"taps_{axis}": n for axis, n in zip("zyx", case.taps, strict=True)},
-            **taps,
+            **places,
             filters=packed.ctypes.data,
             accumulate=accumulate,
             target=target.address,
@@ -122,8 +125,6 @@ def _run(
             y0=y0,
             y1=y1,
             width=x,
-            **limits,
-            **shifts,
             **(PLAIN | epilogue.words(0, target.images)),
         )
 

@@ -36,7 +36,8 @@ class RegisterBlock:
     """Emits register blocks: vectors of `outputs` images at some number of neighbouring x positions.
 
     `at`: where the kernel's words stand. `words`: the argument block; addresses of source, target and
-    values at the first position; the taps to take, from and to, along z, y and x.
+    values at the first position; the filter's tap that is the lattice's first; the lattice's taps to take,
+    from and to, along z, y and x.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class RegisterBlock:
     ) -> None:
         self.builder, self.at, self.outputs = builder, at, outputs
         self.arguments, source, target, output = words[:4]
-        self.z0, self.z1, self.y0, self.y1, self.x0, self.x1 = words[4:]
+        self.first, self.z0, self.z1, self.y0, self.y1, self.x0, self.x1 = words[4:]
         self.source = float_pointer(builder, source)
         self.target = float_pointer(builder, target)
         self.output = float_pointer(builder, output)
@@ -126,9 +127,9 @@ class RegisterBlock:
         step_y = b.mul(step, taps_x)
         step_z = b.mul(step_y, self.field("taps_y"))
         axes = [
-            (self.z0, self.z1, self.field("tap_z"), step_z),
-            (self.y0, self.y1, self.field("tap_y"), step_y),
-            (self.x0, self.x1, self.field("tap_x"), step),
+            (self.z0, self.z1, self.field("tap_z"), b.mul(step_z, self.field("skip_z"))),
+            (self.y0, self.y1, self.field("tap_y"), b.mul(step_y, self.field("skip_y"))),
+            (self.x0, self.x1, self.field("tap_x"), b.mul(step, self.field("skip_x"))),
         ]
 
         def along(axis: int, source: Value, filters: Value, sums: list[Value]) -> list[Value]:
@@ -144,7 +145,28 @@ class RegisterBlock:
             start = [moved(b, source, b.mul(first, tap)), moved(b, filters, b.mul(first, step))]
             return counted_loop(b, b.sub(end, first), [*start, *sums], turn)[2:]
 
-        return along(0, source, filters, sums)
+        return along(0, source, moved(b, filters, b.mul(self.first, step)), sums)
+
+
+@part
+def lattice_tap(at: int, apart: int, lattice: int, taps: int) -> int:
+    """The first tap k for which at - k * apart is a multiple of `lattice`; `taps` where there is none."""
+    tap = 0
+    while lattice > 1 and tap < taps and (at - tap * apart) % lattice != 0:
+        tap += 1
+    return tap
+
+
+@part
+def lattice_place(at: int, apart: int, lattice: int, tap: int) -> int:
+    """Which multiple of `lattice` at - tap * apart is."""
+    return (at - tap * apart) // lattice
+
+
+@part
+def lattice_taps(first: int, skip: int, taps: int) -> int:
+    """How many of the taps there are from `first` on, every `skip`-th."""
+    return (taps - first + skip - 1) // skip
 
 
 @part
@@ -175,7 +197,8 @@ def taps_inside(low: int, high: int, shift: int, limit: int, taps: int) -> Any:
 def rows_of(at: Any, row: Any) -> Any:
     """The compiled `(outputs, dense, args)` that makes all rows of a task.
 
-    `row(outputs, dense, args, z, y, z0, z1)` makes one, with the taps z0..z1 along z. `outputs`: vectors of
+    `row(outputs, dense, args, z, y, place, first, z0, z1)` makes one, with the taps z0..z1 along z of those
+    that begin at `first`, the first of which reads plane `place` of the source. `outputs`: vectors of
     the register block at a position; `dense`: 1 if x positions are neighbouring vectors of the source.
     """
 
@@ -185,8 +208,12 @@ def rows_of(at: Any, row: Any) -> Any:
             for lane in range(outputs * LANES):
                 floats(args[at.bias_gradient])[lane] = 0.0
         for z in range(args[at.z0], args[at.z1]):
-            z0, z1 = taps_inside(z, z, args[at.shift_z], args[at.limit_z], args[at.taps_z])
+            here, apart, lattice = z + args[at.origin_z], args[at.apart_z], args[at.lattice_z]
+            first = lattice_tap(here, apart, lattice, args[at.taps_z])
+            place = lattice_place(here, apart, lattice, first)
+            taps = lattice_taps(first, args[at.skip_z], args[at.taps_z])
+            z0, z1 = taps_inside(place, place, args[at.shift_z], args[at.limit_z], taps)
             for y in range(args[at.y0], args[at.y1]):
-                row(outputs, dense, args, z, y, z0, z1)
+                row(outputs, dense, args, z, y, place, first, z0, z1)
 
     return rows

@@ -28,7 +28,14 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.direct.correlation import RegisterBlock, rows_of, taps_inside
+from znnpy_kernels.direct.correlation import (
+    RegisterBlock,
+    lattice_place,
+    lattice_tap,
+    lattice_taps,
+    rows_of,
+    taps_inside,
+)
 from znnpy_kernels.direct.forward import AT as DIRECT
 from znnpy_kernels.machine.abi import Kernel, declared, kernel, words
 from znnpy_kernels.simd.codegen import (
@@ -189,6 +196,7 @@ def _register_block(
     target: Any,
     output: Any,
     blocks: Any,
+    first: Any,
     z0: Any,
     z1: Any,
     y0: Any,
@@ -204,32 +212,39 @@ def _register_block(
         by_count(builder, args[-1], position_counts(outputs.literal_value), block.emit)
         return context.get_dummy_value()
 
-    return types.void(outputs, arguments, *[types.int64] * 11), codegen
+    return types.void(outputs, arguments, *[types.int64] * 12), codegen
 
 
 @njit(inline="always")
-def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
-    """One output row, in register blocks; z0..z1 are the taps to take along z."""
-    source = args[AT.source] + 4 * (z * args[AT.source_z] + y * args[AT.source_y])
+def _row(
+    outputs: int, dense: int, args: Any, z: int, y: int, place: int, first: int, z0: int, z1: int
+) -> None:
+    """One output row, in register blocks; along z the taps z0..z1 of those from `first` on."""
+    here, apart, lattice = y + args[AT.origin_y], args[AT.apart_y], args[AT.lattice_y]
+    first_y = lattice_tap(here, apart, lattice, args[AT.taps_y])
+    place_y = lattice_place(here, apart, lattice, first_y)
+    taps = lattice_taps(first_y, args[AT.skip_y], args[AT.taps_y])
+    y0, y1 = taps_inside(place_y, place_y, args[AT.shift_y], args[AT.limit_y], taps)
+    source = args[AT.source] + 4 * (place * args[AT.source_z] + place_y * args[AT.source_y])
     target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
     output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
-    width, shift_x, taps_x = args[AT.width], args[AT.shift_x], args[AT.taps_x]
+    width, origin, taps_x = args[AT.width], args[AT.origin_x], args[AT.taps_x]
     blocks = (args[AT.channels] + LANES - 1) // LANES
-    y0, y1 = taps_inside(y, y, args[AT.shift_y], args[AT.limit_y], args[AT.taps_y])
     x, positions = 0, min(LANES, SUMS // outputs)
     while x < width:
         while positions > width - x:
             positions //= 2
-        last = x + positions - 1
-        x0, x1 = taps_inside(x, last, shift_x, args[AT.limit_x], taps_x)
+        start, last = x + origin, x + origin + positions - 1
+        x0, x1 = taps_inside(start, last, args[AT.shift_x], args[AT.limit_x], taps_x)
         some = z0 < z1 and y0 < y1 and x0 < x1
         _register_block(
             outputs,
             args,
-            source + 4 * x * LANES,
+            source + 4 * start * LANES,
             target + 4 * x,
             output + 4 * x,
             blocks if some else 0,
+            (first * args[AT.taps_y] + first_y) * taps_x,
             z0,
             z1,
             y0,

@@ -6,8 +6,15 @@ OUTPUTS filter vectors, broadcasts one input voxel per position and multiplies a
 
 The data gradient is the correlation of the output gradient with transposed filters
 (`filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
-y are left out; along x the gradient stands between zero halos of `gradient_halo` voxels, and a tap
-is left out where it lies outside for all positions of a register block.
+y are left out; along x the gradient may stand between zero halos of `gradient_halo` voxels: a tap is then
+left out where it lies outside for all positions of a register block.
+
+With a stride the data gradient is polyphase: voxel i of the target meets tap k only where
+i + origin - k * apart is a multiple of the stride, and then reads voxel (i + origin - k * apart) / stride of
+the gradient. Along each axis the taps of a voxel are `first`, `first` + skip, ..., the same for all voxels
+of a lattice, and read neighbours: on each lattice it is a dense correlation with some of the taps.
+Rows are made in their order, each lattice of a row after the other, so that sources are read from
+near caches. A lattice without taps gets zeros. Transposed convolution is the same.
 
 Argument words. Addresses in bytes; steps and strides in floats; all else counts.
 
@@ -16,15 +23,20 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
                                 stride of the tensor
     source_lanes, channels      LANES, or 1 for a planar source; input images
     taps_z, taps_y, taps_x      filter size
-    tap_z, tap_y, tap_x         step between taps: sparsity times stride of the tensor; negative in
-                                the data gradient
+    tap_z, tap_y, tap_x         step between taps of a lattice: sparsity times stride of the tensor;
+                                in the data gradient its `shift` times that
     filters                     packed filters of one output group, at its first input block
     target, target_block        output position (0, 0, 0) of the group's first block; step to the next
     target_z, target_y          strides of the output; along x it is LANES
     z0, z1, y0, y1, width       output rows of this task, and their length in voxels
-    limit_*, shift_*            tap k is taken at output position p only if 0 <= p + k * shift < limit:
-                                forward (NO_LIMIT, 0); data gradient (size of the output gradient
-                                without halo, -sparsity)
+    lattice_*, skip_*, origin_*, apart_*    forward (1, 1, 0, 0); data gradient (stride, stride / g,
+                                voxels of padding before the image, sparsity), with g the greatest
+                                common divisor of stride and sparsity. Planar sources and `few`: 1, 1 along x
+    limit_*, shift_*            tap number k of a lattice is taken at place p only if
+                                0 <= p + k * shift < limit: forward (NO_LIMIT, 0); data gradient (size of
+                                the output gradient without halo, -sparsity / g); see `lattices`
+    halo                        1: zeros stand round the rows of the source (`gradient_halo`); 0: no
+                                voxel outside of them is read
     accumulate                  0: overwrite the target; 1: add to it before bias and transfer
     bias, slope, output*, bias_gradient     see `direct.epilogue`
 
@@ -44,7 +56,14 @@ from numba import njit, types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.direct.correlation import RegisterBlock, rows_of, taps_inside
+from znnpy_kernels.direct.correlation import (
+    RegisterBlock,
+    lattice_place,
+    lattice_tap,
+    lattice_taps,
+    rows_of,
+    taps_inside,
+)
 from znnpy_kernels.direct.epilogue import EPILOGUE
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import part
@@ -66,14 +85,14 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
 # Register blocks: sums, filter vectors and one broadcast value fit the registers.
 POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
-NO_LIMIT = 1 << 40  # voxels: no image is as long
 # Sums under way that hide the latency of multiply-add (4 cycles).
 INDEPENDENT = 4
 
 AT = words(
     "source source_block source_z source_y source_x source_lanes channels taps_z taps_y taps_x "
-    "tap_z tap_y tap_x filters target target_block target_z target_y z0 z1 y0 y1 width limit_z "
-    "limit_y limit_x shift_z shift_y shift_x accumulate",
+    "tap_z tap_y tap_x filters target target_block target_z target_y z0 z1 y0 y1 width "
+    "lattice_z lattice_y lattice_x skip_z skip_y skip_x origin_z origin_y origin_x "
+    "apart_z apart_y apart_x limit_z limit_y limit_x shift_z shift_y shift_x halo accumulate",
     EPILOGUE,
 )
 
@@ -102,8 +121,9 @@ class _Block(RegisterBlock):
 
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
         b, stride = self.builder, self.field(block)
+        along = b.mul(self.field("lattice_x"), word(LANES))
         return [
-            moved(b, moved(b, pointer, b.mul(stride, word(j))), t * LANES)
+            moved(b, moved(b, pointer, b.mul(stride, word(j))), b.mul(along, word(t)))
             for t in range(positions)
             for j in range(self.outputs)
         ]
@@ -184,6 +204,7 @@ def _register_block(
     blocks: Any,
     inner: Any,
     inner_last: Any,
+    first: Any,
     z0: Any,
     z1: Any,
     y0: Any,
@@ -201,17 +222,17 @@ def _register_block(
         by_count(builder, args[-1], range(1, most + 1), block.emit)
         return context.get_dummy_value()
 
-    return types.void(outputs, dense, arguments, *[types.int64] * 15), codegen
+    return types.void(outputs, dense, arguments, *[types.int64] * 16), codegen
 
 
 @part
-def _next_cut(x: int, width: int, outputs: int, shift: int, limit: int, taps: int) -> int:
+def _next_cut(x: int, end: int, outputs: int, shift: int, limit: int, taps: int, halo: int) -> int:
     """Where a data gradient's row is to be cut next, so that all voxels between need the same taps.
 
     Blocks too small to hide the latency of multiply-add cost more than taps on zeros: then no cut.
     """
-    cut = width
-    if shift * outputs > -INDEPENDENT:
+    cut = end
+    if halo and shift * outputs > -INDEPENDENT:
         return cut
     for tap in range(taps):
         for edge in (-tap * shift, limit - tap * shift):
@@ -221,24 +242,70 @@ def _next_cut(x: int, width: int, outputs: int, shift: int, limit: int, taps: in
 
 
 @njit(inline="always")
-def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) -> None:
-    """One output row, in register blocks; z0..z1 are the taps to take along z."""
-    source = args[AT.source] + 4 * (z * args[AT.source_z] + y * args[AT.source_y])
-    target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
-    output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
-    channels, width, shift_x = args[AT.channels], args[AT.width], args[AT.shift_x]
+def _row(
+    outputs: int, dense: int, args: Any, z: int, y: int, place: int, first: int, z0: int, z1: int
+) -> None:
+    """One output row, lattice by lattice; along z the taps z0..z1 of those from `first` on."""
+    here, apart, lattice = y + args[AT.origin_y], args[AT.apart_y], args[AT.lattice_y]
+    first_y = lattice_tap(here, apart, lattice, args[AT.taps_y])
+    place_y = lattice_place(here, apart, lattice, first_y)
+    taps = lattice_taps(first_y, args[AT.skip_y], args[AT.taps_y])
+    y0, y1 = taps_inside(place_y, place_y, args[AT.shift_y], args[AT.limit_y], taps)
+    source = args[AT.source] + 4 * (place * args[AT.source_z] + place_y * args[AT.source_y])
+    target = 4 * (z * args[AT.target_z] + y * args[AT.target_y])
+    output = 4 * (z * args[AT.output_z] + y * args[AT.output_y])
+    for x in range(min(args[AT.lattice_x], args[AT.width])):
+        _lattice_row(
+            outputs,
+            dense,
+            args,
+            x,
+            source,
+            args[AT.target] + target + 4 * x * LANES,
+            args[AT.output] + output + 4 * x * LANES,
+            first * args[AT.taps_y] + first_y,
+            z0,
+            z1,
+            y0,
+            y1,
+        )
+
+
+@njit(inline="always")
+def _lattice_row(
+    outputs: int,
+    dense: int,
+    args: Any,
+    start: int,
+    source: int,
+    target: int,
+    output: int,
+    tap_row: int,
+    z0: int,
+    z1: int,
+    y0: int,
+    y1: int,
+) -> None:
+    """Voxels `start`, `start` + lattice, ... of a row, in register blocks; `tap_row`: its first tap's."""
+    channels, shift_x, lattice = args[AT.channels], args[AT.shift_x], args[AT.lattice_x]
     # Planar sources have one channel a block: there the taps along x take the channels' place.
     planar = args[AT.source_lanes] == 1
     blocks = channels if planar else (channels + LANES - 1) // LANES
     inner = args[AT.taps_x] if planar else min(channels, LANES)
     inner_last = inner if planar else channels - (blocks - 1) * LANES
     inner_step = args[AT.tap_x] if planar else 1
-    taps_x = 1 if planar else args[AT.taps_x]
-    y0, y1 = taps_inside(y, y, args[AT.shift_y], args[AT.limit_y], args[AT.taps_y])
-    x, cut, parts = 0, 0, 0
-    while x < width:
+    all_x = 1 if planar else args[AT.taps_x]
+    here, apart = start + args[AT.origin_x], args[AT.apart_x]
+    first = lattice_tap(here, apart, lattice, all_x)
+    taps_x = lattice_taps(first, args[AT.skip_x], all_x)
+    x = lattice_place(here, apart, lattice, first)
+    end = x + lattice_taps(start, lattice, args[AT.width])
+    target -= 4 * x * lattice * LANES
+    output -= 4 * x * lattice * LANES
+    cut, parts = x, 0
+    while x < end:
         if x == cut:
-            cut = _next_cut(x, width, outputs, shift_x, args[AT.limit_x], taps_x)
+            cut = _next_cut(x, end, outputs, shift_x, args[AT.limit_x], taps_x, args[AT.halo])
             parts = (cut - x + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
         positions = 1  # what is left by the parts, rounded up; a division by a variable might raise
         while positions * parts < cut - x:
@@ -252,19 +319,20 @@ def _row(outputs: int, dense: int, args: Any, z: int, y: int, z0: int, z1: int) 
             dense,
             args,
             source + 4 * x * args[AT.source_x],
-            target + 4 * x * LANES,
-            output + 4 * x * LANES,
+            target + 4 * x * lattice * LANES,
+            output + 4 * x * lattice * LANES,
             inner_step,
             blocks if some else 0,
             inner,
             inner_last,
+            tap_row * all_x + first,
             z0,
             z1,
             y0,
             y1,
             x0,
             x1,
-            taps_x,
+            all_x,
             positions,
         )
         x += positions

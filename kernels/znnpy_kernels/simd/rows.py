@@ -1,4 +1,4 @@
-"""Moving rows of floats: copy, add, zero, spread, embed, pack and unpack, copy channels.
+"""Moving rows of floats: copy, add, zero, embed, pack and unpack, copy channels.
 
 Words shared by all kernels here: `source`, `target`, `first`, `second` are byte addresses of the
 part's first float; `*_z`, `*_y` are strides in floats; `planes`, `rows` count z and y. `length`
@@ -136,25 +136,6 @@ def zero_flat(args: Any, worker: int) -> None:
     """target = 0 over one range."""
     at = ZERO_FLAT
     zero_row(args[at.target], args[at.length])
-
-
-SPREAD_ROWS = words("source source_z source_y target target_z target_y step planes rows width")
-
-
-@kernel(SPREAD_ROWS)
-def spread_rows(args: Any, worker: int) -> None:
-    """Copy voxel x of each source row to voxel x * step of the target row; writes no other voxel.
-
-    For the data gradient of a strided convolution: `target_z` and `target_y` already hold the
-    strides of z and y (stride times the row distance). The caller zeroes the target once.
-    """
-    at = SPREAD_ROWS
-    for z in range(args[at.planes]):
-        for y in range(args[at.rows]):
-            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
-            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
-            for x in range(args[at.width]):
-                store(target + VECTOR_BYTES * x * args[at.step], load(source + VECTOR_BYTES * x))
 
 
 EMBED_ROWS = words(

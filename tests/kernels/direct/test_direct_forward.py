@@ -5,7 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from avx2 import on_avx2
-from direct_cases import Case, check_data_gradient, check_forward, random_case
+from direct_cases import (
+    Case,
+    check_data_gradient,
+    check_forward,
+    random_case,
+    random_strided,
+)
 from znnpy_kernels.direct.forward import gradient_halo
 from znnpy_kernels.simd.lanes import LANES
 
@@ -31,6 +37,18 @@ def test_forward_at_every_width(width):
 def test_data_gradient_on_random_layers(seed):
     rng = np.random.default_rng(seed)
     check_data_gradient(random_case(rng, strided=False), rng)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_data_gradient_of_strided_and_padded_layers(seed):
+    rng = np.random.default_rng(seed)
+    check_data_gradient(random_strided(rng), rng, slope=(None, 0.0, 0.1)[seed % 3])
+
+
+@pytest.mark.parametrize("stride", [(2, 2, 2), (1, 3, 2), (4, 1, 5)])
+def test_data_gradient_where_a_lattice_has_no_taps(stride):
+    case = Case(18, 3, (2, 2, 19), (1, 1, 2), stride, sparsity=(1, 1, 4))
+    check_data_gradient(case, np.random.default_rng(4))
 
 
 @pytest.mark.parametrize("sparsity", [(1, 1, 9), (5, 7, 40), (1, 6, 15)])

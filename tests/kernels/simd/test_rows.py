@@ -1,4 +1,4 @@
-"""Copying, adding, spreading and packing rows, against NumPy."""
+"""Copying, adding and packing rows, against NumPy."""
 
 from __future__ import annotations
 
@@ -62,22 +62,6 @@ def test_flat_copy_add_and_zero(length: int) -> None:
     rows.zero_flat.run(target=address(c), length=length)
     assert not c[:-1].any()
     assert c[-1] == end
-
-
-@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 3, 2), (1, 1, 4)])
-def test_spread_rows_writes_every_strideth_voxel(stride: tuple[int, int, int]) -> None:
-    sz, sy, sx = stride
-    small = normal(0, 3, 2, 3, 5)
-    source = Blocked.of(small)
-    target = Blocked.of(np.zeros((3, 1 + sz, 1 + 2 * sy, 1 + 4 * sx), np.float32))
-    rows.spread_rows.run(
-        **source.rows("source"), target=target.address(), target_z=sz * target.z,
-        target_y=sy * target.y, step=sx, planes=2, rows=3, width=5,
-    )  # fmt: skip
-    expected = np.zeros_like(target.planar())
-    expected[:, ::sz, ::sy, ::sx] = small
-    assert same_bits(target.planar(), expected)
-    assert target.gaps_intact()
 
 
 @pytest.mark.parametrize("offset", [(0, 0, 0), (1, 2, 1), (2, 0, 3)])

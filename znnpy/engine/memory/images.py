@@ -24,7 +24,6 @@ ACTIVATIONS = Use("activations")
 CONTRIBUTIONS = Use("contributions")
 GRADIENTS = Use("gradients")
 EDGE_GRADIENTS = Use("gradients brought back", "gradients")
-SPREAD_GRADIENTS = Use("gradients spread by a stride", "gradients")
 
 
 @dataclass
@@ -35,8 +34,7 @@ class Images:
     `contributions`: what an edge brings to its target; the first of converging edges writes into the
     activation itself, unless the backward pass needs their sum too. `gradients`: of the loss by a
     node's value, later by the sum of its edges. `backward`: what an edge brings to its source's
-    gradient. `spread`: gradients of strided
-    convolutions with zeros between their voxels.
+    gradient.
     """
 
     cut: int
@@ -44,7 +42,6 @@ class Images:
     contributions: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     backward: dict[str, Tensor] = field(default_factory=dict)
-    spread: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -197,28 +194,11 @@ def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -
     images.gradients[name] = own
     for index, edge in enumerate(network.outgoing(name)):
         images.backward[edge.name] = make(Name(EDGE_GRADIENTS, edge.name)) if index else own
-    for edge in network.incoming(name):
-        if edge.kind == "conv" and max(edge.stride) > 1:
-            _reserve_spread(arena, layout, images, edge)
 
 
-def _reserve_spread(arena: Arena, layout: Layout, images: Images, edge: Edge) -> None:
-    """Zeros between voxels are there from the start: nobody shares this memory."""
-    z, y, x = (
-        (size - 1) * stride + 1
-        for size, stride in zip(layout.shape(edge.target), edge.stride, strict=True)
-    )
-    halo = gradient_halo(edge.size[2], layout.geometry.dilations[edge.name][2])
-    count = layout.network.node(edge.target).images
-    images.spread[edge.name] = new_tensor(
-        arena,
-        Name(SPREAD_GRADIENTS, edge.name),
-        layout.batch,
-        count,
-        (z, y, x),
-        cut=images.cut,
-        halo=halo,
-    )
+def reads_halo(edge: Edge) -> bool:
+    """Whether a direct data gradient reads zeros on both sides of rows; on lattices it leaves them out."""
+    return edge.kind == "conv" and max(edge.stride) == 1
 
 
 def gradient_halo_of(layout: Layout, name: str) -> int:
@@ -228,6 +208,6 @@ def gradient_halo_of(layout: Layout, name: str) -> int:
     halos = [
         gradient_halo(edge.size[2], dilations[edge.name][2], planar=planar)
         for edge in layout.network.incoming(name)
-        if edge.kind == "conv" and layout.traits(edge, "gradient").reads_halos
+        if reads_halo(edge) and layout.traits(edge, "gradient").reads_halos
     ]
     return max(halos, default=0)

@@ -112,3 +112,11 @@ def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) ->
     """Planes of the source, along the cut axis, that planes low..high of the target read."""
     reach = (edge.size[cut] - 1) * dilation[cut]
     return low * edge.stride[cut], (high - 1) * edge.stride[cut] + reach + 1
+
+
+def met_range(edge: Edge, dilation: Triple, target: Tensor, low: int, high: int) -> tuple[int, int]:
+    """Planes of the target, along the cut axis, that read any of planes low..high of the source."""
+    cut = target.cut
+    reach = (edge.size[cut] - 1) * dilation[cut]
+    first = max(0, -(-(low - reach) // edge.stride[cut]))
+    return first, max(first, min(target.extent, (high - 1) // edge.stride[cut] + 1))

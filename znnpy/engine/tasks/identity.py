@@ -68,7 +68,6 @@ class Part(Enum):
     DROPOUT = "", Kind.DROPOUT
     COPY = "", Kind.COPY
     FUNCTION = "", Kind.TRANSFER
-    SPREAD = "spread", Kind.COPY, Pass.BACKWARD
     SPLIT = "split", Kind.COPY, Pass.BACKWARD
     # Images, their spectra, and back.
     IMAGE_SPECTRA = "spectra", Kind.TRANSFORM

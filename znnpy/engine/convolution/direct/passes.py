@@ -11,20 +11,22 @@ from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few import few_kernel
 from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
 from znnpy_kernels.direct.filters import group_offset, output_groups, packed_size, transpose_filters
-from znnpy_kernels.direct.forward import NO_LIMIT, forward_kernel
+from znnpy_kernels.direct.forward import forward_kernel
 from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.direct.lattices import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.simd.rows import spread_rows
 
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import reads_halo
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
-from znnpy.engine.memory.tensors import Tensor, source_range
+from znnpy.engine.memory.tensors import Tensor, met_range, source_range
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step, combine_flat, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.layers.values import ONCE
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName, ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE, direct_seconds
@@ -51,9 +53,9 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     blocks = -(-source.images // source.lanes)
     for panel in _panels(target):
         words = {
-            **_source_words(source, edge.stride, edge.size, dilation, 1),
+            **_source_words(source, edge.stride, edge.size, dilation),
             "filters": _transposed(build, edge).address if few else parameter.values,
-            **_limits(None, ORIGIN),
+            **VALID,
             **(PLAIN if node is None else _forward_epilogue(build, node, panel)),
         }
         words["filters"] += 4 * group_offset(panel.number, source.images, prod(edge.size))
@@ -81,23 +83,22 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Full correlation of the gradient with transposed filters, into what goes back to the source.
 
-    The gradients of the source's function and bias are made where nothing else reads its images.
+    With a stride, on each lattice of the source's voxels with the taps that meet them. The gradients of
+    the source's function and bias are made where nothing else reads its images.
     """
     target = build.images.backward[edge.name]
-    if max(edge.stride) > 1:
-        gradient = _spread(step, build, edge, gradient)
     dilation = build.layout.geometry.dilations[edge.name]
     node = applied_backward(build.layout, edge)
     few = target.lanes == 1
     parameter = build.parameters[edge.name]
-    back = (-dilation[0], -dilation[1], -dilation[2])
-    reach = (edge.size[target.cut] - 1) * dilation[target.cut]
+    places = full_words(edge.stride, dilation, ORIGIN, gradient.shape, halo=reads_halo(edge))
     for panel in _panels(target):
-        cuts = _cuts(target, panel, _seconds(build, edge, "gradient"))
+        cuts = _cuts(target, panel, _seconds(build, edge, "gradient"), edge.stride[target.cut])
         words = {
-            **_source_words(gradient, (1, 1, 1), edge.size, dilation, -1),
+            **_source_words(gradient, ONCE, edge.size, dilation),
             "filters": parameter.values if few else _transposed(build, edge).address,
-            **_limits(gradient.shape, back),
+            **places,
+            **tap_words(places, (gradient.z_stride, gradient.y_stride, gradient.lanes)),
         }
         if gradient.lanes == 1:  # the halo holds zeros for all taps along x
             words |= {"limit_x": NO_LIMIT, "shift_x": 0}
@@ -109,7 +110,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         )
         partials = build.bias_partials(node, panel.first, len(cuts) * panel.count) if node else None
         for leaf, (batch, low, high, cost) in enumerate(cuts):
-            seen = max(0, low - reach), min(gradient.extent, high)
+            seen = met_range(edge, dilation, gradient, low, high)
             epilogue = _backward_epilogue(build, node, batch, panel) if node else PLAIN
             if partials:
                 epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
@@ -148,13 +149,19 @@ def _panels(target: Tensor) -> list[_Panel]:
     return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
 
 
-def _cuts(target: Tensor, panel: _Panel, seconds: float) -> list[tuple[int, int, int, float]]:
-    """(batch, low, high, seconds) of each task of a panel."""
+def _cuts(
+    target: Tensor, panel: _Panel, seconds: float, stride: int = 1
+) -> list[tuple[int, int, int, float]]:
+    """(batch, low, high, seconds) of each task of a panel; planes that read the same ones are together."""
     share = seconds / target.batch * panel.count / target.blocks
+    planes = [
+        (low * stride, min(target.extent, high * stride))
+        for low, high in ranges(-(-target.extent // stride), share)
+    ]
     return [
         (batch, low, high, share * (high - low) / target.extent)
         for batch in range(target.batch)
-        for low, high in ranges(target.extent, share)
+        for low, high in planes
     ]
 
 
@@ -262,7 +269,7 @@ def _slab_gradient(
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
     kernel, extra, most = _gradient_kernel(edge, source, dilation, vectors, few=few)
-    words = _source_words(source, edge.stride, edge.size, dilation, 1) | extra
+    words = _source_words(source, edge.stride, edge.size, dilation) | extra
     del words["taps_z"], words["source_block"]
     if "vectors" in extra:
         del words["source_lanes"]
@@ -353,35 +360,6 @@ def _transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
         )
 
 
-def _spread(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Tensor:
-    """The gradient of a strided convolution with zeros between its voxels."""
-    target = build.images.spread[edge.name]
-    for batch in range(gradient.batch):
-        for block in range(gradient.blocks):
-            for low, high in plane_ranges(gradient, 2):
-                z, _, y, _ = gradient.box(low, high)
-                step_z, step_y, step_x = edge.stride
-                stride = edge.stride[gradient.cut]
-                wide = low * stride, min(high * stride, target.extent)  # with zeros that are there
-                step.add(
-                    spread_rows,
-                    {
-                        **rows_of(gradient, "source", batch, block, low),
-                        "target": target.at(batch, block, z * step_z, y * step_y),
-                        "target_z": target.z_stride * step_z,
-                        "target_y": target.y_stride * step_y,
-                        **counts(gradient, low, high),
-                        "step": step_x,
-                        "width": gradient.shape[2],
-                    },
-                    what=Identity(edge.name, Pass.BACKWARD, Part.SPREAD),
-                    cost=gradient.row * gradient.shape[1] * (high - low) * 8 / MEMORY_RATE,
-                    reads=[gradient.region(batch, block, low, high)],
-                    writes=[target.region(batch, block, *wide)],
-                )
-    return target
-
-
 def _transposed(build: Build, edge: Edge) -> Buffer:
     outputs, inputs, *size = build.parameters[edge.name].shape
     return build.kept(Name(TRANSPOSED, edge.name), packed_size(inputs, outputs, prod(size)))
@@ -391,9 +369,7 @@ def _seconds(build: Build, edge: Edge, which: PassName) -> float:
     return direct_seconds(build.layout.conv_shape(edge), which)
 
 
-def _source_words(
-    source: Tensor, stride: Triple, size: Triple, dilation: Triple, sign: int
-) -> dict[str, int]:
+def _source_words(source: Tensor, stride: Triple, size: Triple, dilation: Triple) -> dict[str, int]:
     return {
         "source_block": source.block_stride,
         "source_z": source.z_stride * stride[0],
@@ -404,9 +380,9 @@ def _source_words(
         "taps_z": size[0],
         "taps_y": size[1],
         "taps_x": size[2],
-        "tap_z": sign * source.z_stride * dilation[0],
-        "tap_y": sign * source.y_stride * dilation[1],
-        "tap_x": sign * source.lanes * dilation[2],
+        "tap_z": source.z_stride * dilation[0],
+        "tap_y": source.y_stride * dilation[1],
+        "tap_x": source.lanes * dilation[2],
     }
 
 
@@ -424,12 +400,6 @@ def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -
         "width": target.shape[2],
         "accumulate": 0,
     }
-
-
-def _limits(shape: Triple | None, shift: Triple) -> dict[str, int]:
-    limits = shape or (NO_LIMIT, NO_LIMIT, NO_LIMIT)
-    words = {f"limit_{axis}": limit for axis, limit in zip("zyx", limits, strict=True)}
-    return words | {f"shift_{axis}": shifted for axis, shifted in zip("zyx", shift, strict=True)}
 
 
 def _blocks_written(
