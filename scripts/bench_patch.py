@@ -26,6 +26,7 @@ from znnpy.infer.blocks import Grid, Region, whole_field
 from znnpy.infer.parts import parts_of
 from znnpy.infer.predict import Finish, VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, candidates
+from znnpy.learning.readings import LOGITS
 from znnpy.network import Network, build_network, load_network
 from znnpy.plan import Choice
 
@@ -123,7 +124,7 @@ def runner(candidate: Candidate, region: Region) -> Iterator[Any]:
             scene,
             field,
             {"input": Normalisation(one, one)},
-            Finish("binomial_cross_entropy"),
+            Finish(LOGITS),
             parts=parts,
         )
         given = prediction.read(Region((0, 0, 0), candidate.patch))

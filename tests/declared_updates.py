@@ -12,7 +12,7 @@ from znnpy.engine.memory.images import Layout
 from znnpy.engine.tasks.dependencies import Declared
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import fit
-from znnpy.network import load_network
+from znnpy.network import load_network, objectives
 from znnpy.plan import PASSES, LayerPlan, Method, Plan
 
 SIZE = (10, 10, 10)
@@ -41,5 +41,6 @@ def update_of(config: Any, *methods: str) -> list[Declared]:
     )
     layout = Layout(network, fit(network, SIZE), plan, 1, training=True)
     step = Step()
-    emit_update(step, Build.new(Arena(), layout, 1), "square", Optimizer(), clip_norm=1.0)
+    losses = objectives(network, "square")
+    emit_update(step, Build.new(Arena(), layout, 1), losses, Optimizer(), clip_norm=1.0)
     return step.tasks

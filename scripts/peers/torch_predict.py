@@ -26,6 +26,7 @@ from znnpy.geometry import fit
 from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, whole_field
 from znnpy.infer.material import open_scene
 from znnpy.infer.predict import Finish, VolumePrediction
+from znnpy.network import training_losses
 from znnpy.network.types import Triple
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
@@ -71,7 +72,9 @@ def main() -> None:
     field = whole_field(saved.network, scene.images, corners, data.border == "mirror")
     norms = {n: normalisation(v, data.normalize) for n, v in scene.images.items()}
     model = TorchPatch(saved, options.patch, options)
-    finish = Finish(saved.config.training.loss)
+    finish = Finish(
+        training_losses(saved.config, saved.network)[saved.network.outputs[0].name].reading
+    )
     prediction = VolumePrediction(model, scene, field, norms, finish, grid=Grid(options.patch))
     if str(options.output) == "-":
         print(json.dumps(_speed(prediction, options.patch)))

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.config import Config, MalformedConfigError, config_from, load_config
-from znnpy.config.models import Adam, AffinityTarget, CosineSchedule, Sgd
+from znnpy.config.models import AffinityTarget, CosineSchedule
 from znnpy.config.reader import plain_scalar, read_text
 from znnpy.fields import UNITS
+from znnpy.learning.optimizers import Adam, Sgd
 
 BASE: dict[str, Any] = {
     "network": {"layers": [{"conv": {"images": 2, "size": 3}}]},

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+from objectives import objective_of
 
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.infer.losses import Tally, step_weights
-from znnpy.reference.losses import loss_and_gradient
+from znnpy.learning.readings import CLASSES, LOGITS, VALUES
 
 
 @pytest.mark.parametrize("name", ["square", "binomial_cross_entropy", "softmax"])
@@ -13,30 +14,30 @@ def test_tally_over_parts_equals_the_reference(name):
     classes = rng.integers(0, 3, (2, 1, 4, 5, 6))
     target = (np.arange(3)[:, None, None, None] == classes).astype(np.float64)
     weight = rng.random(target.shape) * (rng.random((2, 1, 4, 5, 6)) > 0.2)
-    tally = Tally()
+    objective = objective_of(name)
+    tally = Tally(objective)
     for z in range(4):
-        tally.add(name, values[:, :, z : z + 1], target[:, :, z : z + 1], weight[:, :, z : z + 1])
-    shown = step_weights(name, {"o": target}, {"o": weight})["o"]
-    given = shown[:, :1] if name == "softmax" else shown
-    assert tally.loss == pytest.approx(loss_and_gradient(name, values, target, given)[0])
+        tally.add(values[:, :, z : z + 1], target[:, :, z : z + 1], weight[:, :, z : z + 1])
+    given = step_weights({"o": objective}, {"o": target}, {"o": weight})["o"]
+    assert tally.loss == pytest.approx(objective.value_and_gradient(values, target, given)[0])
     assert 0 < tally.error < 1
 
 
 def test_probabilities():
-    assert probabilities("binomial_cross_entropy", np.float32([0]))[0] == 0.5
+    assert probabilities(LOGITS, np.float32([0]))[0] == 0.5
     values = np.random.default_rng(0).normal(0, 3, (2, 3, 4, 5)).astype(np.float32)
     exact = 1 / (1 + np.exp(-values.astype(np.float64)))
-    assert probabilities("binomial_cross_entropy", values) == pytest.approx(exact, rel=1e-6)
+    assert probabilities(LOGITS, values) == pytest.approx(exact, rel=1e-6)
     assert np.array_equal(
-        probabilities("binomial_cross_entropy", values[..., ::2]),
-        probabilities("binomial_cross_entropy", values)[..., ::2],
+        probabilities(LOGITS, values[..., ::2]),
+        probabilities(LOGITS, values)[..., ::2],
     )
     values = np.zeros((4, 1, 1, 1))
-    assert probabilities("softmax", values).ravel().tolist() == [0.25] * 4
-    assert probabilities("square", values) is values
+    assert probabilities(CLASSES, values).ravel().tolist() == [0.25] * 4
+    assert probabilities(VALUES, values) is values
 
 
 def test_nothing_counts():
-    tally = Tally()
-    tally.add("square", np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1)))
+    tally = Tally(objective_of("square"))
+    tally.add(np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1)))
     assert (tally.loss, tally.error) == (0, 0)

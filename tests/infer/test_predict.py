@@ -19,6 +19,7 @@ from znnpy.infer.blocks import Grid, Region, input_region, whole_field
 from znnpy.infer.build import Weights, patch_model, prediction_of
 from znnpy.infer.dense import dense
 from znnpy.infer.predict import Finish, VolumePrediction
+from znnpy.learning.readings import LOGITS
 from znnpy.network import build_network, initial_parameters
 from znnpy.reference import evaluate as reference
 
@@ -161,8 +162,7 @@ def test_networks_own_grid():
 
 def test_mean_over_flips():
     weights, scene = setup("mirror")
-    loss = "binomial_cross_entropy"
-    with predicting(weights, scene, (5, 6, 7), Finish(loss, flips=True)) as prediction:
+    with predicting(weights, scene, (5, 6, 7), Finish(LOGITS, flips=True)) as prediction:
         mean = prediction.whole()["output"]
         assert np.array_equal(in_blocks(prediction, (2, 7, 9)), mean)
     total = np.zeros(mean.shape)

@@ -1,9 +1,11 @@
 """What losses make of the functions of outputs: which they apply themselves, refuse, or warn about."""
 
+from dataclasses import replace
+
 import pytest
 
 from znnpy.errors import NetworkError
-from znnpy.network import doubtful_outputs, load_network, logits_network
+from znnpy.network import doubtful_outputs, load_network, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node
 
 
@@ -21,7 +23,10 @@ def net(function, images=2):
     ],
 )
 def test_a_loss_applies_its_own_functions(loss, function):
-    assert logits_network(net(function), loss) == net("linear")
+    found = logits_network(net(function), loss)
+    assert found.outputs[0].shown == function
+    assert [replace(node, shown=None) for node in found.nodes] == list(net("linear").nodes)
+    assert objectives(found, loss) == objectives(net(function), loss)
     assert not doubtful_outputs(net(function), loss)
 
 

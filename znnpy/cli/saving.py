@@ -11,7 +11,7 @@ from znnpy.engine.memory.images import Layout
 from znnpy.files import write_text
 from znnpy.geometry import fit
 from znnpy.infer.build import make_optimizer, pinned_plan
-from znnpy.network import trained_network
+from znnpy.network import trained_network, training_losses
 from znnpy.plan.saved import saved_plan, to_text
 
 
@@ -23,6 +23,7 @@ def save_plan(config: Config, path: Path) -> None:
     known = pinned_plan(config, network)
     plan = planned(network, geometry, training.batch, training.conv, known)
     layout = Layout(network, geometry, plan, training.batch, True, training.seed, 1)
+    losses = training_losses(config, network)
     optimizer = make_optimizer(training.optimizer)
-    planned_memory(layout, Settings(training.loss, optimizer, training.clip_norm, 1))  # plans FFTs
+    planned_memory(layout, Settings(losses, optimizer, training.clip_norm, 1))  # plans FFTs
     write_text(path, to_text(saved_plan(plan)))

@@ -20,7 +20,14 @@ from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.material import make_targets
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.network import Network, build_network, doubtful_outputs, logits_network, parameter_shapes
+from znnpy.network import (
+    Network,
+    build_network,
+    doubtful_outputs,
+    logits_network,
+    parameter_shapes,
+    training_losses,
+)
 from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
@@ -63,7 +70,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     if counted:
         layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
         settings = Settings(
-            training.loss,
+            training_losses(config, network),
             make_optimizer(training.optimizer),
             training.clip_norm,
             threads,

@@ -54,10 +54,10 @@ def network_section_from(
     return _network(document, ("network",) if "network" in data else (), folder)
 
 
-def check_section(section: type[BaseModel], values: Mapping[str, Any], name: str) -> None:
+def check_section(section: type[Model], values: Mapping[str, Any], name: str) -> Model:
     """Validate plain values, NumPy's numbers too, as a section of a config; `name` begins each problem."""
     plain = {key: _plain(value) for key, value in values.items()}
-    _validate(section, Document(name, data=plain), (), None)
+    return _validate(section, Document(name, data=plain), (), None)
 
 
 def _plain(value: Any) -> Any:

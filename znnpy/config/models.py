@@ -26,15 +26,12 @@ from znnpy.config.network_section import (
     NodeSection,
 )
 from znnpy.config.training_section import (
-    Adam,
     CheckpointSection,
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
-    Optimizer,
     RunSection,
     Schedule,
-    Sgd,
     StepSchedule,
     TrainingSection,
     ValidationSection,
@@ -42,7 +39,6 @@ from znnpy.config.training_section import (
 from znnpy.fields import Strict
 
 __all__ = [
-    "Adam",
     "AffinityTarget",
     "AugmentSection",
     "BoundaryTarget",
@@ -59,10 +55,8 @@ __all__ = [
     "MaskTarget",
     "NetworkSection",
     "NodeSection",
-    "Optimizer",
     "RunSection",
     "Schedule",
-    "Sgd",
     "Source",
     "StepSchedule",
     "Target",

@@ -4,52 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from znnpy.fields import (
-    Bool,
     Bytes,
     Count,
     FilePath,
-    Fraction,
     Int,
     NonNegative,
     Positive,
     Size3,
     Strict,
     shorthand,
-    wrong,
 )
+from znnpy.learning.losses import AnyLoss
+from znnpy.learning.optimizers import AnyOptimizer, Sgd
+from znnpy.learning.voxelwise import BINOMIAL
 
 ConvChoice = Literal["auto", "direct", "fft", "spectral"]
-LossName = Literal["square", "binomial_cross_entropy", "softmax"]
-
-_DECAY = "Weight decay: this times the filters is added to their gradient (biases: none)."
-
-
-class Sgd(Strict):
-    """Stochastic gradient descent with momentum."""
-
-    kind: Literal["sgd"] = Field(description="Optimizer.")
-    momentum: Fraction = Field(default=0.9, description="Momentum, in [0, 1).")
-    nesterov: Bool = Field(default=False, description="Nesterov's momentum.")
-    weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
-
-    @model_validator(mode="after")
-    def _nesterov(self) -> Sgd:
-        if self.nesterov and self.momentum == 0:
-            raise wrong("needs a momentum above 0", "nesterov")
-        return self
-
-
-class Adam(Strict):
-    """Adam (Kingma and Ba 2014)."""
-
-    kind: Literal["adam"] = Field(description="Optimizer.")
-    beta1: Fraction = Field(default=0.9, description="Decay of the mean of gradients, in [0, 1).")
-    beta2: Fraction = Field(default=0.999, description="Decay of the mean of squares, in [0, 1).")
-    eps: Positive = Field(default=1e-8, description="Added to the root of the mean of squares.")
-    weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
 
 
 class ConstantSchedule(Strict):
@@ -87,7 +59,6 @@ class CosineSchedule(Strict):
     )
 
 
-Optimizer = Annotated[Annotated[Sgd | Adam, Field(discriminator="kind")], shorthand("kind", str)]
 Schedule = Annotated[
     Annotated[
         ConstantSchedule | StepSchedule | ExponentialSchedule | CosineSchedule,
@@ -116,8 +87,8 @@ class TrainingSection(Strict):
     output_shape: Size3 = Field(
         description="Size of an output patch in voxels, z y x; the input patch follows from it."
     )
-    loss: LossName = Field(
-        default="binomial_cross_entropy",
+    loss: AnyLoss = Field(
+        default=BINOMIAL.keys(kind=BINOMIAL.name),
         description="Loss; the cross-entropies take a linear output as logits, a logistic or softmax one as "
         "probabilities.",
     )
@@ -125,7 +96,7 @@ class TrainingSection(Strict):
         default="none",
         description="Weigh classes equally: within each patch, over each volume, or not.",
     )
-    optimizer: Optimizer = Field(
+    optimizer: AnyOptimizer = Field(
         default=Sgd(kind="sgd"), description="sgd or adam, with its settings."
     )
     learning_rate: Positive = Field(default=0.01, description="Learning rate at the start.")

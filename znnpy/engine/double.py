@@ -20,6 +20,7 @@ from znnpy.engine.memory.arrays import ByName
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.result import StepResult
 from znnpy.errors import PlanError
+from znnpy.learning.loss import Objective
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge
 
@@ -86,14 +87,14 @@ class DoubleEngine:
         self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Doubles]]:
         """Loss and gradients, without an update."""
-        loss, network = self.settings.loss, self.layout.network
+        losses, network = self.settings.losses, self.layout.network
         geometry, masks = self.layout.geometry, self._masks(iteration)
         self._values = reference.forward(network, geometry, self._parameters, inputs, masks)
         total, gradients = reference.gradients(
-            network, geometry, self._parameters, inputs, targets, weights, loss, masks
+            network, geometry, self._parameters, inputs, targets, weights, losses, masks
         )
         error = sum(
-            _wrong(self._values[name], target, weights.get(name, np.ones_like(target)), loss)
+            _share(losses[name], self._values[name], target, weights.get(name))
             for name, target in targets.items()
         )
         return StepResult(total, error), gradients
@@ -184,26 +185,11 @@ class DoubleEngine:
             value *= 1 - learning_rate * decay
         else:
             gradient = gradient + decay * value
-        if optimizer.kind == "adam":
-            mean, variance = self._states[f"{name}/mean"], self._states[f"{name}/variance"]
-            mean += (1 - optimizer.beta1) * (gradient - mean)
-            variance += (1 - optimizer.beta2) * (gradient**2 - variance)
-            root = np.sqrt(variance / (1 - optimizer.beta2**update)) + optimizer.eps
-            value -= learning_rate * mean / (1 - optimizer.beta1**update) / root
-            return
-        if optimizer.momentum:
-            momentum = self._states[f"{name}/momentum"]
-            momentum[...] = optimizer.momentum * momentum + gradient
-            gradient = gradient + optimizer.momentum * momentum if optimizer.nesterov else momentum
-        value -= learning_rate * gradient
+        states = {state: self._states[f"{name}/{state}"] for state in optimizer.state_names}
+        value -= learning_rate * optimizer.entry.step(optimizer, gradient, states, update)
 
 
-def _wrong(values: Doubles, target: Doubles, weight: Doubles, loss: str) -> float:
+def _share(objective: Objective, values: Doubles, target: Doubles, weight: Doubles | None) -> float:
     """Weighted share of voxels on the wrong side."""
-    if loss == "softmax":
-        wrong, weight = values.argmax(axis=1) != target.argmax(axis=1), weight[:, 0]
-    else:
-        limit = 0.0 if loss == "binomial_cross_entropy" else 0.5
-        wrong = (values > limit) != (target > 0.5)
-    total = weight.sum()
-    return float((wrong * weight).sum() / total) if total else 0.0
+    wrong, total = objective.error(values, target, objective.counting(weight, values.shape))
+    return wrong / total if total else 0.0

@@ -21,6 +21,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import EdgeKindName
+from znnpy.network.outputs import Objectives
 from znnpy.network.types import Edge, Node
 
 
@@ -77,17 +78,17 @@ def emit_forward(step: Step, build: Build) -> None:
         step.stage += 1
 
 
-def emit_backward(step: Step, build: Build, loss: str) -> None:
+def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
     """Loss, then gradients of all filters and biases."""
     network = build.layout.network
     trained = trained_nodes(network)
     for node in network.outputs:
-        emit_loss(step, build, node, loss)
+        emit_loss(step, build, node, losses[node.name])
     step.stage += 1
     for node in reversed(network.nodes):
         if node.name in trained:
             convolution.finish_backward(step, build, node)
-            converge_backward(step, build, node, loss)
+            converge_backward(step, build, node, losses.get(node.name))
             step.stage += 1
             _emit_edges_backward(step, build, node, trained)
 
@@ -110,11 +111,11 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
 
 
 def emit_update(
-    step: Step, build: Build, loss: str, optimizer: Optimizer, clip_norm: float | None
+    step: Step, build: Build, losses: Objectives, optimizer: Optimizer, clip_norm: float | None
 ) -> None:
     """One whole update: forward, loss, backward, weight gradients, optimiser, derived filters."""
     emit_forward(step, build)
-    emit_backward(step, build, loss)
+    emit_backward(step, build, losses)
     emit_updates(step, build, optimizer, clip_norm)
     step.stage += 1
     emit_derived(step, build)

@@ -9,6 +9,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
 from znnpy.geometry import fit
 from znnpy.graph import TaskGraph
+from znnpy.network import objectives
 from znnpy.network.types import Network, Triple
 from znnpy.plan import Choice, ConvShape, Costs, candidates, choose
 from znnpy.plan.choose import estimated_costs
@@ -28,7 +29,7 @@ def estimated_graph(
     geometry = fit(network, output_shape)
     plan = choose(network, geometry, 1, conv, _costs)
     layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
-    return declared_graph(layout, Settings("square", Optimizer(), None, 1))
+    return declared_graph(layout, Settings(objectives(network, "square"), Optimizer(), None, 1))
 
 
 def _costs(shape: ConvShape) -> Costs:

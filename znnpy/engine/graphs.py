@@ -22,6 +22,7 @@ from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.sharing import gated, share
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
+from znnpy.network.outputs import Objectives
 from znnpy.scheduler import Executor, SerialExecutor
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
@@ -34,9 +35,9 @@ SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
 
 @dataclass(frozen=True)
 class Settings:
-    """What a step does beside its network: loss, optimiser, clipping; and how tasks are run."""
+    """What a step does beside its network: losses, optimiser, clipping; and how tasks are run."""
 
-    loss: str
+    losses: Objectives  # by output node
     optimizer: Optimizer
     clip_norm: float | None
     threads: int  # 0: the serial executor
@@ -134,7 +135,7 @@ class Graphs:
         """Name of the graph that computes gradients without an update, made when it is first wanted."""
         name = "gradients"
         if name not in self._declared and name not in self._executors:
-            self._declared[name] = [_declare_gradients(self._build, self._settings.loss)]
+            self._declared[name] = [_declare_gradients(self._build, self._settings.losses)]
             compile_all({task.kernel for task in self._declared[name][0]}, 1)
         return name
 
@@ -210,16 +211,16 @@ def _declare_all(build: Build, layout: Layout, settings: Settings) -> Declaratio
     return declared
 
 
-def _declare_gradients(build: Build, loss: str) -> list[Declared]:
+def _declare_gradients(build: Build, losses: Objectives) -> list[Declared]:
     build.parity, build.dropping = 0, True
     step = Step()
     emit_forward(step, build)
-    emit_backward(step, build, loss)
+    emit_backward(step, build, losses)
     return step.tasks
 
 
 def _declare_update(build: Build, settings: Settings, parity: int) -> list[Declared]:
     build.parity, build.dropping = parity, True
     step = Step()
-    emit_update(step, build, settings.loss, settings.optimizer, settings.clip_norm)
+    emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm)
     return step.tasks

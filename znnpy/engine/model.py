@@ -35,11 +35,13 @@ from znnpy.engine.single import SingleEngine
 from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry, describe, fit
 from znnpy.graph import TaskGraph
+from znnpy.learning.loss import LossKeys
 from znnpy.network import (
     Network,
     initial_parameters,
     load_network,
     logits_network,
+    objectives,
     parameter_shapes,
 )
 from znnpy.network.outputs import refuse_one_class
@@ -80,7 +82,7 @@ class Model:
         threads: int | None = None,
         seed: int = 0,
         conv: Choice = "auto",
-        loss: str = "binomial_cross_entropy",
+        loss: str | Mapping[str, Any] | LossKeys = "binomial_cross_entropy",
         optimizer: Optimizer | None = None,
         clip_norm: float | None = None,
         max_memory: int | None = None,
@@ -92,26 +94,33 @@ class Model:
         record: int = 0,
         report: Report | None = None,
     ) -> None:
-        learning = {"output_shape": 1, "batch": batch, "seed": seed, "loss": loss, "conv": conv}
+        learning: dict[str, Any] = {
+            "output_shape": 1,
+            "batch": batch,
+            "seed": seed,
+            "loss": loss,
+            "conv": conv,
+        }
         learning |= {"clip_norm": clip_norm, "precision": precision}
-        check_section(TrainingSection, learning, "Model")
+        keys = check_section(TrainingSection, learning, "Model").loss
         running: dict[str, Any] = {"threads": threads or None, "max_memory": max_memory}
         running |= {"policy": policy, "steal_seed": steal_seed}
         check_section(RunSection, running, "Model")
         self.network: Network = load_network(network)
         if training:
-            refuse_one_class(self.network, loss)
-        self._logits = logits_network(self.network, loss)
+            refuse_one_class(self.network, keys)
+        self._logits = logits_network(self.network, keys)
+        self.losses = objectives(self._logits, keys)
         self.geometry: Geometry = fit(self.network, output_shape)
         refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
-        self.batch, self.seed, self.loss = batch, seed, loss
+        self.batch, self.seed, self.loss = batch, seed, keys
         self.threads = available_cores() if threads is None else threads
         self.plan: Plan = planned(self._logits, self.geometry, batch, conv, plan, training, report)
         self._layout = Layout(
             self._logits, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
         )
         self._settings = settings = Settings(
-            loss,
+            self.losses,
             optimizer or Optimizer(),
             clip_norm,
             self.threads,
@@ -211,7 +220,12 @@ class Model:
     def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Probabilities: the logistic or softmax that the loss implies, applied once to every logit."""
         values = self._engine.forward(self._inputs(x), self.iteration)
-        return alone({name: probabilities(self.loss, array) for name, array in values.items()})
+        return alone(
+            {
+                name: probabilities(self.losses[name].reading, array)
+                for name, array in values.items()
+            }
+        )
 
     def loss_and_gradients(
         self, x: Arrays, target: Arrays, weight: Arrays | None = None
@@ -315,7 +329,7 @@ class Model:
         return {
             name: array
             if self._logits.node(name) == self.network.node(name)
-            else probabilities(self.loss, array)
+            else probabilities(self.losses[name].reading, array)
             for name, array in values.items()
         }
 
@@ -337,7 +351,8 @@ class Model:
         if weight is not None:
             weights = by_node(weight, outputs, self.batch, shapes, "weight", kind, one_image=True)
             refuse_weights(weights)
-        return self._inputs(x), *unmasked(targets, weights, whole_voxels=self.loss == "softmax")
+        whole = {name for name, loss in self.losses.items() if loss.reading.whole_voxels}
+        return self._inputs(x), *unmasked(targets, weights, whole_voxels=whole)
 
     def _inputs(self, x: Arrays) -> dict[str, Floats]:
         shapes = self.geometry.input_shapes

@@ -186,7 +186,7 @@ class SingleEngine:
             places[0] = self._place(array, staging.targets[name], borrow)
             places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
             self._borrowed[parity, name] = (array, weight) if borrow else ()
-            total = _total_weight(array, weight, self.settings.loss)
+            total = self.settings.losses[name].total_weight(array, weight)
             self._room(staging.normalizers[name], (1,))[0] = 1 / total if total else 0.0
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
@@ -248,10 +248,3 @@ class SingleEngine:
             strides.append(1)
         whole = self._flat(tensor.address, 1)
         return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
-
-
-def _total_weight(target: Floats, weight: Floats | None, loss: str) -> float:
-    """Sum of the weights that count; softmax reads those of the first image."""
-    if weight is None:
-        return float(target.size // target.shape[1] if loss == "softmax" else target.size)
-    return float((weight[:, 0] if loss == "softmax" else weight).sum(dtype=np.float64))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from znnpy.config.models import Adam, Config, Sgd
+from znnpy.config.models import Config
 from znnpy.data.scene import Scene
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
@@ -16,6 +16,7 @@ from znnpy.infer.blocks import Region, middle, triple, whole_field
 from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, counted_workers
+from znnpy.learning.optimizers import OptimizerKeys
 from znnpy.network.types import Network, Triple
 from znnpy.plan import fftw
 from znnpy.plan.saved import read_plan
@@ -107,7 +108,7 @@ def patch_model(
     )
 
 
-def make_optimizer(section: Sgd | Adam) -> Optimizer:
+def make_optimizer(section: OptimizerKeys) -> Optimizer:
     """The engine's optimiser from the config's."""
     return Optimizer(**section.model_dump())
 

@@ -30,6 +30,8 @@ from znnpy.infer.scores import (
     score,
     segmenter,
 )
+from znnpy.learning.loss import Objective
+from znnpy.network import training_losses
 from znnpy.network.types import Network
 
 DEFAULT = Objects()
@@ -76,8 +78,11 @@ def evaluate(
     """
     test = observe(weights, scene)
     calibration = observe(weights, train, CALIBRATED) if train is not None else None
+    losses = training_losses(weights.config, weights.network)
     return [
-        _evaluation(weights.config, name, scene.reference.name, test, calibration, objects)
+        _evaluation(
+            weights.config, losses[name], name, scene.reference.name, test, calibration, objects
+        )
         for name in test.values
     ]
 
@@ -108,23 +113,24 @@ def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, T
 
 def _evaluation(
     config: Config,
+    objective: Objective,
     name: str,
     volume: str,
     test: Observed,
     train: Observed | None,
     objects: Objects,
 ) -> Evaluation:
-    loss, segment = config.training.loss, segmenter(config.data.target, objects)
+    segment = segmenter(config.data.target, objects)
     boundary = isinstance(config.data.target, BoundaryTarget)
     values, known = test.values[name], test.known[name]
-    tally = Tally()
-    tally.add(loss, values, known.target, known.weight)
-    found = probabilities(loss, values).astype(np.float32)
+    tally = Tally(objective)
+    tally.add(values, known.target, known.weight)
+    found = probabilities(objective.reading, values).astype(np.float32)
     network = Predicted(found, found)
     if train is None:
         scores = {"network": score(network, known, segment, objects.threshold or 0.5)}
         return Evaluation(volume, name, tally.loss, scores, known, found)
-    seen = probabilities(loss, train.values[name]).astype(np.float32)
+    seen = probabilities(objective.reading, train.values[name]).astype(np.float32)
     pairs = {"network": (Predicted(seen, seen), network)} | baselines(train.known[name], known)
     scores = {}
     for predictor, (before, now) in pairs.items():

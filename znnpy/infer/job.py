@@ -30,6 +30,7 @@ from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, 
 from znnpy.infer.predict import FLOAT32, Finish
 from znnpy.infer.search import Candidate, Needs, best_patch
 from znnpy.infer.usual import Chosen, chosen_patch, patch_of, warnings_of
+from znnpy.network import training_losses
 from znnpy.network.types import Network, Node
 
 WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync
@@ -89,8 +90,9 @@ class Job:
     @property
     def finish(self) -> Finish:
         """What becomes of output values."""
-        loss = None if self.request.logits else self.weights.config.training.loss
-        return Finish(loss, self.request.dtype, self.request.flips)
+        losses = training_losses(self.weights.config, self.weights.network)
+        reading = None if self.request.logits else losses[self.request.node.name].reading
+        return Finish(reading, self.request.dtype, self.request.flips)
 
     @cached_property
     def order(self) -> list[Region]:
@@ -225,7 +227,7 @@ def _identity(weights: Weights, network: Network, scene: Scene, request: Request
         "input": {n: fingerprint(v, sources.get(n)) for n, v in scene.images.items()},
         "mask": None if mask is None else fingerprint(mask, sources.get("mask")),
         "output": request.node.name,
-        "values": "as they are" if request.logits else weights.config.training.loss,
+        "values": "as they are" if request.logits else weights.config.training.loss.kind,
         "borders": "mirror" if request.mirror else "valid",
         "flips": request.flips,
         "lanes of this CPU": LANES,

@@ -3,86 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from znnpy.config.training_section import LossName
-from znnpy.engine.layers.probabilities import IMAGES, Array
+from znnpy.learning.loss import Objective
+from znnpy.learning.readings import Array
+from znnpy.network.outputs import Objectives
+
+Doubles = NDArray[np.float64]
 
 
 @dataclass
 class Tally:
-    """Weighted sums over voxels seen so far; `loss` and `error` are means, 0 if nothing counts."""
+    """What a loss adds up over the voxels seen so far; `loss` and `error` are means, 0 if nothing counts."""
 
-    lost: float = 0.0
-    wrong: float = 0.0
-    weight: float = 0.0
+    objective: Objective
+    parts: Doubles = field(default_factory=lambda: np.zeros((0, 2)))  # total and weight of each
+    wrong: Doubles = field(default_factory=lambda: np.zeros(2))  # weight, and that of all
 
-    def add(self, name: LossName, values: Array, target: Array, weight: Array) -> None:
+    def add(self, values: Array, target: Array, weight: Array) -> None:
         """Count output values (..., image, z, y, x) against targets and weights of that shape.
 
         Loss and error weigh voxels alike, as a training step does.
         """
-        weight = voxel_weight(name, target, weight).astype(np.float64)
-        counts = weight != 0
-        losses = _voxel_losses(name, values.astype(np.float64), target)
-        self.lost += float(np.sum(losses * weight, where=counts))
-        self.wrong += float(np.sum(_wrong(name, values, target) * weight))
-        self.weight += float(weight.sum())
+        weight = self.objective.reading.voxel_weight(target, weight).astype(np.float64)
+        parts = [(p.total, p.weight) for p in self.objective.parts(values, target, weight)]
+        self.parts = np.array(parts) + (self.parts if len(self.parts) else 0.0)
+        self.wrong += self.objective.error(values, target, weight)
 
     @property
     def loss(self) -> float:
         """Weighted mean loss."""
-        return self.lost / self.weight if self.weight else 0.0
+        return float(sum(total / weight for total, weight in self.parts if weight))
 
     @property
     def error(self) -> float:
         """Weighted share of wrong voxels."""
-        return self.wrong / self.weight if self.weight else 0.0
-
-
-def voxel_weight(name: LossName, target: Array, weight: Array) -> Array:
-    """Weights as the loss takes them: softmax has one a voxel, that of the voxel's class."""
-    if name != "softmax":
-        return weight
-    return np.asarray(np.sum(target * weight, axis=IMAGES, keepdims=True, dtype=weight.dtype))
+        wrong, total = self.wrong
+        return float(wrong / total) if total else 0.0
 
 
 def step_weights(
-    name: LossName, target: Mapping[str, Array], weight: Mapping[str, Array]
+    losses: Objectives, target: Mapping[str, Array], weight: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """`voxel_weight` by output node, in the targets' shapes that a model's step takes."""
+    """Weights as losses take them, by output node, in the targets' shapes that a model's step takes."""
     return {
-        node: np.broadcast_to(voxel_weight(name, target[node], weight[node]), target[node].shape)
+        node: np.broadcast_to(
+            losses[node].reading.voxel_weight(target[node], weight[node]), target[node].shape
+        )
         for node in target
     }
-
-
-def _voxel_losses(name: LossName, values: Array, target: Array) -> Array:
-    match name:
-        case "square":
-            return np.asarray(np.square(values - target))
-        case "binomial_cross_entropy":
-            return np.asarray(np.logaddexp(0.0, values) - target * values)
-        case "softmax":
-            from scipy.special import log_softmax
-
-            logs = log_softmax(values, axis=IMAGES)
-            return np.asarray(-np.sum(target * logs, axis=IMAGES, keepdims=True))
-        case _:
-            assert_never(name)
-
-
-def _wrong(name: LossName, values: Array, target: Array) -> Array:
-    match name:
-        case "square":
-            return np.asarray((values > 0.5) != (target > 0.5))
-        case "binomial_cross_entropy":
-            return np.asarray((values > 0.0) != (target > 0.5))
-        case "softmax":
-            hit = values.argmax(axis=IMAGES) == target.argmax(axis=IMAGES)
-            return np.expand_dims(~hit, IMAGES)
-        case _:
-            assert_never(name)

@@ -21,6 +21,8 @@ from znnpy.data.source import Keep, Role, load, open_volume
 from znnpy.data.values.normalise import Normalisation, normalisation
 from znnpy.data.volume import Volume
 from znnpy.errors import ConfigError, NetworkError
+from znnpy.learning.loss import Objective
+from znnpy.network import training_losses
 from znnpy.network.outputs import refuse_one_class
 from znnpy.network.types import Network, Node
 
@@ -99,9 +101,9 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
         refuse_one_class(network, config.training.loss)
     except NetworkError as error:
         raise ConfigError(f"training.loss: {error}") from None
-    made = {}
+    losses, made = training_losses(config, network), {}
     for node in network.outputs:
-        target = _target(config, node)
+        target = _target(config, node, losses[node.name])
         wanted = target.images(node.images)
         if wanted != node.images:
             raise ConfigError(
@@ -112,26 +114,26 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     return made
 
 
-def _target(config: Config, node: Node) -> targets.Target:
-    loss = config.training.loss
+def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
+    loss, taken = objective.keys.kind, objective.reading.taken(objective.keys.kind)
     match config.data.target:
         case BoundaryTarget(thickness=thickness):
             return targets.BoundaryTarget(thickness)
-        case AffinityTarget() if loss == "softmax":
+        case AffinityTarget() if objective.reading.whole_voxels:
             raise ConfigError(
-                "training.loss: softmax lets one image of a voxel win, but several affinities may be 1; "
+                f"training.loss: {loss} lets one image of a voxel win, but several affinities may be 1; "
                 "take binomial_cross_entropy"
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
-        case LabelsTarget() if loss == "softmax":
+        case LabelsTarget() if objective.reading.whole_voxels:
             return targets.ClassesTarget(node.images)
         case LabelsTarget():
-            return targets.ImageTarget(1.0, targets.TAKEN[loss], node.images)
+            return targets.ImageTarget(1.0, taken, node.images)
         case MaskTarget():
-            return targets.MaskTarget(1.0, targets.TAKEN[loss], node.images)
+            return targets.MaskTarget(1.0, taken, node.images)
         case ImageTarget(scale=scale):
-            return targets.ImageTarget(scale, targets.TAKEN[loss], node.images)
+            return targets.ImageTarget(scale, taken, node.images)
 
 
 def _by_node(

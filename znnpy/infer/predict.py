@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.config.training_section import LossName
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Array, Triple, mirror_read
@@ -19,6 +18,7 @@ from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry
 from znnpy.infer.blocks import Field, Grid, Region, input_region, sub, triple
 from znnpy.infer.parts import Parts, whole_part
+from znnpy.learning.readings import Reading
 from znnpy.network.types import Network
 
 Floats = npt.NDArray[np.float32]
@@ -47,12 +47,12 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class Finish:
-    """What becomes of output values (image, z, y, x): probabilities by `loss`, or values as they are.
+    """What becomes of output values (image, z, y, x): probabilities as `reading` has it, or values as they are.
 
     `flips` takes the mean over all mirror images of the input. uint8 holds 0..255 for 0..1, rounded.
     """
 
-    loss: LossName | None = None
+    reading: Reading | None = None
     dtype: np.dtype[Any] = FLOAT32
     flips: bool = False
 
@@ -62,10 +62,10 @@ class Finish:
 
         def part(first: int, last: int) -> None:
             some, here = values[:, first:last], found[:, first:last]
-            if self.loss is None:
+            if self.reading is None:
                 here[...] = some
             else:
-                probabilities(self.loss, some, here)
+                probabilities(self.reading, some, here)
 
         parts(part, values.shape[1])
         return found

@@ -80,7 +80,7 @@ class Candidate:
         """Memory of the engine for one run, found by building it without memory."""
         if workers not in self._bytes:
             layout = Layout(self.network, self.geometry, self.plan, 1, False, workers=workers)
-            settings = Settings("square", Optimizer(), None, workers)
+            settings = Settings({}, Optimizer(), None, workers)
             self._bytes[workers] = planned_bytes(layout, settings)
         return self._bytes[workers]
 

@@ -6,8 +6,9 @@ from znnpy.network.build import (
     network_to_section,
     self_contained,
     trained_network,
+    training_losses,
 )
-from znnpy.network.outputs import doubtful_outputs, logits_network
+from znnpy.network.outputs import doubtful_outputs, logits_network, objectives
 from znnpy.network.parameters import initial_parameters, parameter_shapes
 from znnpy.network.types import Edge, Init, Network, Node
 
@@ -22,7 +23,9 @@ __all__ = [
     "load_network",
     "logits_network",
     "network_to_section",
+    "objectives",
     "parameter_shapes",
     "self_contained",
     "trained_network",
+    "training_losses",
 ]

@@ -21,7 +21,7 @@ from znnpy.layers.edges import EdgeKindName, edge_kind
 from znnpy.layers.functions import FUNCTIONS
 from znnpy.layers.keys import TransferKeys, init_data, init_of
 from znnpy.network.check import checked_network
-from znnpy.network.outputs import logits_network
+from znnpy.network.outputs import Objectives, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node
 from znnpy.network.znn import read_znn
 
@@ -67,6 +67,11 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
 def trained_network(config: Config) -> Network:
     """The network of a config as its loss takes it: `logits_network` of the one that is written."""
     return logits_network(build_network(config.network), config.training.loss)
+
+
+def training_losses(config: Config, network: Network) -> Objectives:
+    """The loss of each output of a config's `trained_network`, by name."""
+    return objectives(network, config.training.loss)
 
 
 def _node(name: str, node: NodeSection) -> Node:

@@ -14,54 +14,82 @@ from dataclasses import replace
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import FUNCTIONS
+from znnpy.learning.loss import LossKeys, Objective
+from znnpy.learning.losses import LOSSES, loss_keys, loss_of
+from znnpy.learning.readings import Reading
 from znnpy.network.types import Network, Node
 
-# Functions whose values a loss takes as probabilities; the first is the one to choose.
-PROBABILITIES: dict[str, tuple[str, ...]] = {
-    "binomial_cross_entropy": ("logistic", "forward_logistic"),
-    "softmax": ("softmax",),
-}
+Objectives = dict[str, Objective]
+"""The loss of each output node, by name."""
 
 
-def applies(loss: str, node: Node) -> bool:
-    """Whether the loss takes the values of an output node as probabilities, its function as its own."""
-    return node.function in PROBABILITIES.get(loss, ())
+def objectives(network: Network, loss: str | LossKeys) -> Objectives:
+    """The loss at each output of a network, or of its `logits_network`.
+
+    Raises NetworkError for an output whose function is that of other losses: its values would be
+    taken for logits.
+    """
+    keys = loss_keys(loss)
+    return {
+        node.name: Objective(loss_of(keys), keys, _reading(node, keys)) for node in network.outputs
+    }
 
 
-def logits_network(network: Network, loss: str) -> Network:
+def _reading(node: Node, keys: LossKeys) -> Reading:
+    readings = list(loss_of(keys).readings)
+    shown = node.shown or node.function
+    for reading in readings:
+        if shown in reading.functions:
+            return reading
+    own = [reading.functions[0] for reading in readings if reading.functions]
+    if own and (others := _meant_by(shown)):
+        raise NetworkError(
+            f"output {node.name!r} has the function {shown}, which fits loss {others[0]}, "
+            f"not loss {keys.kind}: choose that loss, or the function {own[0]} or linear"
+        )
+    return readings[0]
+
+
+def _meant_by(function: str) -> list[str]:
+    """The losses that take values with this function as probabilities."""
+    return [
+        loss.name
+        for loss in LOSSES.values()
+        if any(function in reading.functions for reading in loss.readings)
+    ]
+
+
+def logits_network(network: Network, loss: str | LossKeys) -> Network:
     """The network whose output values are what the loss is computed from; itself if nothing changes.
 
-    Output nodes with a function that the loss applies become linear. Raises NetworkError for an
-    output whose function is that of another loss: its values would be taken for logits.
+    Output nodes with a function that the loss applies become linear, and remember it as `shown`.
+    Raises NetworkError as `objectives` does.
     """
-    _refuse_others(network, loss)
-    outputs = {node.name for node in network.outputs if applies(loss, node)}
-    if not outputs:
+    found = objectives(network, loss)
+    applied = {
+        node.name for node in network.outputs if node.function in found[node.name].reading.functions
+    }
+    if not applied:
         return network
-    nodes = (replace(n, function="linear") if n.name in outputs else n for n in network.nodes)
+    nodes = (
+        replace(n, function="linear", shown=n.function) if n.name in applied else n
+        for n in network.nodes
+    )
     return Network(tuple(nodes), network.edges)
 
 
-def _refuse_others(network: Network, loss: str) -> None:
-    own = PROBABILITIES.get(loss)
-    for node in network.outputs:
-        meant = [other for other, functions in PROBABILITIES.items() if node.function in functions]
-        if own and meant and meant != [loss]:
-            raise NetworkError(
-                f"output {node.name!r} has the function {node.function}, which fits loss {meant[0]}, "
-                f"not loss {loss}: choose that loss, or the function {own[0]} or linear"
-            )
-
-
-def doubtful_outputs(network: Network, loss: str) -> list[str]:
-    """One line for each output whose function hinders training by this loss, and what would be right."""
+def doubtful_outputs(network: Network, loss: str | LossKeys) -> list[str]:
+    """One line for each output whose function hinders training by its loss, and what would be right."""
+    found = objectives(network, loss)
     return [
         f"output {output.name!r} shows the function {node.function}"
         f"{'' if node is output else f' of node {node.name!r}'}, {_trouble(node.function)}; with loss "
-        f"{loss} it should be {_right(loss, node, node is output)}"
+        f"{objective.loss.name} it should be {_right(objective.reading, node, node is output)}"
         for output in network.outputs
+        for objective in [found[output.name]]
         for node in _shown(network, output)
-        if not FUNCTIONS[node.function].unbounded and not (node is output and applies(loss, node))
+        if not FUNCTIONS[node.function].unbounded
+        and not (node is output and node.function in objective.reading.functions)
     ]
 
 
@@ -71,10 +99,10 @@ def _trouble(function: str) -> str:
     return "which does not reach every value and does not learn where it is flat"
 
 
-def _right(loss: str, node: Node, is_output: bool) -> str:
-    if loss in PROBABILITIES:
-        return f"linear or {PROBABILITIES[loss][0]}" if is_output else "linear"
-    fitting = [other for other, known in PROBABILITIES.items() if node.function in known]
+def _right(reading: Reading, node: Node, is_output: bool) -> str:
+    if reading.functions:
+        return f"linear or {reading.functions[0]}" if is_output else "linear"
+    fitting = _meant_by(node.function)
     return f"linear; {node.function} goes with loss {fitting[0]}" if fitting else "linear"
 
 
@@ -88,11 +116,12 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
                 yield from _shown(network, network.node(edge.source))
 
 
-def refuse_one_class(network: Network, loss: str) -> None:
-    """NetworkError for softmax of a single image, which is 1 whatever the network learns."""
+def refuse_one_class(network: Network, loss: str | LossKeys) -> None:
+    """NetworkError for classes of a single image, whose share is 1 whatever the network learns."""
     for node in network.outputs:
-        if loss == "softmax" and node.images < 2:
+        objective = objectives(network, loss)[node.name]
+        if objective.reading.whole_voxels and node.images < 2:
             raise NetworkError(
-                f"softmax needs an image for each class, at least 2, but output {node.name!r} "
-                f"has {node.images}; binomial_cross_entropy is for a single image"
+                f"{objective.loss.name} needs an image for each class, at least 2, but output "
+                f"{node.name!r} has {node.images}; binomial_cross_entropy is for a single image"
             )

@@ -21,6 +21,7 @@ class Node:
     `input` is fed by the user; `sum` adds its incoming edges; `transfer` adds them, adds one bias
     per image, normalises by `norm` and applies `function`; `concat` stacks its incoming edges in the
     order of `Network.edges`.
+    `shown`: the function that the node's loss applies to its values itself, where it is one.
     `slope` is leaky_relu's negative slope or elu's alpha; tanh is amplitude * tanh(gain * x).
     """
 
@@ -34,6 +35,7 @@ class Node:
     amplitude: float = 1.0
     gain: float = 1.0
     norm: Norm | None = None
+    shown: FunctionName | None = None
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from znnpy.geometry.fit import Geometry
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
 from znnpy.layers.kind import Applied, Array
-from znnpy.network.outputs import logits_network
+from znnpy.network.outputs import Objectives, logits_network, objectives
 from znnpy.network.parameters import parameter_shapes, repeated, repeats_of
 from znnpy.network.types import Edge, Network, Node
-from znnpy.reference.losses import loss_and_gradient
 
 
 def forward(
@@ -54,24 +53,25 @@ def gradients(
     inputs: Mapping[str, ArrayLike],
     targets: Mapping[str, ArrayLike],
     weights: Mapping[str, ArrayLike] | None = None,
-    loss: str = "square",
+    loss: str | Objectives = "square",
     masks: Mapping[str, ArrayLike] | None = None,
 ) -> tuple[float, dict[str, Array]]:
     """The loss, summed over outputs, and its gradient for every parameter.
 
-    `targets` and `weights` by output node; see `losses.loss_and_gradient` for both and for `loss`,
-    `logits_network` for outputs whose function the loss applies itself, and `forward` for the rest.
-    Gradients are new float64 arrays in the parameters' shapes.
+    `targets` and `weights` by output node; see `Objective.value_and_gradient` for both, `logits_network`
+    for outputs whose function the loss applies itself, and `forward` for the rest. `loss`: a name, or
+    the loss of each output of a `logits_network`. Gradients are new float64 arrays in the parameters'
+    shapes.
     """
-    network = logits_network(network, loss)
+    if isinstance(loss, str):
+        network, loss = logits_network(network, loss), objectives(network, loss)
     values = forward(network, geometry, parameters, inputs, masks)
     state = _State(network, geometry, _checked_parameters(network, parameters), values)
     state.masks.update(_doubles(masks or {}))
     total = 0.0
     for node in network.outputs:
         weight = None if weights is None else weights.get(node.name)
-        part, gradient = loss_and_gradient(
-            loss,
+        part, gradient = loss[node.name].value_and_gradient(
             values[node.name],
             np.asarray(targets[node.name], np.float64),
             None if weight is None else np.asarray(weight, np.float64),

@@ -10,7 +10,6 @@ from math import prod
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
-from znnpy.config.training_section import LossName
 from znnpy.data.memory import readable
 from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
@@ -20,7 +19,8 @@ from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.losses import step_weights
 from znnpy.infer.material import open_scene
-from znnpy.network import doubtful_outputs, self_contained, trained_network
+from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
+from znnpy.network.outputs import Objectives
 from znnpy.plan.choose import left_out
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.log import RunLog
@@ -77,6 +77,7 @@ class _Session:
         self._run, self._config, self._standing = run, config, standing
         self._reporter, self._stop = reporter, stop
         self._network = trained_network(config)
+        self._losses = training_losses(config, self._network)
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
@@ -158,7 +159,7 @@ class _Session:
         checkpoint = self._standing.checkpoint
         return Loop(
             model,
-            loop_batches(batches, training.loss),
+            loop_batches(batches, self._losses),
             self._pace(model),
             partial(learning_rate, training),
             run.checkpoints,
@@ -189,7 +190,7 @@ class _Session:
         if sampler is None:
             return None
         return Validation(
-            model, sampler, training.loss, training.batch, training.validation.patches, self._stop
+            model, sampler, self._losses, training.batch, training.validation.patches, self._stop
         )
 
     def _sampler(self, stack: ExitStack, sections: tuple[VolumeSection, ...], key: str) -> Sampler:
@@ -209,8 +210,8 @@ def _verify(samplers: Iterable[Sampler | None]) -> None:
             sampler.verify()
 
 
-def loop_batches(batches: Prefetcher, loss: LossName) -> Iterator[Batch]:
+def loop_batches(batches: Prefetcher, losses: Objectives) -> Iterator[Batch]:
     """Prefetched batches as the loop takes them."""
     for batch in batches:
-        weights = step_weights(loss, batch.targets, batch.weights)
+        weights = step_weights(losses, batch.targets, batch.weights)
         yield Batch(batch.images, batch.targets, weights)

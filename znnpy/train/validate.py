@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from znnpy.config.training_section import LossName
 from znnpy.data.sampling.prefetch import make_batch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.infer.losses import Tally
+from znnpy.network.outputs import Objectives
 from znnpy.train.records import Record
 from znnpy.train.signals import StopSignals
 
@@ -29,12 +29,12 @@ class Validation:
         self,
         model: Forward,
         sampler: Sampler,
-        loss: LossName,
+        losses: Objectives,
         batch: int,
         patches: int,
         stop: StopSignals,
     ) -> None:
-        self._model, self._sampler, self._loss = model, sampler, loss
+        self._model, self._sampler, self._losses = model, sampler, losses
         self._batch, self._stop = batch, stop
         self._batches = -(-patches // batch)
 
@@ -48,7 +48,7 @@ class Validation:
             values = self._model.forward(batch.images)
             values = values if isinstance(values, dict) else dict.fromkeys(batch.targets, values)
             for node, target in batch.targets.items():
-                tally = tallies.setdefault(node, Tally())
-                tally.add(self._loss, values[node], target, batch.weights[node])
+                tally = tallies.setdefault(node, Tally(self._losses[node]))
+                tally.add(values[node], target, batch.weights[node])
         found = tallies.values()
         return {"loss": sum(t.loss for t in found), "error": sum(t.error for t in found)}

@@ -13,6 +13,7 @@ from znnpy.infer.blocks import Field
 from znnpy.infer.build import Weights
 from znnpy.infer.evaluate import observe
 from znnpy.infer.material import open_scene
+from znnpy.network import training_losses
 from znnpy.pictures.layers import Kind, Layer
 from znnpy.segment import Request, segment
 from znnpy.train.finish import held_out
@@ -41,7 +42,8 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
     seen = observe(weights, scene, SHOWN)
     node = next(iter(seen.values))
     known, field = seen.known[node], seen.field
-    found = probabilities(config.training.loss, seen.values[node]).astype(np.float32)
+    reading = training_losses(config, saved.network)[node].reading
+    found = probabilities(reading, seen.values[node]).astype(np.float32)
     resolution, offset = _place(scene, field)
 
     def volume(array: Array, name: str) -> ArrayVolume:
@@ -50,10 +52,12 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
     whole = field.stride == (1, 1, 1) and not config.data.replace_nonfinite
     raw = scene.reference if whole else volume(known.raw, "raw")
     prediction, title = volume(found, f"prediction of {saved.path}"), saved.checkpoint.iteration
-    loss = config.training.loss
-    shown: Kind = "raw" if loss == "square" else "prediction"
+    shown: Kind = "prediction" if reading.functions else "raw"
     labels = Layer("labels", volume(known.objects, "labels"), "labels")
-    if not isinstance(config.data.target, AffinityTarget | BoundaryTarget) and loss != "softmax":
+    if (
+        not isinstance(config.data.target, AffinityTarget | BoundaryTarget)
+        and not reading.whole_voxels
+    ):
         labels = Layer(shown, volume(known.target, "labels"), "labels")
     layers = [Layer("raw", raw, "raw"), labels]
     layers.append(Layer(shown, prediction, f"prediction, iteration {title}"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
@@ -119,3 +119,6 @@ def adam(args: Any, worker: int) -> None:
         store_masked(args[at.parameters] + i, tail, p)
         store_masked(args[at.mean] + i, tail, m)
         store_masked(args[at.variance] + i, tail, v)
+
+
+OPTIMIZERS: dict[str, Kernel] = {"sgd": sgd, "adam": adam}

@@ -7,13 +7,21 @@ import pytest
 
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.sampling.taken import check_labels, read_taken
-from znnpy.data.sampling.targets import TAKEN, ClassesTarget, ImageTarget, MaskTarget, Target
+from znnpy.data.sampling.targets import ClassesTarget, ImageTarget, MaskTarget, Target
 from znnpy.data.scene import Scene
 from znnpy.data.values import normalise
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
+from znnpy.learning.readings import CLASSES, LOGITS, VALUES
 
-BINOMIAL, SQUARE, SOFTMAX = (TAKEN[k] for k in ("binomial_cross_entropy", "square", "softmax"))
+BINOMIAL, SQUARE, SOFTMAX = (
+    reading.taken(loss)
+    for loss, reading in (
+        ("binomial_cross_entropy", LOGITS),
+        ("square", VALUES),
+        ("softmax", CLASSES),
+    )
+)
 
 
 def volume(*values: float, dtype: type = np.float32) -> ArrayVolume:

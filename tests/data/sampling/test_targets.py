@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from znnpy.data.sampling.targets import (
-    TAKEN,
     AffinityTarget,
     BoundaryTarget,
     ClassesTarget,
     ImageTarget,
     MaskTarget,
 )
+from znnpy.learning.readings import LOGITS
 
 SHAPES = st.tuples(*[st.integers(1, 5)] * 3)
 LABELS = SHAPES.flatmap(lambda s: arrays(np.int64, (1, *s), elements=st.integers(0, 3)))
@@ -123,7 +123,7 @@ def test_labels_as_given() -> None:
 def test_scaled_values_are_cut_off_at_the_range_and_unknown_ones_are_0() -> None:
     labels = np.array([0, 51, 255, np.nan, np.inf, -7]).reshape(1, 1, 1, 6)
     known = np.array([1, 1, 1, 0, 0, 0], np.bool_).reshape(1, 1, 6)
-    target = ImageTarget(0.00392157, TAKEN["binomial_cross_entropy"])
+    target = ImageTarget(0.00392157, LOGITS.taken("binomial_cross_entropy"))
     value, weight = target.compute(labels, known)
     assert value.ravel().tolist() == [0, pytest.approx(0.2, abs=1e-6), 1, 0, 0, 0]
     assert weight.ravel().tolist() == [1, 1, 1, 0, 0, 0]

@@ -11,7 +11,7 @@ from znnpy.engine.graphs import Settings, planned_memory
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
 from znnpy.geometry import fit
-from znnpy.network import load_network
+from znnpy.network import load_network, objectives
 
 SCRIPT = r"""
     import ctypes
@@ -85,7 +85,9 @@ def test_updates_need_little_memory(size, width, most, workers):
     geometry = fit(network, (12, 12, 12))
     plan = planned(network, geometry, 1, "spectral", None)
     layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
-    found = planned_memory(layout, Settings("square", Optimizer(), None, workers))
+    found = planned_memory(
+        layout, Settings(objectives(network, "square"), Optimizer(), None, workers)
+    )
     assert found.bytes == sum(found.uses.values()) < most
 
 
@@ -96,7 +98,9 @@ def test_more_workers_use_memory_again_later_where_there_is_room():
 
     def needed(workers, max_memory=None, training=True):
         layout = Layout(network, geometry, plan, 1, training=training, workers=workers)
-        settings = Settings("square", Optimizer(), None, workers, max_memory=max_memory)
+        settings = Settings(
+            objectives(network, "square"), Optimizer(), None, workers, max_memory=max_memory
+        )
         found = planned_memory(layout, settings)
         assert found.bytes == sum(found.uses.values())
         return found

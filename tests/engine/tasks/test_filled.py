@@ -17,6 +17,7 @@ from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.filled import refuse_unfilled
 from znnpy.geometry import fit
 from znnpy.graph import GraphError
+from znnpy.network import objectives
 from znnpy.plan import ALGORITHMS, LayerPlan, Method, Plan
 
 A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled.OUTSIDE)
@@ -115,13 +116,16 @@ def plans(network):
 
 def check(network, output, plan, loss, clip_norm=None):
     """Every graph of a network, declared without memory."""
-    geometry, settings = fit(network, output), Settings(loss, Optimizer(), clip_norm, 1)
+    geometry, settings = (
+        fit(network, output),
+        Settings(objectives(network, loss), Optimizer(), clip_norm, 1),
+    )
     for training in (True, False):
         layout = Layout(network, geometry, plan, 2, training=training, workers=2)
         build = Build.new(Arena(), layout, 1)
         declared = _declare_all(build, layout, settings)
         if training:
-            declared["gradients"] = [_declare_gradients(build, loss)]
+            declared["gradients"] = [_declare_gradients(build, settings.losses)]
         for steps in declared.values():
             refuse_unfilled(steps)
 
@@ -153,7 +157,9 @@ def unnoticed(network, output, plan):
     """Tasks that may be left out of all steps, and nobody reads what was not written."""
     layout = Layout(network, fit(network, output), plan, 1, training=True)
     build = Build.new(Arena(), layout, 1)
-    steps = _declare_all(build, layout, Settings("square", Optimizer(), 1.0, 1))["update"]
+    steps = _declare_all(
+        build, layout, Settings(objectives(network, "square"), Optimizer(), 1.0, 1)
+    )["update"]
     found = set()
     for what in {task.what for task in steps[0]}:
         try:

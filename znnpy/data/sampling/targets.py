@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from znnpy.data.sampling.labelled import Bool
 from znnpy.data.volume import Array, Triple
+from znnpy.learning.readings import VALUES, Taken
 
 Float32 = NDArray[np.float32]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
@@ -134,23 +135,6 @@ class AffinityTarget(Target):
         return values * weights, weights
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Values that a loss takes, in words and numbers; `shares`: images of a voxel sum to 1."""
-
-    words: str
-    low: float = -np.inf
-    high: float = np.inf
-    shares: bool = False
-
-
-TAKEN: dict[str, Taken] = {
-    "square": Taken("square takes finite numbers"),
-    "binomial_cross_entropy": Taken("binomial_cross_entropy takes values from 0 to 1", 0, 1),
-    "softmax": Taken(
-        "softmax takes shares from 0 to 1, over a voxel's images 1 in all", 0, 1, True
-    ),
-}
 SLACK = 1e-4  # beyond the range, for scales like 0.00392157; what is beyond is cut off
 SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
 
@@ -160,7 +144,7 @@ class ImageTarget(Target):
     """The labels' values times `scale`, one image per channel, where the loss takes them."""
 
     scale: float = 1.0
-    taken: Taken = TAKEN["square"]
+    taken: Taken = VALUES.target
     channels: int | None = None
 
     @property

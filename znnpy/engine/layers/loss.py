@@ -12,6 +12,7 @@ from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import biased_in_loss
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.learning.loss import Objective
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -23,21 +24,21 @@ def loss_group(parity: int) -> int:
     return 2 * parity
 
 
-def emit_loss(step: Step, build: Build, node: Node, loss: str) -> None:
+def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> None:
     """Loss of one output node: its gradient, partial sums, and their sum in the step's results."""
     output, gradient = build.images.activations[node.name], build.output_gradient(node)
     staged = build.staged
     cuts = plane_ranges(output, 6 * output.blocks)
     count = len(cuts) * output.batch
     width = -(-output.images // LANES) * LANES
-    biased = gradient and biased_in_loss(build.layout, node, loss)
+    biased = gradient and biased_in_loss(node, objective)
     biases = build.bias_partials(node, 0, count * width // LANES) if biased else None
     partials = build.scratch(Name(LOSS_PARTIALS, node.name), 4 * count)
     for batch in range(output.batch):
         for index, (low, high) in enumerate(cuts):
             leaf = batch * len(cuts) + index
             step.add(
-                LOSSES[loss],
+                LOSSES[objective.kernel],
                 {
                     **rows_of(output, "output", batch, 0, low),
                     **_gradient_words(gradient, batch, low),

@@ -20,6 +20,7 @@ from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
 from znnpy.errors import NetworkError
+from znnpy.learning.loss import Objective
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -46,8 +47,11 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         _transfer_forward(step, build, node)
 
 
-def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
-    """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum."""
+def converge_backward(step: Step, build: Build, node: Node, objective: Objective | None) -> None:
+    """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum.
+
+    `objective`: the loss of an output.
+    """
     outgoing = build.layout.network.outgoing(node.name)
     included = summed_elsewhere(build, outgoing, "gradient")
     leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
@@ -55,7 +59,7 @@ def converge_backward(step: Step, build: Build, node: Node, loss: str) -> None:
         combine_tensors(step, leaves, Identity(node.name, Pass.BACKWARD, Part.SUM))
     if node.kind == "transfer":
         _partials(build, node)
-        if not finished_backward(build.layout, node, loss):
+        if not finished_backward(build.layout, node, objective):
             _transfer_backward(step, build, node)
 
 

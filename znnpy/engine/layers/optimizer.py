@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from znnpy_kernels.layers.optimizers import HYPERPARAMETERS, adam, sgd
+from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
+from znnpy_kernels.layers.optimizers import OPTIMIZERS as KERNELS
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.config import check_section
-from znnpy.config.training_section import Adam, Sgd
 from znnpy.errors import ZnnpyError
+from znnpy.learning.optimizers import OPTIMIZERS, OptimizerKind
 
 
 @dataclass(frozen=True)
@@ -32,34 +33,37 @@ class Optimizer:
     decoupled: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("sgd", "adam"):
-            raise ZnnpyError(f"optimizer {self.kind!r} is not one of sgd, adam")
-        if self.decoupled and self.kind == "sgd":
+        if self.kind not in OPTIMIZERS:
+            raise ZnnpyError(f"optimizer {self.kind!r} is not one of {', '.join(OPTIMIZERS)}")
+        if self.decoupled and not self.entry.decouples:
             raise ZnnpyError(
-                "optimizer: decoupled weight decay is AdamW's, of kind adam, not of sgd"
+                f"optimizer: decoupled weight decay is AdamW's, of kind adam, not of {self.kind}"
             )
-        for section, kind in ((Sgd, "sgd"), (Adam, "adam")):
-            given = {name: getattr(self, name) for name in section.model_fields}
-            check_section(section, given | {"kind": kind}, "optimizer")
+        for kind in OPTIMIZERS.values():
+            given = {name: getattr(self, name) for name in kind.keys.model_fields}
+            check_section(kind.keys, given | {"kind": kind.name}, "optimizer")
+
+    @property
+    def entry(self) -> OptimizerKind:
+        """What there is to say of its kind."""
+        return OPTIMIZERS[self.kind]
 
     @property
     def kernel(self) -> Kernel:
         """The update's kernel."""
-        return adam if self.kind == "adam" else sgd
+        return KERNELS[self.kind]
 
     @property
     def state_names(self) -> tuple[str, ...]:
         """Names of the buffers kept for each parameter, as the kernel's fields call them."""
-        if self.kind == "adam":
-            return ("mean", "variance")
-        return ("momentum",) if self.momentum else ()
+        return self.entry.states(self)
 
     def hyperparameters(self, learning_rate: float, update: int, *, decay: bool) -> list[float]:
         """Values in the kernels' order for update number `update`, counted from 1."""
         values: dict[str, float] = {
             "learning_rate": learning_rate,
             "weight_decay": self.weight_decay if decay else 0.0,
-            "momentum": self.momentum if self.kind == "sgd" else 0.0,
+            "momentum": self.momentum,
             "nesterov": self.nesterov,
             "beta1": self.beta1,
             "beta2": self.beta2,

@@ -36,11 +36,10 @@ def _emit_update(
             name: address + 4 * begin
             for name, address in zip(optimizer.state_names, parameter.states, strict=True)
         }
-        if optimizer.kind == "sgd":
-            states.setdefault("momentum", 0)
         step.add(
             optimizer.kernel,
             {
+                **dict.fromkeys(optimizer.kernel.fields, 0),  # of states that are not kept
                 "parameters": parameter.values + 4 * begin,
                 "gradient": parameter.gradient + 4 * begin,
                 **states,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any
 
@@ -64,15 +64,15 @@ def _checked(
 
 
 def unmasked(
-    targets: ByName, weights: ByName, *, whole_voxels: bool
+    targets: ByName, weights: ByName, *, whole_voxels: Collection[str]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Plain targets and weights: what a mask hides weighs 0, with `whole_voxels` in all images."""
+    """Plain targets and weights: what a mask hides weighs 0, of outputs of `whole_voxels` in all images."""
     plain, counted = dict(targets), dict(weights)
     for name, target in targets.items():
         hidden: Any = np.ma.getmask(target) | np.ma.getmask(weights.get(name, target))
         if not np.any(hidden):  # nor is either a masked array
             continue
-        if whole_voxels:
+        if name in whole_voxels:
             hidden = hidden.any(axis=1, keepdims=True)
         plain[name] = np.ma.getdata(target)
         weight = np.ma.getdata(weights[name]) if name in weights else np.ones_like(plain[name])

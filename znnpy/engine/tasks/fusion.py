@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from znnpy.engine.memory.images import Layout
+from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
 
 
@@ -51,17 +52,17 @@ def finished_forward(layout: Layout, node: Node) -> bool:
     )
 
 
-def finished_backward(layout: Layout, node: Node, loss: str) -> bool:
+def finished_backward(layout: Layout, node: Node, objective: Objective | None) -> bool:
     """Whether a node's gradient and that of its bias need no pass of their own."""
     outgoing = layout.network.outgoing(node.name)
     if not outgoing:
-        return biased_in_loss(layout, node, loss)
+        return objective is not None and biased_in_loss(node, objective)
     if masked_by_maxima(layout, outgoing[0]) is node:
         return True
     return any(e.kind == "conv" and applied_backward(layout, e) is node for e in outgoing)
 
 
-def biased_in_loss(layout: Layout, node: Node, loss: str) -> bool:
+def biased_in_loss(node: Node, objective: Objective) -> bool:
     """Whether the loss adds up the gradient of an output node's bias."""
     linear = node.kind == "transfer" and node.function == "linear"
-    return linear and loss != "softmax"
+    return linear and not objective.reading.whole_voxels

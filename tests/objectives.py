@@ -1,0 +1,15 @@
+"""Losses as tests name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy.learning.loss import Objective
+from znnpy.learning.losses import LOSSES, loss_keys
+from znnpy.learning.readings import Reading
+
+
+def objective_of(name: str, reading: Reading | None = None, **keys: Any) -> Objective:
+    """A loss with these keys, of what it takes outputs for first unless told."""
+    loss, found = LOSSES[loss_keys(name).kind], LOSSES[name].keys(kind=name, **keys)
+    return Objective(loss, found, reading or next(iter(loss.readings)))

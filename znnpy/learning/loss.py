@@ -1,0 +1,133 @@
+"""What there is to say of a loss: its keys, what outputs it is for, its float64 meaning and its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.errors import ShapeError
+from znnpy.fields import Strict
+from znnpy.learning.readings import IMAGES, Reading
+
+Array = NDArray[Any]
+Doubles = NDArray[np.float64]
+
+
+class LossKeys(Strict):
+    """The keys of a loss; `kind` is its name."""
+
+    kind: Any
+
+
+@dataclass(frozen=True)
+class Part:
+    """What adds up over patches: a loss is the sum of total / weight over its parts, 0 where nothing weighs.
+
+    `gradient()`: of the total for the output's values, in their shape.
+    """
+
+    total: float
+    weight: float
+    gradient: Callable[[], Doubles]
+
+
+class Parts(Protocol):
+    """`parts(keys, reading, values, target, weight)` of one output, float64 (..., image, z, y, x).
+
+    The weight has one image where voxels have one weight; targets that weigh 0 are 0.
+    """
+
+    def __call__(
+        self, keys: Any, reading: Reading, values: Doubles, target: Doubles, weight: Doubles, /
+    ) -> Sequence[Part]:
+        """The parts of the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """One kind of losses.
+
+    `keys`: as users write them. `readings`: what it can take an output's values for, with the name of
+    the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`). Where there are several,
+    the output's function says which. `parts`: the meaning.
+    """
+
+    name: str
+    keys: type[LossKeys]
+    readings: Mapping[Reading, str]
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss at one output: with its keys, and what it takes the output's values for."""
+
+    loss: Loss
+    keys: LossKeys
+    reading: Reading
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel that computes it."""
+        return self.loss.readings[self.reading]
+
+    def parts(self, values: Array, target: Array, weight: Array) -> Sequence[Part]:
+        """The parts of the loss of values, for weights as `voxel_weight` gives them; see `Parts`.
+
+        A target that weighs 0 may be NaN or Inf; values may not.
+        """
+        full = weight.astype(np.float64)
+        known = np.where(full != 0, target, 0.0).astype(np.float64)
+        return self.loss.parts(self.keys, self.reading, values.astype(np.float64), known, full)
+
+    def value_and_gradient(
+        self, values: Doubles, target: Doubles, weight: Doubles | None = None
+    ) -> tuple[float, Doubles]:
+        """The loss of an output and its gradient for the output node's values, a new array.
+
+        No weight means 1 everywhere; weights that sum to 0 give loss and gradient 0. All arrays are
+        (batch, image, z, y, x); a weight may also have 1 image, and where voxels have one weight the
+        first image is read only. Raises ShapeError when shapes differ.
+        """
+        if target.shape != values.shape:
+            raise ShapeError(f"target has shape {target.shape}, the output has {values.shape}")
+        parts = self.parts(values, target, self.counting(weight, values.shape))
+        counted = [part for part in parts if part.weight]
+        gradient = np.zeros(values.shape)
+        for part in counted:
+            gradient += part.gradient() / part.weight
+        return sum(part.total / part.weight for part in counted), gradient
+
+    def total_weight(self, target: Array, weight: Array | None) -> float:
+        """Sum of the weights that count, of arrays (batch, image, z, y, x)."""
+        if weight is None:
+            whole = self.reading.whole_voxels
+            return float(target.size // target.shape[IMAGES] if whole else target.size)
+        counting = weight[:, 0] if self.reading.whole_voxels else weight
+        return float(counting.sum(dtype=np.float64))
+
+    def error(self, values: Array, target: Array, weight: Array) -> tuple[float, float]:
+        """Weight of what is on the wrong side, and weight of all; weights as `voxel_weight` gives them."""
+        wrong = self.reading.wrong(values, target)
+        return float(np.sum(wrong * weight)), float(np.sum(weight))
+
+    def counting(self, weight: Doubles | None, shape: tuple[int, ...]) -> Doubles:
+        """A weight for each loss of values (batch, image, z, y, x): 1 without, or those of the first image."""
+        one = (shape[0], 1, *shape[2:])
+        if weight is None:
+            weight = np.ones(one)
+        if weight.shape not in (shape, one):
+            raise ShapeError(
+                f"weight has shape {weight.shape}; {shape} or {one} fits (batch, image, z, y, x)"
+            )
+        images = 1 if self.reading.whole_voxels else shape[1]
+        return np.broadcast_to(weight[:, :images], (shape[0], images, *shape[2:]))
+
+
+def mean(losses: Doubles, slopes: Callable[[], Doubles], weight: Doubles) -> Part:
+    """The weighted mean of losses by voxel; `slopes()` are those of the unweighted ones."""
+    return Part(float((losses * weight).sum()), float(weight.sum()), lambda: slopes() * weight)

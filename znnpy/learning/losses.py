@@ -1,0 +1,40 @@
+"""All losses, and how users name them."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from znnpy.errors import ZnnpyError
+from znnpy.fields import shorthand
+from znnpy.learning.loss import Loss, LossKeys
+from znnpy.learning.voxelwise import BINOMIAL, SOFTMAX, SQUARE
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SQUARE, BINOMIAL, SOFTMAX)}
+
+if TYPE_CHECKING:
+    AnyLoss = LossKeys
+else:  # the keys of one of all losses, or its name alone
+    AnyLoss = Annotated[
+        Annotated[
+            reduce(or_, [loss.keys for loss in LOSSES.values()]), Field(discriminator="kind")
+        ],
+        shorthand("kind", str),
+    ]
+
+
+def loss_of(keys: LossKeys) -> Loss:
+    """The loss that keys are of."""
+    return LOSSES[keys.kind]
+
+
+def loss_keys(given: str | LossKeys) -> LossKeys:
+    """The keys of a loss, all as they are by default where only its name is given; ZnnpyError if unknown."""
+    if isinstance(given, LossKeys):
+        return given
+    if given not in LOSSES:
+        raise ZnnpyError(f"unknown loss {given!r}; one of {sorted(LOSSES)}")
+    return LOSSES[given].keys(kind=given)

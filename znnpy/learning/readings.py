@@ -1,0 +1,103 @@
+"""What a loss takes an output's values for: plain values, logits of ones, or logits of classes.
+
+Losses of probabilities are computed from logits, what comes before the logistic or the softmax: there
+they are stable for any value. Arrays are (..., image, z, y, x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+IMAGES = -4  # axis of the images in (..., image, z, y, x)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Values that a loss takes, in words and numbers; `shares`: images of a voxel sum to 1."""
+
+    words: str
+    low: float = -np.inf
+    high: float = np.inf
+    shares: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the values of an output mean.
+
+    `functions`: those of outputs that show what the values mean; the first is the one to choose.
+    `probabilities(values)`: what they mean, in their dtype. `wrong(values, target)`: where the two
+    differ once decided, (..., image or 1, z, y, x). `target`: values that targets may have.
+    `whole_voxels`: the images of a voxel belong together, so that it has one loss and one weight.
+    """
+
+    name: str
+    functions: tuple[str, ...] = ()
+    probabilities: Callable[[Array], Array]
+    wrong: Callable[[Array, Array], Array]
+    target: Taken
+    whole_voxels: bool = False
+
+    def taken(self, loss: str) -> Taken:
+        """The values that targets of a loss may have, in words that name it."""
+        return replace(self.target, words=f"{loss} takes {self.target.words}")
+
+    def voxel_weight(self, target: Array, weight: Array) -> Array:
+        """Weights as a loss takes them, of weights by image: where voxels have one, that of their class."""
+        if not self.whole_voxels:
+            return weight
+        return np.asarray(np.sum(target * weight, axis=IMAGES, keepdims=True, dtype=weight.dtype))
+
+
+def _same(values: Array) -> Array:
+    return values
+
+
+def _above_half(values: Array, target: Array) -> Array:
+    return np.asarray((values > 0.5) != (target > 0.5))
+
+
+def _logistic(values: Array) -> Array:
+    small = np.exp(-np.abs(values))
+    return np.asarray(np.where(values > 0, 1, small) / (1 + small), values.dtype)
+
+
+def _above_zero(values: Array, target: Array) -> Array:
+    return np.asarray((values > 0.0) != (target > 0.5))
+
+
+def _shares(values: Array) -> Array:
+    with np.errstate(over="ignore"):  # a difference of -Inf is a share of 0
+        raised = np.exp(values - values.max(axis=IMAGES, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=IMAGES, keepdims=True))
+
+
+def _other_class(values: Array, target: Array) -> Array:
+    hit = values.argmax(axis=IMAGES) == target.argmax(axis=IMAGES)
+    return np.expand_dims(~hit, IMAGES)
+
+
+VALUES = Reading(
+    name="values", probabilities=_same, wrong=_above_half, target=Taken("finite numbers")
+)
+LOGITS = Reading(
+    name="logits",
+    functions=("logistic", "forward_logistic"),
+    probabilities=_logistic,
+    wrong=_above_zero,
+    target=Taken("values from 0 to 1", 0, 1),
+)
+CLASSES = Reading(
+    name="classes",
+    functions=("softmax",),
+    probabilities=_shares,
+    wrong=_other_class,
+    target=Taken("shares from 0 to 1, over a voxel's images 1 in all", 0, 1, True),
+    whole_voxels=True,
+)
