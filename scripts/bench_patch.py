@@ -22,7 +22,8 @@ from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import ArrayVolume, Triple
 from znnpy.engine.model import Model
-from znnpy.infer.blocks import Grid, Region, whole_field
+from znnpy.infer.blocks import Region, whole_field
+from znnpy.infer.grid import Grid
 from znnpy.infer.parts import parts_of
 from znnpy.infer.predict import Finish, VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, candidates

@@ -16,7 +16,8 @@ from pydantic import ByteSize, TypeAdapter
 from stopwatch import seconds
 
 import znnpy
-from znnpy.infer.blocks import Grid, Region
+from znnpy.infer.blocks import Region
+from znnpy.infer.grid import Grid
 from znnpy.infer.search import Candidate, best_patch, counted_workers
 
 # Dense output voxels/s of ZNNi on 72 cores (4 x Xeon E7-8890v3), by the paper's table of CPU results.

@@ -107,6 +107,14 @@ Spacing3 = Annotated[
 """Three positive lengths z, y, x; one number stands for all three."""
 
 
+Share3 = Annotated[
+    tuple[Fraction, Fraction, Fraction],
+    BeforeValidator(_cube),
+    _triple_schema({"type": "number", "minimum": 0, "exclusiveMaximum": 1}),
+]
+"""Three shares in [0, 1), z, y, x; one number stands for all three."""
+
+
 class Typed(str):
     """Text of an override, typed at a prompt: a path in it counts from the current folder."""
 

@@ -13,7 +13,8 @@ from jobs import PATCH, small
 from znnpy.data.writing import hdf5_output
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
-from znnpy.infer.blocks import Grid, Region
+from znnpy.infer.blocks import Region
+from znnpy.infer.grid import Grid
 from znnpy.infer.log import log_of
 from znnpy.infer.seams import verify_seams
 from znnpy.infer.write import run_job

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from znnpy.errors import PlanError
-from znnpy.infer.blocks import Grid, Region
+from znnpy.infer.blocks import Region
+from znnpy.infer.grid import Grid
 from znnpy.infer.search import best_patch, candidates, sizes
 from znnpy.network import load_network
 

@@ -19,6 +19,7 @@ from znnpy.config.data_section import (
     Target,
     VolumeSection,
 )
+from znnpy.config.inference_section import BlendName, InferenceSection
 from znnpy.config.network_section import (
     EdgeSection,
     LayerSection,
@@ -41,6 +42,7 @@ from znnpy.fields import Strict
 __all__ = [
     "AffinityTarget",
     "AugmentSection",
+    "BlendName",
     "BoundaryTarget",
     "CheckpointSection",
     "Config",
@@ -50,6 +52,7 @@ __all__ = [
     "EdgeSection",
     "ExponentialSchedule",
     "ImageTarget",
+    "InferenceSection",
     "LabelsTarget",
     "LayerSection",
     "MaskTarget",
@@ -67,7 +70,7 @@ __all__ = [
 
 
 class Config(Strict):
-    """Everything a run needs: `network`, `data`, `augment`, `training`, `run`."""
+    """Everything a run needs: `network`, `data`, `augment`, `training`, `inference`, `run`."""
 
     network: NetworkSection = Field(description="The network.")
     data: DataSection = Field(default=DataSection(), description="Volumes and targets.")
@@ -75,6 +78,9 @@ class Config(Strict):
         default=AugmentSection(), description="Variation of training patches."
     )
     training: TrainingSection = Field(description="Loss, optimizer, patches.")
+    inference: InferenceSection = Field(
+        default=InferenceSection(), description="Prediction where values depend on the patch."
+    )
     run: RunSection = Field(
         default_factory=RunSection, description="Directory, threads, checkpoints, logs."
     )

@@ -89,6 +89,11 @@ training:
   precision: float32               # float64 is the slow reference
   validation: {every: 500, patches: 16}
 
+inference:                         # of networks with padding, or instance, group or layer norm
+  # window: [4, 32, 32]            # output voxels of a window; default: training.output_shape
+  overlap: 0.5                     # share of a window that the next one covers too
+  blend: gaussian                  # gaussian, linear or constant
+
 run:
   directory: run                   # checkpoints, log and results; relative to this file
   # threads: 8                     # default: the cores this process may use

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -63,63 +62,29 @@ class Region:
         return z, y, x
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Patches of one shape side by side, one of them with its first voxel at `origin`.
-
-    The network only ever computes whole patches, so that every voxel is computed in the same one
-    whatever part of the volume is asked for, and in whatever pieces.
-    """
-
-    patch: Triple
-    origin: Triple = (0, 0, 0)
-
-    def span(self, region: Region) -> Region:
-        """All voxels of the patches that meet a region."""
-        steps = list(zip(region.lower, region.upper, self.origin, self.patch, strict=True))
-        return Region(
-            triple(o + (a - o) // step * step for a, _, o, step in steps),
-            triple(o - (o - b) // step * step for _, b, o, step in steps),
-        )
-
-    def meeting(self, region: Region) -> list[Region]:
-        """The patches that meet a region, z slowest."""
-        span = self.span(region)
-        axes = [
-            range(a, b, step) for a, b, step in zip(span.lower, span.upper, self.patch, strict=True)
-        ]
-        places = map(triple, itertools.product(*axes))
-        return [Region(place, add(place, self.patch)) for place in places]
-
-    def count(self, region: Region) -> int:
-        """How many patches meet a region."""
-        return self.span(region).voxels // math.prod(self.patch)
-
-
 def whole_field(
-    network: Network, images: Mapping[str, Volume], corners: Mapping[str, Triple], mirror: bool
+    network: Network,
+    images: Mapping[str, Volume],
+    corners: Mapping[str, Triple],
+    mirror: bool,
+    run: Geometry | None = None,
 ) -> Field:
     """What can be predicted of a volume: all voxels with `mirror`, else those that see no border.
 
-    Raises ShapeError when the volume is smaller than the field of view.
+    `run`: shapes of one run of the network, for any patch; of one output voxel unless given. Raises ShapeError
+    when the volume is smaller than what one voxel sees of a run.
     """
-    single = fit(network, ONE)
-    stride = single.nodes[network.outputs[0].name].stride
+    run = run or fit(network, ONE)
+    stride = run.nodes[network.outputs[0].name].stride
     names = [node.name for node in network.inputs]
+    views = {name: _view(run, name, stride) for name in names}
     if mirror:
         extent = images[names[0]].extent
         first, last = (0, 0, 0), triple(n - 1 for n in extent)
     else:
-        lows = [add(corners[name], single.output_offset(name)) for name in names]
-        highs = [
-            triple(
-                low + size - view
-                for low, size, view in zip(
-                    lows[index], images[name].extent, single.fields_of_view[name], strict=True
-                )
-            )
-            for index, name in enumerate(names)
-        ]
+        lows = [add(corners[name], run.output_offset(name)) for name in names]
+        ends = [sub(images[name].extent, views[name]) for name in names]
+        highs = [add(*pair) for pair in zip(lows, ends, strict=True)]
         first = triple(max(axis) for axis in zip(*lows, strict=True))
         last = triple(min(axis) for axis in zip(*highs, strict=True))
     shape = triple((b - a) // step + 1 for a, b, step in zip(first, last, stride, strict=True))
@@ -127,9 +92,15 @@ def whole_field(
         name = names[0]
         raise ShapeError(
             f"{images[name].name} has {images[name].extent} voxels (z, y, x), less than the field "
-            f"of view {single.fields_of_view[name]}; use border mirror, or a larger volume"
+            f"of view {views[name]}; use border mirror, or a larger volume"
         )
     return Field(first, shape, stride, corners)
+
+
+def _view(run: Geometry, name: str, stride: Triple) -> Triple:
+    """How many voxels of an input a run takes for its first output voxel."""
+    sizes = zip(run.input_shapes[name], made(run), stride, strict=True)
+    return triple(n - (count - 1) * step for n, count, step in sizes)
 
 
 def middle(field: Field, most: int) -> Field:
@@ -166,16 +137,25 @@ def region_of_interest(field: Field, roi: Region | None) -> Region:
     return found
 
 
-def input_region(field: Field, geometry: Geometry, name: str, region: Region) -> Region:
-    """Input voxels that output voxels need, in the input volume's own voxels; may leave it.
+def input_region(
+    field: Field, geometry: Geometry, name: str, region: Region, size: Triple | None = None
+) -> Region:
+    """Input voxels that runs of a network see, in the input volume's own voxels; may leave it.
 
-    `geometry` is the network's for any output; only fields of view are taken from it.
+    `geometry` is that of one run. The first begins where the output `region` does, the last one lies `size`
+    (default: the run's output shape) before its end.
     """
     steps = zip(field.first, region.lower, field.stride, strict=True)
     place = triple(a + i * step for a, i, step in steps)
     lower = sub(sub(place, geometry.output_offset(name)), field.corners[name])
-    sizes = zip(region.shape, field.stride, geometry.fields_of_view[name], strict=True)
-    return Region(lower, add(lower, triple((n - 1) * step + view for n, step, view in sizes)))
+    sizes = zip(region.shape, size or made(geometry), field.stride, strict=True)
+    beyond = triple((n - one) * step for n, one, step in sizes)
+    return Region(lower, add(lower, add(beyond, geometry.input_shapes[name])))
+
+
+def made(geometry: Geometry) -> Triple:
+    """Output voxels of one run."""
+    return next(iter(geometry.output_shapes.values()))
 
 
 def triple(values: Iterable[int]) -> Triple:

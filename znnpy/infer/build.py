@@ -12,10 +12,11 @@ from znnpy.data.scene import Scene
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
-from znnpy.infer.blocks import Region, middle, triple, whole_field
+from znnpy.infer.blocks import Field, Region, middle, triple
 from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, counted_workers
+from znnpy.infer.tiling import Tiling
 from znnpy.learning.optimizers import OptimizerKeys
 from znnpy.network.types import Network, Triple
 from znnpy.plan import fftw
@@ -119,26 +120,34 @@ def prediction_of(
 ) -> Iterator[VolumePrediction]:
     """Output values of a scene on the network's own grid, computed as the run's plan says.
 
-    `patch` (z, y, x) is chosen by memory when not given; `most` limits the voxels to those in the
-    middle. The model is closed at the end, the scene is not.
+    `patch` (z, y, x) is chosen by memory when not given, or the config's window; `most` limits the voxels to
+    those in the middle. The model is closed at the end, the scene is not.
     """
     config, network = weights.config, weights.network
+    mirror, tiling = config.data.border == "mirror", Tiling.of(config, network, patch)
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
-    field = whole_field(network, scene.images, corners, config.data.border == "mirror")
-    field = field if most is None else middle(field, most)
-    chosen = triple(min(p) for p in zip(patch, field.shape, strict=True)) if patch else None
-    if chosen is None:
-        limit = min(BUDGET, (config.run.max_memory or BUDGET))
-        chosen = best_patch(
-            network,
-            Region((0, 0, 0), field.shape),
-            config.training.conv,
-            lambda candidate: candidate.bytes(counted_workers()),
-            limit,
-            weights.plan,
-        ).patch
+    whole = tiling.field(scene.images, corners, mirror)
+    field = whole if most is None else middle(whole, most)
+    chosen = tiling.window or patch or _best(weights, field)
+    if tiling.window is None:
+        chosen = triple(min(pair) for pair in zip(chosen, field.shape, strict=True))
     plan = Candidate(network, chosen, config.training.conv, weights.plan).plan.to_record()
     norms = normalisations(scene, config.data)
+    grid = tiling.grid(whole, chosen, field)
+    region = Region((0, 0, 0), field.shape)
+    kept = grid.shared(region, grid.unit, (0, 0, 0))
     with patch_model(config, network, chosen, plan) as model:
         model.set_parameters(weights.parameters)
-        yield VolumePrediction(model, scene, field, norms)
+        yield VolumePrediction(model, scene, field, norms, None, kept, grid, mirror=mirror)
+
+
+def _best(weights: Weights, field: Field) -> Triple:
+    config = weights.config
+    return best_patch(
+        weights.network,
+        Region((0, 0, 0), field.shape),
+        config.training.conv,
+        lambda candidate: candidate.bytes(counted_workers()),
+        min(BUDGET, (config.run.max_memory or BUDGET)),
+        weights.plan,
+    ).patch

@@ -12,8 +12,17 @@ from dataclasses import replace
 
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network
+from znnpy.network.windows import depends_on_patch
 
 ONE = (1, 1, 1)
+
+
+def densest(network: Network) -> Network:
+    """The network that predicts every voxel, where it can be made: without padding, growth or statistics.
+
+    One that grows again what it pooled is used as it is, and one whose values depend on the patch.
+    """
+    return network if depends_on_patch(network) or _grows(network) else dense(network)
 
 
 def dense(network: Network) -> Network:
@@ -27,3 +36,7 @@ def _dense(edge: Edge) -> Edge:
     z, y, x = (a * b for a, b in zip(edge.stride, edge.sparsens, strict=True))
     kind = edge_kind(edge.kind).dense or edge.kind
     return replace(edge, kind=kind, stride=ONE, sparsens=(z, y, x))
+
+
+def _grows(network: Network) -> bool:
+    return any(max(edge.factor) > 1 for edge in network.edges)

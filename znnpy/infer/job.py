@@ -21,14 +21,15 @@ from znnpy.data.volume import Triple
 from znnpy.data.writing.contract import OutputSpec
 from znnpy.data.writing.outputs import aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError
-from znnpy.infer.blocks import Field, Grid, Region, region_of_interest, sub, triple, whole_field
+from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
 from znnpy.infer.build import Weights
-from znnpy.infer.dense import dense
+from znnpy.infer.dense import densest
 from znnpy.infer.identity import fingerprint, norms_record, plan_record, weights_digest
 from znnpy.infer.material import normalisations
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
 from znnpy.infer.predict import FLOAT32, Finish
 from znnpy.infer.search import Candidate, Needs, best_patch
+from znnpy.infer.tiling import AnyGrid, Tiling
 from znnpy.infer.usual import Chosen, chosen_patch, patch_of, warnings_of
 from znnpy.network import training_losses
 from znnpy.network.types import Network, Node
@@ -41,9 +42,10 @@ LARGEST_SHARE = 8  # blocks may take this part of the memory
 class Request:
     """What a user asks for; None: chosen. `roi` in voxels of the first input.
 
-    `mirror`: predict all voxels, with mirrored data around the volume, not only those that see no
-    border. `grid`: only the voxels that a network with true strides gives, not all. `sources`: where
-    the inputs and the mask ("mask") lie, for fingerprints. `processes` on this machine share the memory.
+    `patch`: output voxels of a run; where values depend on the patch, of a window. `mirror`: predict all
+    voxels, with mirrored data around the volume, not only those that see no border. `grid`: only the
+    voxels that a network with true strides gives, not all. `sources`: where the inputs and the mask
+    ("mask") lie, for fingerprints. `processes` on this machine share the memory.
     """
 
     node: Node
@@ -63,8 +65,8 @@ class Request:
 class Job:
     """A prediction as decided: `network` is what runs, `region` the voxels of `field` that are written.
 
-    `notes`: what the user should know. `usual`: the patch that the run shall remember, by what it depends
-    on; None where that is known, or not this job's to decide.
+    `kept`: patches that are remembered. `notes`: what the user should know. `usual`: the patch that the run
+    shall remember, by what it depends on; None where that is known, or not this job's to decide.
     """
 
     weights: Weights
@@ -74,6 +76,7 @@ class Job:
     region: Region
     request: Request
     candidate: Candidate
+    grid: AnyGrid
     spec: OutputSpec
     norms: Mapping[str, Normalisation]
     kept: int
@@ -97,10 +100,10 @@ class Job:
     @cached_property
     def order(self) -> list[Region]:
         """Blocks in voxels of the field, those of one patch after each other."""
-        grid, blocks = Grid(self.patch), []
+        blocks = []
         for lower, upper in self.spec.blocks():
             blocks.append(Region(lower, upper).moved(self.region.lower))
-        return sorted(blocks, key=lambda block: (grid.span(block).lower, block.lower))
+        return sorted(blocks, key=lambda block: (self.grid.span(block).lower, block.lower))
 
     def placed(self, block: Region) -> tuple[Triple, Triple]:
         """Where a block of the field lies in the output."""
@@ -108,9 +111,9 @@ class Job:
 
     @property
     def runs(self) -> int:
-        """Network runs of the whole prediction, if each patch is computed once."""
+        """Network runs of the whole prediction, by what is remembered between blocks."""
         flips = 2 ** sum(v > 1 for v in self.view) if self.request.flips else 1
-        return Grid(self.patch).count(self.region) * flips
+        return self.grid.runs(self.region, self.spec.block, self.kept) * flips
 
     @property
     def view(self) -> Triple:
@@ -136,9 +139,10 @@ def plan_job(
     config = weights.config
     if request.flips and isinstance(config.data.target, AffinityTarget):
         raise ConfigError("flips change what affinities mean: predict affinities without them")
-    network = weights.network if request.grid else dense(weights.network)
+    network = weights.network if request.grid else densest(weights.network)
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
-    field = whole_field(network, scene.images, corners, request.mirror)
+    tiling = Tiling.of(config, network, request.patch)
+    field = tiling.field(scene.images, corners, request.mirror)
     _refuse_beyond(request.roi, scene)
     region = region_of_interest(field, request.roi)
     identity = _identity(weights, network, scene, request)
@@ -146,30 +150,41 @@ def plan_job(
     known = before if before.get("weights") == identity["weights"] else {}
     request = replace(
         request,
-        patch=request.patch or patch_of(known.get("patch")),
+        patch=tiling.window or request.patch or patch_of(known.get("patch")),
         block=request.block or patch_of(known.get("block")),
     )
-    sizes, base = _sizes(network, scene, field, request), process_bytes()
+    sizes, base = _sizes(tiling, scene, field, request), process_bytes()
     usual_limit = default_limit(base)
     limit = (config.run.max_memory or usual_limit) // request.processes
 
     def needs(candidate: Candidate) -> int:
-        block = request.block or candidate.patch
+        block = request.block or sizes.grid(candidate).unit
         return base + needed_bytes(sizes, candidate, within(block, region))
 
     key = _depends(weights, field, region, request)
     chosen = _chosen(
-        network, weights, region, request, known, patches.get(key), needs, usual_limit, limit
+        network,
+        weights,
+        region,
+        request,
+        known,
+        patches.get(key),
+        needs,
+        usual_limit,
+        limit,
+        tiling.window is not None,
     )
-    candidate = chosen.candidate
+    candidate, grid = chosen.candidate, sizes.grid(chosen.candidate)
     block = request.block or _block(candidate, region, sizes, limit - base)
     phase = aligned_phase(path, region.lower, block)
-    kept = _kept(candidate, block, phase, region, sizes, limit)
+    memory = base + needed_bytes(sizes, candidate, within(block, region))
+    kept = _kept(candidate, grid.shared(region, block, phase), sizes, limit, limit - memory)
     memory = base + needed_bytes(sizes, candidate, within(block, region), kept)
     norms = normalisations(scene, config.data)
     identity |= {
         "patch": list(candidate.patch),
         "plan": plan_record(candidate.plan),
+        "windows": tiling.record(),
         "normalise": norms_record(norms),
         "region": [list(region.lower), list(region.upper), list(field.first), list(field.stride)],
     }
@@ -184,6 +199,7 @@ def plan_job(
         region,
         request,
         candidate,
+        grid,
         spec,
         norms,
         kept,
@@ -234,10 +250,11 @@ def _identity(weights: Weights, network: Network, scene: Scene, request: Request
     }
 
 
-def _sizes(network: Network, scene: Scene, field: Field, request: Request) -> Sizes:
+def _sizes(tiling: Tiling, scene: Scene, field: Field, request: Request) -> Sizes:
     stored = {n: v.channels * v.dtype.itemsize for n, v in scene.images.items()}
-    images = sum(node.images for node in network.outputs)
-    return Sizes(field, stored, images * request.dtype.itemsize, bool(scene.masks))
+    images = sum(node.images for node in tiling.network.outputs)
+    written = images * request.dtype.itemsize
+    return Sizes(tiling, field, stored, written, images, bool(scene.masks))
 
 
 def _depends(weights: Weights, field: Field, region: Region, request: Request) -> str:
@@ -260,6 +277,7 @@ def _chosen(
     needs: Needs,
     usual_limit: int,
     limit: int,
+    windows: bool,
 ) -> Chosen:
     """The patch asked for or begun with, if it fits, or the run's usual one."""
     conv = weights.config.training.conv
@@ -272,38 +290,37 @@ def _chosen(
     found = Candidate(network, request.patch, conv, begun.get("plan"))
     if needs(found) <= limit:
         return Chosen(found)
+    what = "windows" if windows else "patches"
+    would = (
+        "smaller ones, inference.window, take less and give other values"
+        if windows
+        else f"patches of {search(limit).patch} would fit"
+    )
     raise PlanError(
-        f"patches of {found.patch} voxels (z, y, x) take {readable(needs(found))} of memory, and "
-        f"{readable(limit)} are allowed; patches of {search(limit).patch} would fit"
+        f"{what} of {found.patch} voxels (z, y, x) take {readable(needs(found))} of memory, and "
+        f"{readable(limit)} are allowed; {would}"
     )
 
 
 def _block(candidate: Candidate, region: Region, sizes: Sizes, room: int) -> Triple:
     """Whole patches: along x, then y, then z, until a block is worth its sync or has no room."""
-    patch, counts = candidate.patch, [1, 1, 1]
-    rest = room - needed_bytes(sizes, candidate, within(patch, region))
+    unit, counts = sizes.grid(candidate).unit, [1, 1, 1]
+    rest = room - needed_bytes(sizes, candidate, within(unit, region))
     most = max(0, min(rest, room // LARGEST_SHARE))
-    spent = block_bytes(sizes, candidate, within(patch, region))
+    spent = block_bytes(sizes, candidate, within(unit, region))
     for axis in (2, 1, 0):
-        while counts[axis] * patch[axis] < region.shape[axis]:
+        while counts[axis] * unit[axis] < region.shape[axis]:
             counts[axis] += 1
-            block = triple(n * step for n, step in zip(counts, patch, strict=True))
+            block = triple(n * step for n, step in zip(counts, unit, strict=True))
             written = sizes.written * math.prod(block)
             more = block_bytes(sizes, candidate, within(block, region)) - spent
             if more > most or written > WRITTEN:
                 counts[axis] -= 1
-                return triple(n * step for n, step in zip(counts, patch, strict=True))
-    return triple(n * step for n, step in zip(counts, patch, strict=True))
+                return triple(n * step for n, step in zip(counts, unit, strict=True))
+    return triple(n * step for n, step in zip(counts, unit, strict=True))
 
 
-def _kept(
-    candidate: Candidate, block: Triple, phase: Triple, region: Region, sizes: Sizes, limit: int
-) -> int:
-    """Patches to remember where blocks are not whole patches: those that two of them meet."""
-    steps = list(zip(block, candidate.patch, region.lower, phase, strict=True))
-    if all(n % step == 0 and (low - before) % step == 0 for n, step, low, before in steps):
-        return 0
-    met = math.prod(-(-n // step) + 1 for n, step, _, _ in steps)
-    return max(
-        1, min(2 * met, limit // (LARGEST_SHARE * sizes.written * math.prod(candidate.patch)))
-    )
+def _kept(candidate: Candidate, most: int, sizes: Sizes, limit: int, room: int) -> int:
+    """Patches to remember of those, at most, that several blocks share."""
+    each = sizes.kept * math.prod(candidate.patch)
+    return min(most, max(1, min(limit // LARGEST_SHARE, room) // each))

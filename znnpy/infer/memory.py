@@ -9,8 +9,9 @@ import psutil
 
 from znnpy.data.memory import total_memory
 from znnpy.data.volume import Triple
-from znnpy.infer.blocks import Field, Grid, Region, input_region, sub
+from znnpy.infer.blocks import Field, Region, input_region
 from znnpy.infer.search import Candidate, counted_workers
+from znnpy.infer.tiling import AnyGrid, Tiling
 
 LOADING = 224 << 20  # kernels to be compiled or loaded, libraries that are not loaded yet, stacks
 GRAPH = 0.02  # share of the engine's memory that its task graph takes beside it
@@ -28,13 +29,24 @@ class Sizes:
     """What buffers depend on beside the patch.
 
     `stored`: bytes of all channels of one voxel by input node; `written`: bytes of all images of one
-    output voxel of all outputs.
+    output voxel of all outputs, of which there are `images`.
     """
 
+    tiling: Tiling
     field: Field
     stored: dict[str, int]
     written: int
+    images: int
     masked: bool
+
+    def grid(self, candidate: Candidate) -> AnyGrid:
+        """Where patches of a candidate lie."""
+        return self.tiling.grid(self.field, candidate.patch)
+
+    @property
+    def kept(self) -> int:
+        """Bytes of one output voxel of a patch that is remembered."""
+        return self.written if self.tiling.window is None else 4 * self.images
 
 
 def rss() -> int:
@@ -73,19 +85,18 @@ def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
     nodes, network = candidate.geometry.nodes, candidate.network
     given = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.inputs)
     made = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.outputs)
-    return 2 * given + COPIES * made + kept * sizes.written * prod(candidate.patch)
+    weight = 12 if sizes.grid(candidate).blends else 0  # of a voxel, and on the way to it
+    return 2 * given + COPIES * made + (kept * sizes.kept + weight) * prod(candidate.patch)
 
 
 def block_bytes(sizes: Sizes, candidate: Candidate, block: Triple) -> int:
     """What is read for, and written of, the blocks under way."""
-    grid = Grid(candidate.patch)
-    aligned = all(n % step == 0 for n, step in zip(block, candidate.patch, strict=True))
-    first = (0, 0, 0) if aligned else sub(candidate.patch, (1, 1, 1))
-    region = Region((0, 0, 0), block).moved(first)
-    span = grid.span(region)
-    read = 0
+    grid, read, geometry = sizes.grid(candidate), 0, candidate.geometry
+    span = Region((0, 0, 0), grid.widest(block))
     for name, item in sizes.stored.items():
-        seen = input_region(sizes.field, candidate.geometry, name, span)
+        seen = input_region(sizes.field, geometry, name, span, grid.size)
         read += seen.voxels * (item * INPUTS + 1)
+    # Sums of all images and of weights, products on the way to them.
+    blended = 4 * (2 * sizes.images + 2) * prod(block) if grid.blends else 0
     mask = 4 * prod(block) * prod(sizes.field.stride) if sizes.masked else 0
-    return read + OUTPUTS * sizes.written * prod(block) + mask
+    return read + OUTPUTS * sizes.written * prod(block) + blended + mask

@@ -16,8 +16,11 @@ from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry
-from znnpy.infer.blocks import Field, Grid, Region, input_region, sub, triple
+from znnpy.infer.blocks import Field, Region, input_region, made, sub, triple
+from znnpy.infer.grid import Grid
+from znnpy.infer.joined import Joined
 from znnpy.infer.parts import Parts, whole_part
+from znnpy.infer.windows import Windows
 from znnpy.learning.readings import Reading
 from znnpy.network.types import Network
 
@@ -97,7 +100,8 @@ class VolumePrediction:
     Values depend on the field and the model's patch, not on the regions asked for. `read` may run
     in one thread while `compute` runs in another. `scene` and `model` stay the caller's. `kept`
     patches that reach over a computed region are remembered for its neighbours. `parts` may do what
-    lies around the network's runs on several threads.
+    lies around the network's runs on several threads. What lies outside the volume is mirrored; for
+    windows, unless `mirror`, it is 0 after normalisation.
     """
 
     def __init__(
@@ -108,12 +112,13 @@ class VolumePrediction:
         norms: Mapping[str, Normalisation],
         finish: Finish | None = None,
         kept: int = 0,
-        grid: Grid | None = None,
+        grid: Grid | Windows | None = None,
         parts: Parts = whole_part,
+        mirror: bool = True,
     ) -> None:
         self.field, self.finish = field, finish or Finish()
-        patch: Triple = next(iter(model.geometry.output_shapes.values()))
-        self.grid = grid or Grid(patch)
+        self.grid = grid or Grid(made(model.geometry))
+        self._zeros = self.grid.blends and not mirror
         self._model, self._scene, self._norms, self._room = model, scene, norms, kept
         self._names = [node.name for node in model.network.inputs]
         self._outputs = {node.name: node.images for node in model.network.outputs}
@@ -136,62 +141,62 @@ class VolumePrediction:
         span = self.grid.span(region)
         arrays = {}
         for name in self._names:
-            wanted = input_region(self.field, self._model.geometry, name, span)
+            wanted = self._region(name, span)
             volume, finite = self._scene.images[name], not self._norms[name].replace
             arrays[name] = mirror_read(volume, wanted.lower, wanted.upper, finite=finite)
         return Input(region, span, arrays, mask)
 
     def compute(self, given: Input) -> dict[str, Array]:
         """Finished values (image, z, y, x) of a region by output node; to be read only."""
-        region, mask = given.region, given.mask
-        if mask is None and self.grid.count(region) == 1:
+        region, mask, blends = given.region, given.mask, self.grid.blends
+        if mask is None and not blends and self.grid.count(region) == 1:
             (patch,) = self.grid.meeting(region)
             here = (slice(None), *region.slices(patch.lower))
             return {name: values[here] for name, values in self._patch(patch, given).items()}
-        whole = {
-            name: np.zeros((images, *region.shape), self.finish.dtype)
-            for name, images in self._outputs.items()
-        }
-        if not given.arrays:
-            return whole
-        for patch in self.grid.meeting(region):
-            part = patch.within(region)
-            if mask is not None and not mask[part.slices(region.lower)].any():
-                continue
-            for name, values in self._patch(patch, given).items():
-                target = whole[name][:, *part.slices(region.lower)]
-                target[...] = values[:, *part.slices(patch.lower)]
+        whole = self._joined(given).taken()
         if mask is not None:
             for values in whole.values():
                 values[:, ~mask] = 0
+        if blends:
+            return {name: self.finish.encoded(values) for name, values in whole.items()}
         return whole
+
+    def _joined(self, given: Input) -> Joined:
+        """The patches of a region that hold wanted voxels."""
+        region, mask, dtype = given.region, given.mask, self.finish.dtype
+        joined = self.grid.joined(region, self._outputs, dtype, self._parts)
+        for patch in self.grid.meeting(region) if given.arrays else ():
+            part = patch.within(region)
+            if mask is None or mask[part.slices(region.lower)].any():
+                joined.add(patch, self._patch(patch, given))
+        return joined
 
     def region(self, region: Region) -> dict[str, Array]:
         """Read and compute one region."""
         return self.compute(self.read(region))
 
     def whole(self, progress: Progress | None = None) -> dict[str, Array]:
-        """All output values in memory, (image, z, y, x) by output node; read patch by patch."""
+        """All output values in memory, (image, z, y, x) by output node; read piece by piece."""
         everything = Region((0, 0, 0), self.field.shape)
         shape = self.field.shape
         whole = {
             name: np.empty((images, *shape), self.finish.dtype)
             for name, images in self._outputs.items()
         }
-        patches = self.grid.meeting(everything)
-        for done, patch in enumerate(patches, start=1):
-            part = patch.within(everything)
+        pieces = Grid(self.grid.unit).meeting(everything)
+        for done, piece in enumerate(pieces, start=1):
+            part = piece.within(everything)
             for name, values in self.region(part).items():
                 whole[name][:, *part.slices()] = values
             if progress:
-                progress(done, len(patches))
+                progress(done, len(pieces))
         return whole
 
     def _patch(self, patch: Region, given: Input) -> dict[str, Array]:
         known = self._kept.pop(patch.lower, None)
         values = known if known is not None else self._computed(patch, given)
-        everything = Region((0, 0, 0), self.field.shape)
-        if self._room and patch.within(everything).within(given.region).shape != patch.shape:
+        wanted = patch.within(Region((0, 0, 0), self.field.shape))
+        if self._room and wanted.within(given.region) != wanted:
             self._kept[patch.lower] = values
             while len(self._kept) > self._room:
                 self._kept.popitem(last=False)
@@ -211,12 +216,24 @@ class VolumePrediction:
         if len(flips) > 1:
             for values in total.values():
                 values *= np.float32(1 / len(flips))
+        if self.grid.blends:
+            return dict(total)
         return {name: self.finish.encoded(values) for name, values in total.items()}
 
     def _forward(self, patch: Region, given: Input, axes: tuple[int, ...]) -> dict[str, Floats]:
         for name, room in self._model.staged().items():
             self._stage(np.flip(self._seen(name, patch, given), axes), name, room[0])
+            if self._zeros:
+                self._clear(np.flip(room[0], axes), self._region(name, patch), name)
         return {name: values[0] for name, values in self._model.run().items()}
+
+    def _clear(self, room: Floats, seen: Region, name: str) -> None:
+        """0 where `seen` lies outside the volume."""
+        inside = seen.within(Region((0, 0, 0), self._scene.images[name].extent))
+        for axis, here in enumerate(inside.slices(seen.lower), start=1):
+            along = np.moveaxis(room, axis, 0)
+            along[: here.start] = 0
+            along[here.stop :] = 0
 
     def _stage(self, raw: Array, name: str, room: Floats) -> None:
         def part(first: int, last: int) -> None:
@@ -231,9 +248,12 @@ class VolumePrediction:
         return [s for count in range(len(axes) + 1) for s in itertools.combinations(axes, count)]
 
     def _seen(self, name: str, patch: Region, given: Input) -> Array:
-        needs = input_region(self.field, self._model.geometry, name, patch)
-        first = input_region(self.field, self._model.geometry, name, given.span)
-        return given.arrays[name][:, *needs.slices(first.lower)]
+        first = self._region(name, given.span)
+        return given.arrays[name][:, *self._region(name, patch).slices(first.lower)]
+
+    def _region(self, name: str, patches: Region) -> Region:
+        """What patches that fill a region see."""
+        return input_region(self.field, self._model.geometry, name, patches, self.grid.size)
 
 
 def masked(scene: Scene, field: Field, region: Region) -> npt.NDArray[np.bool_] | None:

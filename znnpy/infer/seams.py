@@ -1,6 +1,7 @@
 """Looks for seams in a finished prediction: voxels around borders of blocks, computed once more.
 
-They are computed in patches shifted by half, so that what was a border lies in the middle.
+They are computed in patches shifted by half, so that what was a border lies in the middle. Windows stay
+where they are, as values depend on them, and only blocks are others: not a bit may differ.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import numpy as np
 from znnpy.data.source import open_volume
 from znnpy.data.volume import Triple
 from znnpy.data.writing.destination import Destination
-from znnpy.infer.blocks import Grid, Region, add, sub, triple
+from znnpy.infer.blocks import Region, add, sub, triple
+from znnpy.infer.grid import Grid
 from znnpy.infer.job import Job
 from znnpy.infer.write import predicting
 
@@ -41,7 +43,7 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
 
     Places are drawn with a fixed seed. Positions are voxels of the output.
     """
-    grid = Grid(job.patch, triple(n // 2 for n in job.patch))
+    grid = job.grid if job.grid.blends else Grid(job.patch, triple(n // 2 for n in job.patch))
     largest, where, scale = 0.0, (0, 0, 0), 1.0
     with (
         open_volume(destination.name, max_bytes=job.spec.nbytes) as written,
@@ -55,8 +57,8 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
             difference = float(np.abs(known - found).max())
             if difference > largest:
                 largest, where = difference, there.lower
-    allowed = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
-    return Seams(count, largest, where, allowed)
+    rounding = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
+    return Seams(count, largest, where, 0.0 if job.grid.blends else rounding)
 
 
 def _places(job: Job, count: int) -> list[Region]:
@@ -74,7 +76,7 @@ def _places(job: Job, count: int) -> list[Region]:
 
 def _borders(job: Job, axis: int) -> list[int]:
     low, high = job.region.lower[axis], job.region.upper[axis]
-    step = job.patch[axis]
+    step = job.grid.unit[axis]
     blocks = {low + lower[axis] for lower, _ in job.spec.blocks()}
     inner = sorted((blocks | set(range(low - low % step, high, step))) - {low})
     return [place for place in inner if low < place < high] or list(range(low, high))

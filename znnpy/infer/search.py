@@ -20,7 +20,8 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
 from znnpy.errors import PlanError
 from znnpy.geometry import Geometry, fit, voxels
-from znnpy.infer.blocks import Grid, Region, triple
+from znnpy.infer.blocks import Region, triple
+from znnpy.infer.grid import Grid
 from znnpy.infer.layers import forward_plan, forward_seconds
 from znnpy.network.types import Network
 from znnpy.plan import Choice, Plan

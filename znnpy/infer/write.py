@@ -14,13 +14,14 @@ from znnpy.data.writing.outputs import open_output
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
 from znnpy.errors import ChangedError, VolumeError, reason
-from znnpy.infer.blocks import Grid, Region
+from znnpy.infer.blocks import Region
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
 from znnpy.infer.log import BlockLog, log_of
 from znnpy.infer.parts import Parts, parts_of, whole_part
 from znnpy.infer.pipeline import overlapped
 from znnpy.infer.predict import VolumePrediction
+from znnpy.infer.tiling import AnyGrid
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ def _note_end(log: BlockLog, path: Path) -> None:
 
 @contextmanager
 def predicting(
-    job: Job, report: Report | None = None, grid: Grid | None = None
+    job: Job, report: Report | None = None, grid: AnyGrid | None = None
 ) -> Iterator[VolumePrediction]:
-    """The job's model with its weights, predicting in its patches."""
+    """The job's model with its weights, predicting in its patches, or where `grid` has them."""
     plan = job.candidate.plan.to_record()
     with patch_model(job.weights.config, job.network, job.patch, plan, report=report) as model:
         model.set_parameters(job.weights.parameters)
@@ -114,11 +115,19 @@ def predicting(
 
 
 def prediction_with(
-    job: Job, model: Model, grid: Grid | None = None, parts: Parts = whole_part
+    job: Job, model: Model, grid: AnyGrid | None = None, parts: Parts = whole_part
 ) -> VolumePrediction:
     """The prediction of a job by a model that is already there."""
     return VolumePrediction(
-        model, job.scene, job.field, job.norms, job.finish, job.kept, grid, parts
+        model,
+        job.scene,
+        job.field,
+        job.norms,
+        job.finish,
+        job.kept,
+        grid or job.grid,
+        parts,
+        job.request.mirror,
     )
 
 

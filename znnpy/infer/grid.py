@@ -1,0 +1,92 @@
+"""Patches side by side on one grid of a whole volume."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from znnpy.data.volume import Triple
+from znnpy.infer.blocks import Region, add, triple
+from znnpy.infer.joined import SideBySide
+from znnpy.infer.parts import Parts
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Patches of one shape side by side, one of them with its first voxel at `origin`.
+
+    The network only ever computes whole patches, so that every voxel is computed in the same one
+    whatever part of the volume is asked for, and in whatever pieces.
+    """
+
+    patch: Triple
+    origin: Triple = (0, 0, 0)
+
+    def span(self, region: Region) -> Region:
+        """All voxels of the patches that meet a region."""
+        steps = list(zip(region.lower, region.upper, self.origin, self.patch, strict=True))
+        return Region(
+            triple(o + (a - o) // step * step for a, _, o, step in steps),
+            triple(o - (o - b) // step * step for _, b, o, step in steps),
+        )
+
+    def meeting(self, region: Region) -> list[Region]:
+        """The patches that meet a region, z slowest."""
+        span = self.span(region)
+        axes = [
+            range(a, b, step) for a, b, step in zip(span.lower, span.upper, self.patch, strict=True)
+        ]
+        places = map(triple, itertools.product(*axes))
+        return [Region(place, add(place, self.patch)) for place in places]
+
+    def count(self, region: Region) -> int:
+        """How many patches meet a region."""
+        return self.span(region).voxels // math.prod(self.patch)
+
+    @property
+    def blends(self) -> bool:
+        """Whether patches overlap: their values are finished once they are joined."""
+        return False
+
+    @property
+    def size(self) -> Triple:
+        """Voxels of a patch."""
+        return self.patch
+
+    @property
+    def unit(self) -> Triple:
+        """Voxels from one patch to the next: blocks of whole ones meet the fewest."""
+        return self.patch
+
+    def widest(self, block: Triple) -> Triple:
+        """Most voxels along z, y, x that patches span which meet a block of this shape, wherever it lies."""
+        aligned = all(n % step == 0 for n, step in zip(block, self.patch, strict=True))
+        if aligned:
+            return block
+        steps = zip(block, self.patch, strict=True)
+        return triple(-(-(n - 1) // step) * step + step for n, step in steps)
+
+    def shared(self, region: Region, block: Triple, phase: Triple) -> int:
+        """Patches to remember while a region is computed in blocks: those that two of them meet.
+
+        Blocks lie on a grid that begins `phase` voxels before the region.
+        """
+        steps = list(zip(block, self.patch, region.lower, phase, strict=True))
+        if all(n % step == 0 and (low - before) % step == 0 for n, step, low, before in steps):
+            return 0
+        return 2 * math.prod(-(-n // step) + 1 for n, step, _, _ in steps)
+
+    def runs(self, region: Region, block: Triple, kept: int) -> int:
+        """How many patches are computed for a region in blocks if so many are remembered."""
+        return self.count(region)
+
+    def joined(
+        self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
+    ) -> SideBySide:
+        """What takes the values of a region's patches."""
+        return SideBySide(region, images, dtype)

@@ -1,0 +1,63 @@
+"""How runs of a network cover a volume: patches side by side, or windows where values depend on the patch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from znnpy.config.models import Config, InferenceSection
+from znnpy.data.volume import Triple, Volume
+from znnpy.geometry.fit import Geometry, fit
+from znnpy.infer.blocks import Field, triple, whole_field
+from znnpy.infer.grid import Grid
+from znnpy.infer.windows import Windows
+from znnpy.network.types import Network
+from znnpy.network.windows import patch_dependence
+
+AnyGrid = Grid | Windows
+ONE: Triple = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What lies where: `window` is the output shape of all runs of a network that needs windows, else None."""
+
+    network: Network
+    inference: InferenceSection
+    window: Triple | None
+
+    @classmethod
+    def of(cls, config: Config, network: Network, window: Triple | None = None) -> Tiling:
+        """As a config says; a `window` that is given goes first."""
+        usual = config.inference.window or config.training.output_shape
+        needed = bool(patch_dependence(network))
+        return cls(network, config.inference, (window or usual) if needed else None)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Shapes of one run: of a window, or of the smallest patch."""
+        return fit(self.network, self.window or ONE)
+
+    def field(
+        self, images: Mapping[str, Volume], corners: Mapping[str, Triple], mirror: bool
+    ) -> Field:
+        """What can be predicted of a volume: all voxels with `mirror`, else those that see no border.
+
+        Raises ShapeError when the volume is smaller than what one voxel sees.
+        """
+        return whole_field(self.network, images, corners, mirror, self.geometry)
+
+    def grid(self, whole: Field, patch: Triple, part: Field | None = None) -> AnyGrid:
+        """Where runs of one output shape lie in a field, counted from the first voxel of a part of it."""
+        if self.window is None:
+            return Grid(patch)
+        steps = zip(whole.first, (part or whole).first, whole.stride, strict=True)
+        origin = triple((a - b) // step for a, b, step in steps)
+        return Windows(patch, self.inference.overlap, self.inference.blend, whole.shape, origin)
+
+    def record(self) -> dict[str, object] | None:
+        """How windows overlap and blend, JSON-able; None without windows."""
+        if self.window is None:
+            return None
+        return {"overlap": list(self.inference.overlap), "blend": self.inference.blend}

@@ -1,0 +1,49 @@
+"""Whether what a network says of a place depends on the patch in which it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from znnpy.layers.values import BARE
+from znnpy.network.types import Edge, Network
+
+NAMED = 2  # edges and nodes of one reason that are named; the others are counted
+
+
+def depends_on_patch(network: Network) -> bool:
+    """Whether values depend on where the patch ends, or on all of it: padding, statistics of images.
+
+    Without, a patch that is moved by a period (`Geometry.periods`) gives the same values, moved.
+    """
+    return bool(patch_dependence(network))
+
+
+def patch_dependence(network: Network) -> str:
+    """What makes it so, for people: "padding (conv1, conv2 and 3 more), instance norm (c)"; or ""."""
+    found: dict[str, list[str]] = {}
+    for reason, name in [*_edges(network), *_nodes(network)]:
+        found.setdefault(reason, []).append(name)
+    return ", ".join(f"{reason} ({_named(names)})" for reason, names in found.items())
+
+
+def _edges(network: Network) -> Iterator[tuple[str, str]]:
+    for edge in network.edges:
+        if _padded(edge):
+            yield "padding", edge.name
+
+
+def _padded(edge: Edge) -> bool:
+    if edge.padding == "same":
+        return max(edge.size) > 1
+    return edge.padding != BARE
+
+
+def _nodes(network: Network) -> Iterator[tuple[str, str]]:
+    for node in network.nodes:
+        if node.norm is not None and node.norm.kind != "batch":
+            yield f"{node.norm.kind} norm", node.name
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
