@@ -71,6 +71,7 @@ def test_volumes_are_shown(check: Check) -> None:
     assert code == 0
     for word in ("train.1.labels", "data.h5:raw", "1x20x24x24", "uint8", "3 to 98", "405"):
         assert word in out
+    assert "exact and seamless" in out
     volumes = json.loads(check("--json")[1])["volumes"]
     assert [volume["key"] for volume in volumes] == [
         *(f"data.{place}.{what}" for place in ("train.0", "train.1", "validation.0") for what in ("image", "labels")),

@@ -132,6 +132,7 @@ def test_changes_that_matter() -> None:
         ({}, []),
         ({"run": {"threads": 3, "directory": "/x", "policy": "lifo"}}, []),
         ({"training": {"output_shape": 8, "iterations": 9}}, []),
+        ({"inference": {"overlap": 0.25, "blend": "linear"}}, []),
         ({"data": {"in_memory": True}}, []),
         ({"training": {"output_shape": [8, 8, 9]}}, ["training.output_shape"]),
         ({"training": {"output_shape": 8, "seed": 1}}, ["training.seed"]),

@@ -58,14 +58,17 @@ def small(
     conv: str = "direct",
     threads: int = 2,
     extent: tuple[int, int, int] = EXTENT,
+    layers: list[Any] | None = None,
+    inference: dict[str, Any] | None = None,
     **run: Any,
 ) -> Small:
     """Write the input and make weights."""
     config = config_from(
         {
-            "network": {"layers": LAYERS},
+            "network": {"layers": layers or LAYERS},
             "data": {"border": "mirror"},
             "training": {"output_shape": 4, "conv": conv},
+            "inference": inference or {},
             "run": {"threads": threads, **run},
         }
     )

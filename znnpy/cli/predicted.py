@@ -31,8 +31,9 @@ def print_job(job: Job, destination: Destination) -> None:
             f"{job.region.lower} of all that can be predicted, {_size(job.field.shape)}",
         ),
         ("blocks", f"{len(job.order)} of {_size(job.spec.block)}, {wanted} of them to compute"),
+        ("values", job.tiling.words()),
         ("patch", f"{_size(job.patch)}, {job.runs} network runs"),
-        ("halo", f"{_size(tuple(n - 1 for n in job.view))} voxels around each patch"),
+        ("halo", f"{_size(job.halo)} voxels around each patch"),
         ("algorithms", _algorithms(job)),
         ("memory", f"{readable(job.memory)} at most, of {readable(job.limit)}"),
         (

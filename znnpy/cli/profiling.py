@@ -42,7 +42,7 @@ def profile(
     ] = None,
     patch: Annotated[
         str | None,
-        typer.Option(metavar=SIZES, help="Output patch of --predict (default: 48)."),
+        typer.Option(metavar=SIZES, help="Output patch of --predict (default: the window, or 48)."),
     ] = None,
     out: Annotated[
         Path, typer.Option("--output", "--out", metavar="DIR", help="Folder for report and traces.")
@@ -86,6 +86,7 @@ def _subject(
     config: Path | None, run: Path | None, words: list[str], patch: str | None, reporter: Reporter
 ) -> Subject:
     from znnpy.config import load_config
+    from znnpy.infer.tiling import Tiling
     from znnpy.network import trained_network
     from znnpy.profile import PredictionSubject, Subject
     from znnpy.train.start import read_run
@@ -98,7 +99,8 @@ def _subject(
         return Subject(loaded, trained_network(loaded), *tell)
     assert run is not None
     saved = read_run(run, reporter, words)
-    sizes = block_sizes(patch, "--patch") or PATCH
+    window = Tiling.of(saved.config, saved.network).window
+    sizes = block_sizes(patch, "--patch") or window or PATCH
     return PredictionSubject(saved.config, saved.network, sizes, *tell)
 
 

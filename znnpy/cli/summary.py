@@ -18,7 +18,9 @@ from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeless
 from znnpy.geometry import Geometry, fit
 from znnpy.infer.build import make_optimizer, pinned_plan
+from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
+from znnpy.infer.tiling import Tiling
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.network import (
     Network,
@@ -90,6 +92,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "inputs": geometry.input_shapes,
         "outputs": geometry.output_shapes,
         "field_of_view": geometry.fields_of_view,
+        "prediction": Tiling.of(config, densest(network)).words(),
         "nodes": _nodes(written, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
         "algorithms": algorithms,
@@ -131,6 +134,7 @@ def print_summary(found: dict[str, Any]) -> None:
         out.print(f"{_UNKNOWN:15} {words}", highlight=False)
     views = ", ".join(f"{name} {_size(view)}" for name, view in found["field_of_view"].items())
     out.print(f"field of view   {views}", highlight=False)
+    out.print(f"prediction      {found['prediction']}", highlight=False, soft_wrap=True)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
     if found["counted"]:
         out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)

@@ -1,4 +1,4 @@
-"""The whole config: five sections, frozen, paths absolute once loaded from a file."""
+"""The whole config: six sections, frozen, paths absolute once loaded from a file."""
 
 from __future__ import annotations
 

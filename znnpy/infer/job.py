@@ -76,6 +76,7 @@ class Job:
     region: Region
     request: Request
     candidate: Candidate
+    tiling: Tiling
     grid: AnyGrid
     spec: OutputSpec
     norms: Mapping[str, Normalisation]
@@ -114,6 +115,14 @@ class Job:
         """Network runs of the whole prediction, by what is remembered between blocks."""
         flips = 2 ** sum(v > 1 for v in self.view) if self.request.flips else 1
         return self.grid.runs(self.region, self.spec.block, self.kept) * flips
+
+    @property
+    def halo(self) -> Triple:
+        """Voxels that a run sees of the inputs beyond those that its output voxels show."""
+        geometry, stride = self.candidate.geometry, self.field.stride
+        most = triple(max(axis) for axis in zip(*geometry.input_shapes.values(), strict=True))
+        steps = zip(most, self.patch, stride, strict=True)
+        return triple(max(0, n - (count - 1) * step - 1) for n, count, step in steps)
 
     @property
     def view(self) -> Triple:
@@ -199,6 +208,7 @@ def plan_job(
         region,
         request,
         candidate,
+        tiling,
         grid,
         spec,
         norms,

@@ -21,18 +21,23 @@ ONE: Triple = (1, 1, 1)
 
 @dataclass(frozen=True)
 class Tiling:
-    """What lies where: `window` is the output shape of all runs of a network that needs windows, else None."""
+    """What lies where.
+
+    `why`: what lets values of the network depend on the patch, "" if nothing does. `window`: the output shape
+    of all runs if they do, else None.
+    """
 
     network: Network
     inference: InferenceSection
     window: Triple | None
+    why: str
 
     @classmethod
     def of(cls, config: Config, network: Network, window: Triple | None = None) -> Tiling:
         """As a config says; a `window` that is given goes first."""
         usual = config.inference.window or config.training.output_shape
-        needed = bool(patch_dependence(network))
-        return cls(network, config.inference, (window or usual) if needed else None)
+        why = patch_dependence(network)
+        return cls(network, config.inference, (window or usual) if why else None, why)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -61,3 +66,15 @@ class Tiling:
         if self.window is None:
             return None
         return {"overlap": list(self.inference.overlap), "blend": self.inference.blend}
+
+    def words(self) -> str:
+        """What a prediction guarantees and why, for people."""
+        if self.window is None:
+            return "exact and seamless: no value depends on the patch"
+        (_, *shares), size = self.inference.overlap, "x".join(map(str, self.window))
+        same = all(share == self.inference.overlap[0] for share in shares)
+        overlap = f"{self.inference.overlap[0]:g}" if same else f"{list(self.inference.overlap)}"
+        return (
+            f"in windows of {size}, overlap {overlap}, {self.inference.blend}: values depend on the window by "
+            f"{self.why}"
+        )

@@ -13,8 +13,8 @@ from znnpy.config.models import Config, VolumeSection
 from znnpy.data.sampling.taken import check_kind
 from znnpy.data.values.glance import glance
 from znnpy.errors import VolumeError, ZnnpyError
-from znnpy.infer.blocks import whole_field
 from znnpy.infer.material import make_targets, open_scene, open_source
+from znnpy.infer.tiling import Tiling
 from znnpy.network import Network
 from znnpy.train.patches import make_sampler
 
@@ -108,4 +108,5 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
             check_kind(targets[node], scene.labels[node])
         corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
         mirror = config.data.border == "mirror"
-        return {"positions": prod(whole_field(network, scene.images, corners, mirror).shape)}
+        field = Tiling.of(config, network).field(scene.images, corners, mirror)
+        return {"positions": prod(field.shape)}
