@@ -21,7 +21,6 @@ from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.data.writing.destination import Destination, journal_of
-from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import PlanError, VolumeError
 from znnpy.geometry import fit
 from znnpy.infer import tiling
@@ -117,8 +116,7 @@ def blended(tiny: Small, windows: Windows, mirror: bool, flips: bool) -> np.ndar
         for flip in sets:
             part = {"input": np.flip(given[box][None], flip)[None].copy()}
             values = reference.forward(network, geometry, parameters, part)["output"][0]
-            loss = tiny.weights.config.training.loss
-            found.append(np.flip(probabilities(loss, values), flip))
+            found.append(np.flip(1 / (1 + np.exp(-values)), flip))
         there = tuple(
             slice(wide + a, wide + a + n) for a, n in zip(place, windows.size, strict=True)
         )
