@@ -301,7 +301,7 @@ def test_plan_says_what_values_depend_on(
     assert "in windows of 4x5x6, overlap [0.5, 0.25, 0.5], gaussian: values depend" in out
     assert "so the test says" in out
     assert f"4 x 5 x 6, {job.grid.count(job.region)} network runs" in out
-    assert "2 x 5 x 5 voxels around each patch" in out
+    assert "2 x 5 x 6 voxels around each patch" in out
 
 
 @pytest.mark.slow
