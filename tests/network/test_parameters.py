@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from znnpy.network import initial_parameters, load_network, parameter_shapes
+from znnpy.errors import NetworkError
+from znnpy.network import initial_parameters, learned, load_network, parameter_shapes
 from znnpy.network.parameters import generator
 from znnpy.network.types import Edge, Init, Network, Node
 
@@ -88,3 +89,52 @@ def test_start_values_stay_the_same_over_versions() -> None:
 
 
 PINNED = [2.008660967040023, -0.5752939413368399, -0.44006663630960574]
+
+
+def test_what_normalised_nodes_keep() -> None:
+    group = {"kind": "group", "groups": 2, "affine": False}
+    net = chain(
+        {"images": 4, "norm": "batch"},
+        {"images": 2, "norm": group, "bias": True},
+        {"images": 2, "norm": "instance"},
+    )
+    beside = {name: shape for name, shape in parameter_shapes(net).items() if len(shape) == 1}
+    assert beside == {
+        "layer2": (2,),
+        "layer1.scale": (4,),
+        "layer1.shift": (4,),
+        "layer1.running_mean": (4,),
+        "layer1.running_variance": (4,),
+        "output.scale": (2,),
+        "output.shift": (2,),
+    }
+    moving = {"layer2", "layer1.scale", "layer1.shift", "output.scale", "output.shift"}
+    assert set(learned(net)) == {"conv1", "conv2", "conv3"} | moving
+    start = initial_parameters(net, 0)
+    for name in beside:
+        one = name.endswith((".scale", ".running_variance"))
+        np.testing.assert_array_equal(start[name], np.float32(one))
+
+
+def test_names_of_what_nodes_keep_are_taken() -> None:
+    section = {
+        "nodes": {
+            "a": {"kind": "input", "images": 1},
+            "b": {"kind": "transfer", "images": 1, "norm": "batch"},
+            "c": {"kind": "sum", "images": 1},
+        },
+        "edges": {
+            "b.scale": {"kind": "conv", "from": "a", "to": "b", "size": 1},
+            "bc": {"kind": "crop", "from": "b", "to": "c", "offset": 0},
+        },
+    }
+    with pytest.raises(NetworkError, match=r"'b\.scale': the name is taken; .* node 'b' keeps"):
+        load_network(section)
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"), [(3, "3 groups .* 10 images; 1 or 2"), (8, "5 or 10")]
+)
+def test_groups_must_divide_the_images(groups: int, words: str) -> None:
+    with pytest.raises(NetworkError, match=f"node 'output': norm: .*{words} would"):
+        chain({"images": 10, "norm": {"kind": "group", "groups": groups}})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from znnpy.config.problems import Key, Place
-from znnpy.fields import Bool, FilePath, Images, Strict, shorthand, wrong
+from znnpy.fields import FilePath, Images, Strict, shorthand, wrong
 from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
 from znnpy.layers.keys import (
     ZERO,
@@ -24,6 +24,7 @@ from znnpy.layers.keys import (
 )
 from znnpy.layers.kind import EdgeKind
 from znnpy.layers.nodes import NodeKind
+from znnpy.layers.norm_keys import BiasKey, NormField
 
 
 class LayerSection(Strict):
@@ -83,15 +84,18 @@ class NodeSection(Strict):
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0
-    bias: Bool = Field(default=True, description="Add one learned bias per image (transfer nodes).")
+    norm: NormField = None
+    bias: BiasKey = None
     init: BiasInitField = Field(default=ZERO, description="How the biases start (transfer nodes).")
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
         if self.kind != "transfer":
-            for key in ("function", "slope", "amplitude", "gain", "bias", "init"):
+            for key in ("function", "slope", "amplitude", "gain", "norm", "init"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
+            if self.bias is False:
+                raise wrong(f"only a transfer node has this; this is {self.kind}", "bias")
         refuse_other_shape(self)
         return self
 

@@ -27,7 +27,10 @@ network:
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
   #   amplitude: 1         # of tanh, which is amplitude * tanh(gain * x)
   #   gain: 1
-  #   bias: true
+  #   norm: batch          # batch, instance, group or layer (default: none), or in full:
+  #   norm: {kind: batch, epsilon: 1e-5, momentum: 0.1, affine: true}
+  #   norm: {kind: group, groups: 8}
+  #   bias: true           # default: false with a norm
   #   init: he             # he, xavier, a number, or in full:
   #   init: {kind: uniform, low: -0.1, high: 0.1}
   #   init: {kind: normal, mean: 0, std: 0.01}

@@ -21,7 +21,7 @@ from znnpy.engine.memory.images import Layout
 from znnpy.engine.result import StepResult
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective
-from znnpy.network import parameter_shapes
+from znnpy.network import learned, parameter_shapes
 from znnpy.network.types import Edge
 
 Doubles = NDArray[np.float64]
@@ -34,11 +34,11 @@ class DoubleEngine:
 
     def __init__(self, layout: Layout, settings: Settings) -> None:
         self.layout, self.settings = layout, settings
-        shapes = parameter_shapes(layout.network)
+        shapes, moving = parameter_shapes(layout.network), learned(layout.network)
         self._parameters = {name: np.zeros(shape) for name, shape in shapes.items()}
         self._states = {
-            f"{name}/{state}": np.zeros(shape)
-            for name, shape in shapes.items()
+            f"{name}/{state}": np.zeros(shapes[name])
+            for name in moving
             for state in settings.optimizer.state_names
         }
         self._results: list[StepResult] = []
@@ -51,11 +51,11 @@ class DoubleEngine:
         self.bytes = int(16 * layout.batch * sum(images))
 
     def parameters(self) -> dict[str, Doubles]:
-        """Copies of filters and biases."""
+        """Copies of filters, biases and what nodes keep beside them."""
         return {name: array.copy() for name, array in self._parameters.items()}
 
     def set_parameters(self, values: ByName) -> None:
-        """Set filters and biases by name."""
+        """Set them by name."""
         for name, array in values.items():
             self._parameters[name] = np.array(array, np.float64)
 
@@ -89,7 +89,9 @@ class DoubleEngine:
         """Loss and gradients, without an update."""
         losses, network = self.settings.losses, self.layout.network
         geometry, masks = self.layout.geometry, self._masks(iteration)
-        self._values = reference.forward(network, geometry, self._parameters, inputs, masks)
+        self._values = reference.forward(
+            network, geometry, self._parameters, inputs, masks, training=True
+        )
         total, gradients = reference.gradients(
             network, geometry, self._parameters, inputs, targets, weights, losses, masks
         )
@@ -111,9 +113,17 @@ class DoubleEngine:
     ) -> int:
         """Make one update; returns its ticket."""
         result, gradients = self.gradients(inputs, targets, weights, iteration)
+        moved = reference.moved_statistics(
+            self.layout.network,
+            self.layout.geometry,
+            self._parameters,
+            self._values,
+            self._masks(iteration),
+        )
         scale = self._clip_scale(gradients)
         for name, gradient in gradients.items():
             self._update(name, gradient * scale, learning_rate, iteration + 1)
+        self._parameters |= moved
         self._results.append(result)
         return len(self._results) - 1
 

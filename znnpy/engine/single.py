@@ -41,7 +41,7 @@ class SingleEngine:
         ]
 
     def parameters(self) -> dict[str, Floats]:
-        """Copies of filters and biases, dense."""
+        """Copies of all parameters, dense."""
         self.drain()
         return {
             name: unpack_parameter(parameter, self._flat(parameter.values, parameter.floats))
@@ -49,7 +49,7 @@ class SingleEngine:
         }
 
     def set_parameters(self, values: ByName) -> None:
-        """Set filters and biases by name, and what follows from them."""
+        """Set parameters by name, and what follows from them."""
         self.drain()
         for name, array in values.items():
             parameter = self._build.parameters[name]
@@ -105,6 +105,7 @@ class SingleEngine:
         return self._read_result(0), {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
             for name, parameter in self._build.parameters.items()
+            if parameter.learned
         }
 
     def submit(
@@ -217,7 +218,8 @@ class SingleEngine:
     def _state_keys(self) -> dict[str, tuple[str, int]]:
         return {
             f"{name}/{state}": (name, index)
-            for name in self._build.parameters
+            for name, parameter in self._build.parameters.items()
+            if parameter.learned
             for index, state in enumerate(self.settings.optimizer.state_names)
         }
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
 
 from znnpy.fields import (
-    Bool,
     Float,
     Images,
     NonNegative,
@@ -17,6 +16,7 @@ from znnpy.fields import (
     wrong,
 )
 from znnpy.layers.functions import FUNCTIONS, FunctionName
+from znnpy.layers.norm_keys import BiasKey, NormField
 from znnpy.layers.values import Init
 
 if TYPE_CHECKING:
@@ -123,13 +123,14 @@ class ImagesKey(Strict):
 
 
 class TransferKeys(ImagesKey):
-    """What a layer says of the node that it makes: bias and transfer function."""
+    """What a layer says of the node that it makes: bias, normalisation and transfer function."""
 
     function: FunctionKey = Field(default="linear", description="Transfer function.")
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0
-    bias: Bool = Field(default=True, description="Add one learned bias per image.")
+    norm: NormField = None
+    bias: BiasKey = None
     bias_init: BiasInitField = Field(default=ZERO, description="How the biases start.")
 
     @model_validator(mode="after")

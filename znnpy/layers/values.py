@@ -47,3 +47,12 @@ class Norm:
     epsilon: float = 1e-5
     momentum: float = 0.1
     affine: bool = True
+
+    def parts(self, images: int) -> int:
+        """Into how many groups of neighbours so many images fall, each with statistics of its own."""
+        return {"group": self.groups, "layer": 1}.get(self.kind, images)
+
+    @property
+    def running(self) -> bool:
+        """Whether prediction uses statistics of the training, which are kept with what is learned."""
+        return self.kind == "batch"

@@ -9,7 +9,7 @@ from znnpy.network.build import (
     training_losses,
 )
 from znnpy.network.outputs import doubtful_outputs, logits_network, objectives
-from znnpy.network.parameters import initial_parameters, parameter_shapes
+from znnpy.network.parameters import initial_parameters, learned, parameter_shapes
 from znnpy.network.types import Edge, Init, Network, Node
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "build_network",
     "doubtful_outputs",
     "initial_parameters",
+    "learned",
     "load_network",
     "logits_network",
     "network_to_section",

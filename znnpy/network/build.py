@@ -20,6 +20,7 @@ from znnpy.fields import Strict
 from znnpy.layers.edges import EdgeKindName, edge_kind
 from znnpy.layers.functions import FUNCTIONS
 from znnpy.layers.keys import TransferKeys, init_data, init_of
+from znnpy.layers.norm_keys import biased, norm_data, norm_of
 from znnpy.network.check import checked_network
 from znnpy.network.outputs import Objectives, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node
@@ -81,10 +82,11 @@ def _node(name: str, node: NodeSection) -> Node:
         node.images,
         node.function,
         _slope(node.function, node.slope),
-        node.bias and node.kind == "transfer",
+        biased(node.bias, node.norm) and node.kind == "transfer",
         init_of(node.init),
         node.amplitude,
         node.gain,
+        norm_of(node.norm),
     )
 
 
@@ -120,8 +122,9 @@ def _chain_node(name: str, keys: Strict, images: int) -> Node:
         return Node(name, "sum", images, bias=False)
     slope = _slope(keys.function, keys.slope)
     init = init_of(keys.bias_init)
-    shape = (keys.amplitude, keys.gain)
-    return Node(name, "transfer", keys.images, keys.function, slope, keys.bias, init, *shape)
+    bias, norm = biased(keys.bias, keys.norm), norm_of(keys.norm)
+    shape = (keys.amplitude, keys.gain, norm)
+    return Node(name, "transfer", keys.images, keys.function, slope, bias, init, *shape)
 
 
 def self_contained(config: Config) -> Config:
@@ -150,6 +153,8 @@ def _node_data(node: Node) -> dict[str, Any]:
     if node.kind == "transfer":
         data |= {"function": node.function, "bias": node.bias, "init": init_data(node.init)}
         data["slope"] = node.slope
+    if node.norm is not None:
+        data["norm"] = norm_data(node.norm)
     return data | {key: getattr(node, key) for key in FUNCTIONS[node.function].shaped}
 
 

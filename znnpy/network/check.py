@@ -12,7 +12,8 @@ from typing import get_args
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import EDGE_KINDS, edge_kind
 from znnpy.layers.functions import FUNCTIONS
-from znnpy.network.types import Edge, Network, Node, NodeKind
+from znnpy.network.parameters import held
+from znnpy.network.types import Edge, Network, Node, NodeKind, Norm
 
 Where = Callable[[str], str]
 """File and line of a node or edge, by name; empty when there is none."""
@@ -58,6 +59,11 @@ def _naming(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str,
         if name in seen:
             yield name, f"{kind} '{name}': the name is taken; nodes and edges share their names"
         seen.add(name)
+    for node in nodes:
+        for name in held(node):
+            if name in seen:
+                kept = f"it is that of what node '{node.name}' keeps"
+                yield name, f"'{name}': the name is taken; {kept}"
 
 
 def _words(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, str]]:
@@ -170,8 +176,21 @@ def _node_meaning(network: Network, node: Node) -> Iterable[str]:
         if sum(arriving) != node.images:
             parts = " + ".join(map(str, arriving))
             yield f"has {node.images} images, but {parts} = {sum(arriving)} arrive"
+    if node.norm is not None:
+        yield from _norm_meaning(node, node.norm)
     if not FUNCTIONS[node.function].pointwise:
         if network.outgoing(node.name):
             yield f"{node.function} is for output nodes only"
         if node.images < 2:
             yield f"{node.function} needs at least 2 images"
+
+
+def _norm_meaning(node: Node, norm: Norm) -> Iterable[str]:
+    if node.kind != "transfer":
+        yield f"only a transfer node is normalised; this is {node.kind}"
+    parts = norm.parts(node.images)
+    if node.images % parts:
+        fitting = [n for n in range(1, node.images + 1) if node.images % n == 0]
+        near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:2])
+        words = " or ".join(map(str, near))
+        yield f"norm: {parts} groups do not divide its {node.images} images; {words} would"

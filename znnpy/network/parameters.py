@@ -9,16 +9,19 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.layers import norms
 from znnpy.layers.edges import edge_kind
-from znnpy.network.types import ONCE, Init, Network, Triple
+from znnpy.layers.norms import Held
+from znnpy.network.types import ONCE, Init, Network, Node, Triple
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(network: Network) -> Shapes:
-    """Shapes by name: filters (out, in, z, y, x) by edge that learns, then biases (out,) by transfer node.
+    """Shapes of all that is saved, by name: filters, biases, and what nodes keep beside them.
 
-    Filters come in the order of the file, biases in topological order.
+    Filters (out, in, z, y, x) by edge that learns, in the order of the file; then biases (out,) by
+    transfer node, and arrays (out,) by `node.what` (`held`), in topological order.
     """
     shapes: Shapes = {}
     for edge in network.edges:
@@ -28,7 +31,21 @@ def parameter_shapes(network: Network) -> Shapes:
     for node in network.nodes:
         if node.kind == "transfer" and node.bias:
             shapes[node.name] = (node.images,)
+    for node in network.nodes:
+        shapes |= dict.fromkeys(held(node), (node.images,))
     return shapes
+
+
+def held(node: Node) -> dict[str, Held]:
+    """What a node keeps beside its bias, by the names that parameters have: `node.scale` and others."""
+    found = {} if node.norm is None else norms.held(node.norm)
+    return {f"{node.name}.{what}": array for what, array in found.items()}
+
+
+def learned(network: Network) -> tuple[str, ...]:
+    """Names of the parameters that have gradients, in the order of `parameter_shapes`."""
+    beside = {name for node in network.nodes for name, it in held(node).items() if not it.learned}
+    return tuple(name for name in parameter_shapes(network) if name not in beside)
 
 
 def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -39,7 +56,9 @@ def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.floa
     Fan-in counts all taps and input images of the edge, fan-out all taps and output images.
     """
     inits = {edge.name: edge.init for edge in network.edges}
-    inits |= {node.name: node.init for node in network.nodes}
+    for node in network.nodes:
+        kept = {name: Init("constant", value=it.start) for name, it in held(node).items()}
+        inits |= {node.name: node.init} | kept
     repeats = repeats_of(network)
     return {
         name: repeated(_draw(inits[name], shape, generator(seed, name)), repeats.get(name))

@@ -29,6 +29,7 @@ KINDS: Mapping[Kind, str] = {
     Kind.POOL: "violet",
     Kind.SUM: "orange",
     Kind.TRANSFER: "magenta",
+    Kind.STATISTICS: "magenta",
     Kind.UPDATE: "red",
     Kind.LOSS: "forest",
     Kind.COPY: "gray",

@@ -1,7 +1,8 @@
 """Forward and backward through a whole network, node by node, in float64.
 
 Parameters are named as everywhere: filters (out, in, z, y, x) by conv edge, biases (images,) by
-transfer node. Slow and plain on purpose; no argument is changed, so calls may run concurrently.
+transfer node, what its normalisation keeps by `node.scale` and so on. Slow and plain on purpose; no
+argument is changed, so calls may run concurrently.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from numpy.typing import ArrayLike
 
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry
+from znnpy.layers import norms
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
 from znnpy.layers.kind import Applied, Array
+from znnpy.layers.norms import Statistics
 from znnpy.network.outputs import Objectives, logits_network, objectives
-from znnpy.network.parameters import parameter_shapes, repeated, repeats_of
-from znnpy.network.types import Edge, Network, Node
+from znnpy.network.parameters import learned, parameter_shapes, repeated, repeats_of
+from znnpy.network.types import Edge, Network, Node, Norm
 
 
 def forward(
@@ -29,8 +32,11 @@ def forward(
     parameters: Mapping[str, ArrayLike],
     inputs: Mapping[str, ArrayLike],
     masks: Mapping[str, ArrayLike] | None = None,
+    training: bool = False,
 ) -> dict[str, Array]:
     """Values of every node, after its transfer function.
+
+    `training`: batch normalisation is by the batch's own statistics, not by the running ones.
 
     `inputs`: node name -> (batch, image, z, y, x); `masks`: dropout edge name -> array of its
     source's shape, nonzero where a voxel is kept; an edge without a mask keeps everything, unscaled
@@ -38,7 +44,7 @@ def forward(
     may be the caller's own. Raises ShapeError for a missing or misshapen input or parameter.
     """
     values = _checked_inputs(network, geometry, inputs)
-    state = _State(network, geometry, _checked_parameters(network, parameters), values)
+    state = _State(network, geometry, _checked_parameters(network, parameters), values, training)
     state.masks.update(_doubles(masks or {}))
     for node in network.nodes:
         if node.kind != "input":
@@ -56,7 +62,7 @@ def gradients(
     loss: str | Objectives = "square",
     masks: Mapping[str, ArrayLike] | None = None,
 ) -> tuple[float, dict[str, Array]]:
-    """The loss, summed over outputs, and its gradient for every parameter.
+    """The loss, summed over outputs, and its gradient for every parameter that is learned.
 
     `targets` and `weights` by output node; see `Objective.value_and_gradient` for both, `logits_network`
     for outputs whose function the loss applies itself, and `forward` for the rest. `loss`: a name, or
@@ -65,8 +71,8 @@ def gradients(
     """
     if isinstance(loss, str):
         network, loss = logits_network(network, loss), objectives(network, loss)
-    values = forward(network, geometry, parameters, inputs, masks)
-    state = _State(network, geometry, _checked_parameters(network, parameters), values)
+    values = forward(network, geometry, parameters, inputs, masks, training=True)
+    state = _State(network, geometry, _checked_parameters(network, parameters), values, True)
     state.masks.update(_doubles(masks or {}))
     total = 0.0
     for node in network.outputs:
@@ -80,7 +86,28 @@ def gradients(
         state.node_gradients[node.name] = gradient
     for node in reversed(network.nodes):
         state.send_back(node)
-    return total, {name: state.parameter_gradients[name] for name in state.parameters}
+    return total, {name: state.parameter_gradients[name] for name in learned(network)}
+
+
+def moved_statistics(
+    network: Network,
+    geometry: Geometry,
+    parameters: Mapping[str, ArrayLike],
+    values: Mapping[str, Array],
+    masks: Mapping[str, ArrayLike] | None = None,
+) -> dict[str, Array]:
+    """Running statistics by name after an update whose forward pass gave these values of all nodes."""
+    checked = _checked_parameters(network, parameters)
+    state = _State(network, geometry, checked, dict(values), True)
+    state.masks.update(_doubles(masks or {}))
+    found: dict[str, Array] = {}
+    for node in network.nodes:
+        if node.norm is not None and node.norm.running:
+            names = [f"{node.name}.{what}" for what in ("running_mean", "running_variance")]
+            mean, variance = (checked[name] for name in names)
+            moved = norms.moved(mean, variance, state.summed(node), node.norm)
+            found |= dict(zip(names, moved, strict=True))
+    return found
 
 
 @dataclass
@@ -91,6 +118,7 @@ class _State:
     geometry: Geometry
     parameters: dict[str, Array]
     values: dict[str, Array]
+    training: bool
     masks: dict[str, Array] = field(default_factory=dict)
     node_gradients: dict[str, Array] = field(default_factory=dict)
     parameter_gradients: dict[str, Array] = field(default_factory=dict)
@@ -104,24 +132,63 @@ class _State:
             case "sum":
                 return _total(arriving)
             case "transfer":
-                return function_of(node.function).value(self.biased(node, arriving), node)
+                total = self.normed(node, self.biased(node, arriving))
+                return function_of(node.function).value(total, node)
             case "input":
                 return self.values[node.name]
             case _:
                 assert_never(node.kind)
 
     def biased(self, node: Node, arriving: list[Array]) -> Array:
-        """The sum that a transfer node's function is of."""
+        """What edges bring to a transfer node, and its bias."""
         total = _total(arriving)
         return total + self.parameters[node.name][:, None, None, None] if node.bias else total
+
+    def summed(self, node: Node) -> Array:
+        """The same, from the values of the nodes before it."""
+        return self.biased(node, [self.through(edge) for edge in self.network.incoming(node.name)])
+
+    def normed(self, node: Node, total: Array) -> Array:
+        """The sum as a transfer node's function takes it."""
+        if node.norm is None:
+            return total
+        unit = norms.normalised(total, node.norm, self.statistics(node, node.norm, total))
+        if not node.norm.affine:
+            return unit
+        scale, shift = (self.of_images(node, what) for what in ("scale", "shift"))
+        return unit * scale + shift
+
+    def statistics(self, node: Node, norm: Norm, total: Array) -> Statistics:
+        """Those that a node's sum is normalised by."""
+        if self.training or not norm.running:
+            return norms.statistics(total, norm)
+        mean, variance = (f"{node.name}.{what}" for what in ("running_mean", "running_variance"))
+        return norms.given(self.parameters[mean], self.parameters[variance])
+
+    def of_images(self, node: Node, what: str) -> Array:
+        """An array (images,) that a node keeps, to be multiplied with images."""
+        return self.parameters[f"{node.name}.{what}"][:, None, None, None]
 
     def before(self, node: Node, gradient: Array) -> Array:
         """The gradient by a transfer node's sum, from that by its values."""
         function, found = function_of(node.function), self.values[node.name]
+        if not function.needs_sum and node.norm is None:
+            return function.gradient(found, gradient, node)
+        total = self.summed(node)
         if function.needs_sum:
-            edges = self.network.incoming(node.name)
-            found = self.biased(node, [self.through(edge) for edge in edges])
-        return function.gradient(found, gradient, node)
+            found = self.normed(node, total)
+        gradient = function.gradient(found, gradient, node)
+        return gradient if node.norm is None else self.before_norm(node, node.norm, total, gradient)
+
+    def before_norm(self, node: Node, norm: Norm, total: Array, gradient: Array) -> Array:
+        """The gradient by the sum that is normalised; that of scale and shift is kept."""
+        if norm.affine:
+            unit = norms.normalised(total, norm, norms.statistics(total, norm))
+            over = (0, 2, 3, 4)
+            self.parameter_gradients[f"{node.name}.scale"] = (gradient * unit).sum(axis=over)
+            self.parameter_gradients[f"{node.name}.shift"] = gradient.sum(axis=over)
+            gradient = gradient * self.of_images(node, "scale")
+        return norms.normalised_gradient(total, gradient, norm)
 
     def applied(self, edge: Edge) -> Applied:
         """The operation of an edge where it stands."""

@@ -13,7 +13,7 @@ from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.errors import PlanError, RunError
 from znnpy.infer.build import make_optimizer
-from znnpy.network import Network, parameter_shapes, trained_network
+from znnpy.network import Network, learned, parameter_shapes, trained_network
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.archive import Kind
@@ -142,11 +142,11 @@ def lost(path: Path, what: str) -> str:
 def contents_of(config: Config) -> Contents:
     """What checkpoints of this config's training hold."""
     training, dtype = config.training, np.dtype(config.training.precision)
-    shapes = parameter_shapes(trained_network(config))
-    kinds = {name: Kind(shape, dtype) for name, shape in shapes.items()}
+    network = trained_network(config)
+    kinds = {name: Kind(shape, dtype) for name, shape in parameter_shapes(network).items()}
     states = make_optimizer(training.optimizer).state_names
     return Contents(
-        kinds, {f"{name}/{state}": kind for name, kind in kinds.items() for state in states}
+        kinds, {f"{name}/{state}": kinds[name] for name in learned(network) for state in states}
     )
 
 

@@ -1,8 +1,9 @@
 """Transfer functions on channel blocks, forward and backward, with bias and its gradient.
 
-Forward kernels (`FORWARD[name]`): y = f(x + bias). Words: `source`, `target` byte addresses of
-the part's first voxel (the same for in place), `*_z`, `*_y` strides in floats, `bias` the address
-of LANES floats of this block or 0, `channels` the real channels of the block, `planes`, `rows`,
+Forward kernels (`FORWARD[name]`): y = f(v), v = (x - centre) * scale + bias. Words: `source`, `target`
+byte addresses of the part's first voxel (the same for in place), `*_z`, `*_y` strides in floats,
+`bias` the address of LANES floats of this block or 0, `affine` that of LANES scales and then LANES
+centres (0: x + bias), `channels` the real channels of the block, `planes`, `rows`,
 `length` (row length in floats), `slope` for leaky_relu and elu, `amplitude` and `gain` for tanh.
 `planar` 1: one planar image, whose bias is one float; `channels` is LANES then.
 
@@ -11,7 +12,7 @@ sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; 
 are added by the caller's tree; of a planar image sums of every LANES-th voxel). `target` may be
 `gradient`. leaky_relu and elu need slope >= 0, tanh an amplitude other than 0.
 
-The gradients of silu, hard_swish, gelu and gelu_tanh are expressed by the sum v = x + bias: their
+The gradients of silu, hard_swish, gelu and gelu_tanh are expressed by v: without `affine` their
 forward kernels leave v at `source` unless that is the target, their backward kernels take it for
 `output`.
 
@@ -45,7 +46,7 @@ TWICE_ROOT = 1.5957691216057308  # 2 sqrt(2 / pi)
 CUBIC = 0.044715
 MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
 FORWARD_WORDS = words(
-    "source source_z source_y target target_z target_y bias channels planes rows length "
+    "source source_z source_y target target_z target_y bias affine channels planes rows length "
     "slope:float planar amplitude:float gain:float",
 )
 BACKWARD_WORDS = words(
@@ -211,6 +212,23 @@ def _gelu_tanh_back(v: Any, g: Any, shape: Any) -> Any:
     return g * (logistic(u) * fma(v * steep, logistic(-u), splat(1.0)))
 
 
+class Affine(NamedTuple):
+    """What a function is of: (x - centre) * scale + bias, for each lane."""
+
+    scale: Any
+    centre: Any
+    bias: Any
+
+
+@inlined
+def _affine(args: Any, real: Any) -> Any:
+    at = FORWARD_WORDS
+    scale, centre = splat(1.0), splat(0.0)
+    if args[at.affine]:
+        scale, centre = load(args[at.affine]), load(args[at.affine] + VECTOR_BYTES)
+    return Affine(scale, centre, _bias(args, real))
+
+
 @inlined
 def _bias(args: Any, real: Any) -> Any:
     at = FORWARD_WORDS
@@ -222,6 +240,11 @@ def _bias(args: Any, real: Any) -> Any:
 
 
 @inlined
+def _applied(x: Any, affine: Any) -> Any:
+    return fma(x - affine.centre, affine.scale, affine.bias)
+
+
+@inlined
 def _forward(args: Any, function: Any) -> None:
     at = FORWARD_WORDS
     shape = Shape(
@@ -229,7 +252,7 @@ def _forward(args: Any, function: Any) -> None:
         float_argument(args[at.amplitude]),
         float_argument(args[at.gain]),
     )
-    bias = _bias(args, below(args[at.channels]))
+    affine = _affine(args, below(args[at.channels]))
     full = args[at.length] - args[at.length] % LANES
     rest = below(args[at.length] - full)
     for z in range(args[at.planes]):
@@ -237,10 +260,10 @@ def _forward(args: Any, function: Any) -> None:
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, 4 * full, VECTOR_BYTES):
-                value = function(load(source + x) + bias, shape)
+                value = function(_applied(load(source + x), affine), shape)
                 store(target + x, value)
             if full < args[at.length]:
-                value = function(load_masked(source + 4 * full, rest) + bias, shape)
+                value = function(_applied(load_masked(source + 4 * full, rest), affine), shape)
                 store_masked(target + 4 * full, rest, value)
 
 
@@ -254,7 +277,7 @@ def _forward_masked(args: Any, function: Any) -> None:
         float_argument(args[at.gain]),
     )
     real = below(args[at.channels])
-    bias = _bias(args, real)
+    affine = _affine(args, real)
     full = args[at.length] - args[at.length] % LANES
     rest = below(args[at.length] - full)
     for z in range(args[at.planes]):
@@ -262,23 +285,23 @@ def _forward_masked(args: Any, function: Any) -> None:
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, 4 * full, VECTOR_BYTES):
-                value = function(load(source + x) + bias, shape)
+                value = function(_applied(load(source + x), affine), shape)
                 store(target + x, select(real, value, splat(0.0)))
             if full < args[at.length]:
-                value = function(load_masked(source + 4 * full, rest) + bias, shape)
+                value = function(_applied(load_masked(source + 4 * full, rest), affine), shape)
                 store_masked(target + 4 * full, rest, value)
 
 
 @inlined
 def _forward_kept(args: Any, function: Any) -> None:
-    """For gradients that need the sum: it is left at the source, before the target is written."""
+    """For gradients that need v: it is left at the source, before the target is written."""
     at = FORWARD_WORDS
     shape = Shape(
         float_argument(args[at.slope]),
         float_argument(args[at.amplitude]),
         float_argument(args[at.gain]),
     )
-    bias = _bias(args, below(args[at.channels]))
+    affine = _affine(args, below(args[at.channels]))
     full = args[at.length] - args[at.length] % LANES
     rest = below(args[at.length] - full)
     for z in range(args[at.planes]):
@@ -286,12 +309,14 @@ def _forward_kept(args: Any, function: Any) -> None:
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, 4 * full, VECTOR_BYTES):
-                total = load(source + x) + bias
-                store(source + x, total)
+                total = _applied(load(source + x), affine)
+                if args[at.affine] == 0:
+                    store(source + x, total)
                 store(target + x, function(total, shape))
             if full < args[at.length]:
-                total = load_masked(source + 4 * full, rest) + bias
-                store_masked(source + 4 * full, rest, total)
+                total = _applied(load_masked(source + 4 * full, rest), affine)
+                if args[at.affine] == 0:
+                    store_masked(source + 4 * full, rest, total)
                 store_masked(target + 4 * full, rest, function(total, shape))
 
 

@@ -79,7 +79,7 @@ def forward(name: str, source: Blocked, target: Blocked, bias: Any, cuts: int = 
                 **source.rows("source", block, z), **target.rows("target", block, z),
                 bias=0 if bias is None else address(bias) + 4 * LANES * block, channels=real,
                 planes=source.shape[0] // cuts, rows=source.shape[1],
-                length=source.shape[2] * LANES, planar=0, **SHAPE,
+                length=source.shape[2] * LANES, planar=0, affine=0, **SHAPE,
             )  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_planar_images(name: str, width: int) -> None:
     source.view[0, ..., 0] = x[0]
     FORWARD[name].run(
         **source.rows("source"), **target.rows("target"), bias=address(bias), channels=LANES,
-        planes=2, rows=3, length=width, planar=1, **SHAPE,
+        planes=2, rows=3, length=width, planar=1, affine=0, **SHAPE,
     )  # fmt: skip
     y = FUNCTIONS[name](np.float64(x[0] + bias[0]))
     np.testing.assert_allclose(target.view[0, ..., 0], y, rtol=accuracy(name), atol=1e-37)

@@ -11,6 +11,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
 from znnpy.engine.convolution.passes import summed_elsewhere
+from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Buffer
@@ -44,6 +45,8 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         case _:
             assert_never(node.kind)
     if node.kind == "transfer" and not finished_forward(build.layout, node):
+        if node.norm is not None:
+            emit_statistics(step, build, node)
         _transfer_forward(step, build, node)
 
 
@@ -57,7 +60,11 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
     if leaves:
         combine_tensors(step, leaves, Identity(node.name, Pass.BACKWARD, Part.SUM))
-    if node.kind == "transfer":
+    if node.norm is not None:
+        if node.function == "softmax":
+            softmax_backward(step, build, node)
+        norm_backward(step, build, node)
+    elif node.kind == "transfer":
         _partials(build, node)
         if not finished_backward(build.layout, node, objective):
             _transfer_backward(step, build, node)
@@ -87,23 +94,31 @@ def _summed(build: Build, node: Node) -> Tensor:
 
 
 def _transfer_forward(step: Step, build: Build, node: Node) -> None:
-    if node.function == "softmax":
+    if node.function == "softmax" and node.norm is None:
         softmax_forward(step, build, node)
         return
-    if node.function == "linear" and not node.bias:
+    if node.function == "linear" and not node.bias and node.norm is None:
         return
+    function = "linear" if node.function == "softmax" else node.function
+    normed = None if node.norm is None else Normed.of(build, node)
     tensor, summed = build.images.activations[node.name], _summed(build, node)
     planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
             for low, high in plane_ranges(tensor, 2):
+                bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
+                own = summed.region(batch, block, low, high)
+                reads, left = build.bias_reads(node.name), [own]
+                if normed is not None:
+                    bias = normed.affine_words(batch, block)
+                    reads, left = [normed.affine_reads(batch, block)], []
                 step.add(
-                    _kernel(FORWARD, node.function, node),
+                    _kernel(FORWARD, function, node),
                     {
                         **rows_of(summed, "source", batch, block, low),
                         **rows_of(tensor, "target", batch, block, low),
                         **counts(tensor, low, high),
-                        "bias": build.bias_address(node.name, block * tensor.lanes),
+                        **bias,
                         "channels": LANES if planar else tensor.channels(block),
                         "length": tensor.row,
                         **_shape(node),
@@ -111,12 +126,11 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                     },
                     what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
                     cost=_cost(tensor, high - low, 2 if summed is tensor else 3),
-                    reads=[
-                        own := summed.region(batch, block, low, high),
-                        *build.bias_reads(node.name),
-                    ],
-                    writes=list(dict.fromkeys([tensor.region(batch, block, low, high), own])),
+                    reads=[own, *reads],
+                    writes=list(dict.fromkeys([tensor.region(batch, block, low, high), *left])),
                 )
+    if node.function == "softmax":
+        softmax_forward(step, build, node)
 
 
 def _transfer_backward(step: Step, build: Build, node: Node) -> None:

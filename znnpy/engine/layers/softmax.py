@@ -24,7 +24,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                     **counts(tensor, low, high),
                     "source_block": tensor.block_stride,
                     "target_block": tensor.block_stride,
-                    "bias": build.bias_address(node.name, 0),
+                    "bias": 0 if node.norm else build.bias_address(node.name, 0),
                     "channels": tensor.images,
                     "width": tensor.shape[2],
                 },

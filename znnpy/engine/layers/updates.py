@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from znnpy_kernels.layers.norms import clip_scale, sum_of_squares
 
+from znnpy.engine.layers.norms import move_running
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Parameter
@@ -18,10 +19,16 @@ SCALE = Use("clip scale", SMALL)
 
 
 def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
-    """Update every parameter; with `clip_norm` all wait for the norm over all gradients."""
+    """Update every parameter; with `clip_norm` all wait for the norm over all gradients.
+
+    Running statistics move by those of the step.
+    """
     scale = None if clip_norm is None else _emit_clip(step, build, clip_norm)
-    for parameter in build.parameters.values():
+    for parameter in build.moving:
         _emit_update(step, build, parameter, optimizer, scale)
+    for node in build.layout.network.nodes:
+        if node.norm is not None and node.norm.running:
+            move_running(step, build, node, node.norm)
 
 
 def _emit_update(
@@ -61,7 +68,7 @@ def _emit_update(
 
 def _emit_clip(step: Step, build: Build, clip_norm: float) -> Buffer:
     """Sum of squares of every gradient, then one scale for all, which is returned."""
-    parameters = list(build.parameters.values())
+    parameters = build.moving
     partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
     scale = build.scratch(Name(SCALE), 1)
     for index, parameter in enumerate(parameters):

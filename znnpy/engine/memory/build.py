@@ -75,6 +75,11 @@ class Build:
         packed = self.images.activations.get(node)
         return packed if packed is not None else self.staged.inputs[node]
 
+    @property
+    def moving(self) -> list[Parameter]:
+        """The parameters that updates move by their gradients."""
+        return [parameter for parameter in self.parameters.values() if parameter.learned]
+
     def scratch(self, name: Name, floats: int) -> Buffer:
         """The buffer of a name, the same for both steps; ValueError if it was another one before."""
         return self._buffer(name, _Asked(floats))
@@ -144,13 +149,21 @@ class Build:
 
     def bias_address(self, node: str, image: int) -> int:
         """Address of the biases from one image on; 0 when the node has none."""
-        found = self.parameters.get(node)
-        return found.values + 4 * image if found else 0
+        return self.values_address(node, image)
 
     def bias_reads(self, node: str) -> list[Region]:
         """What a task that uses the bias reads."""
-        found = self.parameters.get(node)
-        return [found.values_region()] if found else []
+        return self.values_read(node)
+
+    def values_address(self, parameter: str, image: int) -> int:
+        """Address of what a node keeps for its images, from one image on; 0 when it does not."""
+        found = self.parameters.get(parameter)
+        return found.values + 4 * image if found else 0
+
+    def values_read(self, *parameters: str) -> list[Region]:
+        """What a task reads that uses these, where they are kept."""
+        found = (self.parameters.get(name) for name in parameters)
+        return [parameter.values_region() for parameter in found if parameter]
 
     def bias_partials(self, node: Node, first: int, count: int) -> Buffer | None:
         """Room for `count` vectors of partial bias gradients; None when the node has no bias.

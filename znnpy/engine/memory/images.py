@@ -16,6 +16,7 @@ from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
+from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
@@ -97,6 +98,7 @@ def is_planar(layout: Layout, name: str) -> bool:
         node.images <= FEW
         and node.kind in ("transfer", "sum")
         and function_of(node.function).pointwise
+        and node.norm is None
         and any(edge.kind == "conv" for edge in edges)
         and all(_takes_planar(layout, edge, edge.target == name) for edge in edges)
     )
@@ -104,7 +106,8 @@ def is_planar(layout: Layout, name: str) -> bool:
 
 def keeps_sum(layout: Layout, node: Node) -> bool:
     """Whether a node's sum lies beside its values, because the backward pass needs both."""
-    return layout.training and node.kind == "transfer" and function_of(node.function).needs_sum
+    needed = node.norm is not None or function_of(node.function).needs_sum
+    return layout.training and node.kind == "transfer" and needed
 
 
 def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
@@ -124,12 +127,13 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
 
 
 def trained_nodes(network: Network) -> set[str]:
-    """Nodes whose gradient some filter or bias needs."""
+    """Nodes whose gradient something that is learned needs."""
     trained: set[str] = set()
     for node in network.nodes:
         incoming = network.incoming(node.name)
         if (
             (node.kind == "transfer" and node.bias)
+            or any(array.learned for array in held(node).values())
             or any(edge_kind(edge.kind).learns for edge in incoming)
             or any(edge.source in trained for edge in incoming)
         ):

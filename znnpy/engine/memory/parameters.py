@@ -1,4 +1,4 @@
-"""Filters and biases in the arena: packed for the kernels, dense (out, in, z, y, x) for users."""
+"""Parameters in the arena: filters packed for the kernels, dense (out, in, z, y, x) for users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Region, Use
-from znnpy.network.parameters import parameter_shapes
+from znnpy.network.parameters import learned, parameter_shapes
 
 VALUES = Use("parameters")
 PARAMETER_GRADIENTS = Use("gradients of parameters", "parameters")
@@ -37,10 +37,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One filter bank or bias vector: addresses of values, gradient and optimiser states.
+    """One filter bank, or one float for each image of a node: addresses of values, gradient and states.
 
     All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions
-    count pieces. Padding is 0 and stays 0.
+    count pieces. Padding is 0 and stays 0. What is not `learned` has neither gradient nor states.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Parameter:
     values_buffer: Buffer
     gradient_buffer: Buffer
     states: tuple[int, ...]
+    learned: bool = True
 
     @property
     def values(self) -> int:
@@ -59,12 +60,12 @@ class Parameter:
 
     @property
     def gradient(self) -> int:
-        """Address of the gradient; 0 without training."""
+        """Address of the gradient; 0 where there is none."""
         return self.gradient_buffer.address
 
     @property
     def is_filters(self) -> bool:
-        """Whether these are filters (weight decay applies) and not biases."""
+        """Whether these are filters, to which weight decay applies."""
         return len(self.shape) == 5
 
     def values_region(self, low: int = 0, high: int | None = None) -> Region:
@@ -95,26 +96,28 @@ class Parameter:
 
 
 def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, Parameter]:
-    """Reserve values, and gradients and `states` buffers each when training, by parameter name."""
-    found = {}
+    """Reserve values, by parameter name, and gradients and `states` buffers of what training moves."""
+    found, moving = {}, set(learned(layout.network) if layout.training else ())
     for name, shape in parameter_shapes(layout.network).items():
         lanes = _source_lanes(layout, name) if len(shape) == 5 else LANES
         pieces = _pieces(shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
-        count = states if layout.training else 0
+        count = states if name in moving else 0
         values = Buffer(Name(VALUES, name), arena.reserve(floats, VALUES), floats, Filled.EARLIER)
         gradient = Buffer(
             Name(PARAMETER_GRADIENTS, name),
-            arena.reserve(floats, PARAMETER_GRADIENTS) if layout.training else 0,
+            arena.reserve(floats, PARAMETER_GRADIENTS) if name in moving else 0,
             floats,
         )
         own = tuple(arena.reserve(floats, STATES) for _ in range(count))
-        found[name] = Parameter(name, shape, floats, lanes, pieces, values, gradient, own)
+        found[name] = Parameter(
+            name, shape, floats, lanes, pieces, values, gradient, own, name in moving
+        )
     return found
 
 
 def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
-    """A dense filter bank or bias vector of the parameter's shape in packed order."""
+    """A dense array of the parameter's shape in packed order."""
     if parameter.is_filters:
         return pack_filters(array, parameter.source_lanes)
     packed = np.zeros(parameter.floats, np.float32)

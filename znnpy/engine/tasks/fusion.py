@@ -12,12 +12,17 @@ def slope_of(node: Node) -> float:
     return {"linear": 1.0, "relu": 0.0}.get(node.function, node.slope)
 
 
+def is_plain(node: Node) -> bool:
+    """Whether a node applies a function to its sum as it is, not normalised."""
+    return node.kind == "transfer" and node.norm is None
+
+
 def applied_forward(layout: Layout, edge: Edge) -> Node | None:
     """The node whose bias and function an edge's forward pass applies: it alone converges there."""
     node = layout.network.node(edge.target)
     known = layout.traits(edge, "forward").forward_functions
     alone = len(layout.network.incoming(node.name)) == 1
-    return node if alone and node.kind == "transfer" and node.function in known else None
+    return node if alone and is_plain(node) and node.function in known else None
 
 
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:
@@ -25,7 +30,7 @@ def applied_backward(layout: Layout, edge: Edge) -> Node | None:
     node = layout.network.node(edge.source)
     known = layout.traits(edge, "gradient").backward_functions
     alone = len(layout.network.outgoing(node.name)) == 1
-    return node if alone and node.kind == "transfer" and node.function in known else None
+    return node if alone and is_plain(node) and node.function in known else None
 
 
 def is_pair_filter(edge: Edge) -> bool:
@@ -40,7 +45,7 @@ def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
     """
     node = layout.network.node(edge.source)
     alone = len(layout.network.outgoing(node.name)) == 1
-    known = node.kind == "transfer" and node.function in ("linear", "relu")
+    known = is_plain(node) and node.function in ("linear", "relu")
     return node if alone and known and is_pair_filter(edge) else None
 
 
@@ -64,5 +69,5 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
 
 def biased_in_loss(node: Node, objective: Objective) -> bool:
     """Whether the loss adds up the gradient of an output node's bias."""
-    linear = node.kind == "transfer" and node.function == "linear"
+    linear = is_plain(node) and node.function == "linear"
     return linear and not objective.reading.whole_voxels

@@ -47,6 +47,7 @@ class Kind(StrEnum):
     POOL = "pool"
     SUM = "sum"
     TRANSFER = "transfer"
+    STATISTICS = "statistics"
     COPY = "copy"
     DROPOUT = "dropout"
     UPDATE = "update"
@@ -68,6 +69,8 @@ class Part(Enum):
     DROPOUT = "", Kind.DROPOUT
     COPY = "", Kind.COPY
     FUNCTION = "", Kind.TRANSFER
+    STATISTICS = "statistics", Kind.STATISTICS
+    MERGED = "merged statistics", Kind.STATISTICS
     SPLIT = "split", Kind.COPY, Pass.BACKWARD
     # Images, their spectra, and back.
     IMAGE_SPECTRA = "spectra", Kind.TRANSFORM
@@ -93,6 +96,7 @@ class Part(Enum):
     LOSS_SUM = "loss sum", Kind.LOSS, Pass.LOSS
     NORM = "norm", Kind.UPDATE, Pass.UPDATE
     CLIP = "clip", Kind.UPDATE, Pass.UPDATE
+    RUNNING = "running statistics", Kind.UPDATE, Pass.UPDATE
     UPDATE = "update", Kind.UPDATE, Pass.UPDATE
     GATE = "gate", Kind.GATE, Pass.ORDER
     BARRIER = "barrier", Kind.BARRIER, Pass.ORDER

@@ -1,0 +1,294 @@
+"""Statistics of normalisation: of the lanes of parts of a block, merged over parts, lanes and images.
+
+Parts are tasks' shares of one channel block of one image of the batch. A part leaves LEAF float64: the
+mean of each of LANES lanes, the sum of squared deviations from it, and how many values a lane has.
+Merging goes through parts in order (Chan, Golub and LeVeque 1983), so bits depend on the parts alone.
+
+What is merged counts for a sample: an image of the batch, or all of them as one. Channels lie in
+groups of `size` neighbours. Tables, by sample and then by channel in LANES to a block:
+
+    moments         MOMENTS float64 a channel: the group's mean minus the channel's bias, the group's
+                    1 / sqrt(variance + epsilon), the channel's own mean, its unbiased variance
+    coefficients    3 LANES floats a block: scales, centres, biases, so that the normalised value of x is
+                    (x - centre) * scale + bias: subtracted first, a mean costs no digits
+
+Lanes without a channel stay as they are: 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import doubles, float_argument, floats
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.vectors import load, store_doubles, to_doubles, zero_doubles
+
+LEAF = 2 * LANES + 8
+MOMENTS = 4
+SUMS = 2 * LANES
+"""Float64 that a part leaves in the backward pass: sums of gradients d, and of d * (x - centre)."""
+COEFFICIENTS = 3 * LANES
+
+LANE_STATISTICS = words("source source_z source_y leaf planes rows length")
+
+
+@kernel(LANE_STATISTICS)
+def lane_statistics(args: Any, worker: int) -> None:
+    """Leave the statistics of a part, `length` floats (whole voxels) a row, at `leaf`.
+
+    Sums are about the part's first voxel, so that a mean far from 0 costs no digits.
+    """
+    at = LANE_STATISTICS
+    pivot = to_doubles(load(args[at.source]))
+    first, second = zero_doubles(), zero_doubles()
+    squares, others = zero_doubles(), zero_doubles()
+    even = args[at.length] // (2 * LANES) * (2 * VECTOR_BYTES)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            for x in range(0, even, 2 * VECTOR_BYTES):
+                a = to_doubles(load(source + x)) - pivot
+                b = to_doubles(load(source + x + VECTOR_BYTES)) - pivot
+                first, squares = first + a, squares + a * a
+                second, others = second + b, others + b * b
+            if even < 4 * args[at.length]:
+                a = to_doubles(load(source + even)) - pivot
+                first, squares = first + a, squares + a * a
+    store_doubles(args[at.leaf], first + second)
+    store_doubles(args[at.leaf] + 8 * LANES, squares + others)
+    _finish_leaf(args, args[at.planes] * args[at.rows] * (args[at.length] // LANES))
+
+
+@inlined
+def _finish_leaf(args: Any, count: int) -> None:
+    """Sums about the first voxel to mean and squared deviations."""
+    at = LANE_STATISTICS
+    leaf, first = doubles(args[at.leaf]), floats(args[at.source])
+    leaf[2 * LANES] = count
+    for lane in range(LANES):
+        mean = leaf[lane] / count
+        leaf[LANES + lane] = max(leaf[LANES + lane] - leaf[lane] * mean, 0.0)
+        leaf[lane] = first[lane] + mean
+
+
+TABLE = words(
+    "leaves image_step block_step cuts samples merged channels size bias scale moments moments_step "
+    "coefficients coefficients_step"
+)
+"""Beside the tables, whose steps are bytes from sample to sample: parts at `leaves`, `cuts` for each block
+of each of `merged` images that count as a sample, and bytes from image to image and from block to block;
+addresses of the channels' biases and scales (0: none)."""
+
+
+@inlined
+def _join(a: Any, leaf: Any, lane: int) -> Any:
+    """(count, mean, squared deviations) of two sets together."""
+    count, mean, squares = a
+    more = leaf[2 * LANES]
+    together, delta = count + more, leaf[lane] - mean
+    share = more / together
+    spread = delta * delta * count * share if count else 0.0
+    return together, mean + delta * share, squares + leaf[LANES + lane] + spread
+
+
+@inlined
+def _of_channel(args: Any, sample: int, channel: int) -> Any:
+    """(count, mean, squared deviations) of one channel of a sample."""
+    at = MERGED_STATISTICS
+    found = (0.0, 0.0, 0.0)
+    for image in range(sample * args[at.merged], (sample + 1) * args[at.merged]):
+        here = args[at.leaves] + image * args[at.image_step]
+        here += channel // LANES * args[at.block_step]
+        for cut in range(args[at.cuts]):
+            found = _join(found, doubles(here + 8 * LEAF * cut), channel % LANES)
+    return found
+
+
+@inlined
+def _value(address: int, channel: int, default: float) -> Any:
+    return float(floats(address)[channel]) if address else default
+
+
+@inlined
+def _group(args: Any, sample: int, first: int) -> Any:
+    """Mean and inverse deviation of a group; leaves each channel's own moments."""
+    at = MERGED_STATISTICS
+    moments = doubles(args[at.moments] + sample * args[at.moments_step])
+    count, mean, squares = 0.0, 0.0, 0.0
+    for channel in range(first, first + args[at.size]):
+        own = _of_channel(args, sample, channel)
+        more, there = own[0], own[1] + _value(args[at.bias], channel, 0.0)
+        together, delta = count + more, there - mean
+        share = more / together
+        squares += own[2] + (delta * delta * count * share if count else 0.0)
+        mean += delta * share
+        count = together
+        moments[MOMENTS * channel + 2] = own[1]
+        moments[MOMENTS * channel + 3] = own[2] / max(more - 1.0, 1.0)
+    return mean, 1.0 / np.sqrt(squares / count + float_argument(args[at.epsilon]))
+
+
+@inlined
+def _place(coefficients: int, channel: int, middle: float, scale: float, bias: float) -> None:
+    """The coefficients of one channel, normalised about `middle`."""
+    table = floats(coefficients + 4 * COEFFICIENTS * (channel // LANES))
+    lane = channel % LANES
+    centre = np.float32(middle)
+    table[lane] = scale
+    table[LANES + lane] = centre
+    table[2 * LANES + lane] = bias + (float(centre) - middle) * scale
+
+
+MERGED_STATISTICS = words(TABLE, "shift epsilon:float")
+
+
+@kernel(MERGED_STATISTICS)
+def merged_statistics(args: Any, worker: int) -> None:
+    """Moments and coefficients of `channels` channels of all samples from what their parts left."""
+    at = MERGED_STATISTICS
+    for sample in range(args[at.samples]):
+        moments = doubles(args[at.moments] + sample * args[at.moments_step])
+        coefficients = args[at.coefficients] + sample * args[at.coefficients_step]
+        for first in range(0, args[at.channels], args[at.size]):
+            mean, inverse = _group(args, sample, first)
+            for channel in range(first, first + args[at.size]):
+                middle = mean - _value(args[at.bias], channel, 0.0)
+                moments[MOMENTS * channel] = middle
+                moments[MOMENTS * channel + 1] = inverse
+                scale = inverse * _value(args[at.scale], channel, 1.0)
+                shift = _value(args[at.shift], channel, 0.0)
+                _place(coefficients, channel, middle, scale, shift)
+
+
+RUNNING_COEFFICIENTS = words(
+    "mean variance bias scale shift epsilon:float coefficients channels",
+)
+
+
+@kernel(RUNNING_COEFFICIENTS)
+def running_coefficients(args: Any, worker: int) -> None:
+    """Coefficients of one sample by running statistics, floats by channel."""
+    at = RUNNING_COEFFICIENTS
+    for channel in range(args[at.channels]):
+        middle = float(floats(args[at.mean])[channel]) - _value(args[at.bias], channel, 0.0)
+        variance = float(floats(args[at.variance])[channel])
+        scale = _inverse_deviation(variance, float_argument(args[at.epsilon]))
+        scale *= _value(args[at.scale], channel, 1.0)
+        shift = _value(args[at.shift], channel, 0.0)
+        _place(args[at.coefficients], channel, middle, scale, shift)
+
+
+@inlined
+def _inverse_deviation(variance: float, epsilon: float) -> Any:
+    return 1.0 / np.sqrt(variance + epsilon)
+
+
+MOVE_RUNNING = words("mean variance bias moments momentum:float channels")
+
+
+@kernel(MOVE_RUNNING)
+def move_running(args: Any, worker: int) -> None:
+    """Running mean and variance take `momentum` of those in `moments`, of one sample."""
+    at = MOVE_RUNNING
+    take = float_argument(args[at.momentum])
+    mean, variance, moments = (
+        floats(args[at.mean]),
+        floats(args[at.variance]),
+        doubles(args[at.moments]),
+    )
+    for channel in range(args[at.channels]):
+        now = moments[MOMENTS * channel + 2] + _value(args[at.bias], channel, 0.0)
+        mean[channel] = (1.0 - take) * mean[channel] + take * now
+        now = moments[MOMENTS * channel + 3]
+        variance[channel] = (1.0 - take) * variance[channel] + take * now
+
+
+MERGED_GRADIENTS = words(
+    TABLE,
+    "voxels found scale_gradient shift_gradient bias_gradient",
+)
+
+
+@inlined
+def _sums(args: Any, sample: int, channel: int) -> Any:
+    """Sums of d and of d * (x - centre) of one channel of a sample."""
+    at = MERGED_GRADIENTS
+    first, second = 0.0, 0.0
+    for image in range(sample * args[at.merged], (sample + 1) * args[at.merged]):
+        here = args[at.leaves] + image * args[at.image_step]
+        here += channel // LANES * args[at.block_step]
+        for cut in range(args[at.cuts]):
+            leaf = doubles(here + 8 * SUMS * cut)
+            first += leaf[channel % LANES]
+            second += leaf[LANES + channel % LANES]
+    return first, second
+
+
+@inlined
+def _means(args: Any, sample: int, first: int) -> Any:
+    """Means over a group of the gradient g by the normalised value u, and of g * u.
+
+    Adds the sums of d and of d * u of each channel to `found`.
+    """
+    at = MERGED_GRADIENTS
+    moments = doubles(args[at.moments] + sample * args[at.moments_step])
+    found = doubles(args[at.found])
+    plain, product = 0.0, 0.0
+    for channel in range(first, first + args[at.size]):
+        total, moment = _sums(args, sample, channel)
+        middle, inverse = moments[MOMENTS * channel], moments[MOMENTS * channel + 1]
+        moment = inverse * (moment + (float(np.float32(middle)) - middle) * total)
+        scale = _value(args[at.scale], channel, 1.0)
+        plain += scale * total
+        product += scale * moment
+        found[3 * channel] += total
+        found[3 * channel + 1] += moment
+        found[3 * channel + 2] += inverse * scale * total
+    count = float(args[at.size] * args[at.voxels] * args[at.merged])
+    return plain / count, product / count
+
+
+@inlined
+def _spread(args: Any, sample: int, channel: int, plain: float, product: float) -> None:
+    """Coefficients of d, x - centre and 1 in the gradient by x; what they add up to."""
+    at = MERGED_GRADIENTS
+    moments = doubles(args[at.moments] + sample * args[at.moments_step])
+    table = args[at.coefficients] + sample * args[at.coefficients_step]
+    target = floats(table + 4 * COEFFICIENTS * (channel // LANES))
+    middle, inverse = moments[MOMENTS * channel], moments[MOMENTS * channel + 1]
+    lane, off = channel % LANES, float(np.float32(middle)) - middle
+    target[lane] = inverse * _value(args[at.scale], channel, 1.0)
+    target[LANES + lane] = -inverse * inverse * product
+    target[2 * LANES + lane] = -inverse * (plain + inverse * product * off)
+    away = inverse * (moments[MOMENTS * channel + 2] - middle)
+    count = float(args[at.voxels] * args[at.merged])
+    doubles(args[at.found])[3 * channel + 2] -= inverse * count * (plain + product * away)
+
+
+@kernel(MERGED_GRADIENTS)
+def merged_gradients(args: Any, worker: int) -> None:
+    """From parts' sums to gradients of scale, shift and bias, and to what makes the gradient by x.
+
+    That is d * c0 + (x - centre) * c1 + c2 for the `coefficients` c of a block, LANES floats each. A
+    lane has `voxels` in an image. `found`: room for 3 float64 a channel; gradients: addresses or 0.
+    """
+    at = MERGED_GRADIENTS
+    found = doubles(args[at.found])
+    for i in range(3 * args[at.channels]):
+        found[i] = 0.0
+    for sample in range(args[at.samples]):
+        for first in range(0, args[at.channels], args[at.size]):
+            plain, product = _means(args, sample, first)
+            for channel in range(first, first + args[at.size]):
+                _spread(args, sample, channel, plain, product)
+    for channel in range(args[at.channels]):
+        if args[at.shift_gradient]:
+            floats(args[at.shift_gradient])[channel] = found[3 * channel]
+        if args[at.scale_gradient]:
+            floats(args[at.scale_gradient])[channel] = found[3 * channel + 1]
+        if args[at.bias_gradient]:
+            floats(args[at.bias_gradient])[channel] = found[3 * channel + 2]
