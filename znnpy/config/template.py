@@ -29,7 +29,7 @@ network:
   #   gain: 1
   #   norm: batch          # batch, instance, group or layer (default: none), or in full:
   #   norm: {kind: batch, epsilon: 1e-5, momentum: 0.1, affine: true}
-  #   norm: {kind: group, groups: 8}
+  #   norm: {kind: group, groups: 2} # of neighbouring images (default 8)
   #   bias: true           # default: false with a norm
   #   init: he             # he, xavier, a number, or in full:
   #   init: {kind: uniform, low: -0.1, high: 0.1}
