@@ -1,0 +1,86 @@
+"""Prediction in windows beside MONAI's sliding_window_inference, with one network for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+inferers = pytest.importorskip("monai.inferers")
+importance = pytest.importorskip("monai.data.utils")
+
+from znnpy.data.scene import Scene  # noqa: E402
+from znnpy.data.values.normalise import normalisation  # noqa: E402
+from znnpy.data.volume import ArrayVolume  # noqa: E402
+from znnpy.geometry import Geometry, fit  # noqa: E402
+from znnpy.infer.blocks import Region, whole_field  # noqa: E402
+from znnpy.infer.predict import VolumePrediction  # noqa: E402
+from znnpy.infer.windows import Windows  # noqa: E402
+from znnpy.network import Network, load_network  # noqa: E402
+
+WINDOW = (8, 12, 10)
+
+
+class Padded:
+    """A padded network by PyTorch: values depend on where a window ends, and on all of it."""
+
+    def __init__(self, images: int = 3) -> None:
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv3d(1, 4, 3, padding=1),
+            torch.nn.InstanceNorm3d(4),
+            torch.nn.LeakyReLU(),
+            torch.nn.Conv3d(4, images, (1, 3, 5), padding=(0, 1, 2)),
+        )
+        self.network: Network = load_network({"layers": [{"conv": {"images": images, "size": 1}}]})
+        self.geometry: Geometry = fit(self.network, WINDOW)
+        self._room = np.zeros((1, 1, *WINDOW), np.float32)
+
+    def __call__(self, x: Any) -> Any:
+        with torch.no_grad():
+            return self.layers(x)
+
+    def staged(self) -> Mapping[str, np.ndarray]:
+        return {"input": self._room}
+
+    def run(self) -> Mapping[str, np.ndarray]:
+        return {"output": self(torch.from_numpy(self._room)).numpy()}
+
+
+@pytest.mark.parametrize("overlap", [(0.5, 0.5, 0.5), (0.25, 0.6, 0.0)])
+@pytest.mark.parametrize("blend", ["gaussian", "constant"])
+@pytest.mark.parametrize("extent", [(19, 30, 25), (8, 12, 10), (5, 30, 7), (3, 4, 5)])
+def test_values_are_monais(extent: Any, blend: Any, overlap: Any) -> None:
+    raw = np.random.default_rng(0).integers(0, 255, (1, *extent)).astype(np.uint8)
+    volume, model = ArrayVolume(raw, "raw"), Padded()
+    norm = normalisation(volume)
+    field = whole_field(model.network, {"input": volume}, {"input": (0, 0, 0)}, False)
+    prediction = VolumePrediction(
+        model,
+        Scene({"input": volume}, {}),
+        field,
+        {"input": norm},
+        grid=Windows(WINDOW, overlap, blend, extent),
+        mirror=False,
+    )
+    given = torch.from_numpy(norm.apply(raw)[None].astype(np.float32))
+    wanted = inferers.sliding_window_inference(
+        given, WINDOW, 1, model, overlap=overlap, mode=blend, sigma_scale=0.125
+    )[0].numpy()
+    assert wanted.std() > 0.1
+    found = prediction.whole()["output"]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    middle = Region(tuple(n // 3 for n in extent), tuple(n // 3 + 1 for n in extent))
+    z, y, x = middle.slices()
+    assert np.array_equal(prediction.region(middle)["output"], found[:, z, y, x])
+
+
+@pytest.mark.parametrize("size", [(8, 12, 10), (64, 64, 64), (5, 1, 7), (18, 160, 160)])
+def test_weights_are_monais(size: Any) -> None:
+    wanted = importance.compute_importance_map(size, mode="gaussian").numpy()
+    found = Windows(size, (0.5, 0.5, 0.5), "gaussian", (999, 999, 999)).weight
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)
