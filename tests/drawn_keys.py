@@ -35,6 +35,9 @@ def _value(said: dict[str, Any], rng: np.random.Generator, flat: bool) -> Any:
             return sort["enum"][int(rng.integers(len(sort["enum"])))]
         if sort.get("type") == "boolean":
             return bool(rng.random() < 0.5)
+        if sort.get("type") == "array" and "anyOf" in sort["items"]:  # a padding
+            pairs = rng.integers(0, 3, (3, 2)) * (1 if rng.random() < 0.75 else 0)
+            return [[0, 0] if flat and not axis else pairs[axis].tolist() for axis in range(3)]
         if sort.get("type") == "array" and sort.get("maxItems") == 3:
             least = sort["items"]["minimum"]
             z, y, x = (int(n) for n in rng.integers(least, least + 3, 3))

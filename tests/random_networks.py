@@ -31,6 +31,7 @@ WITH_BLOCKS = (
     "max_pool",
     "dropout",
     "crop",
+    *("conv_transpose", "avg_pool", "upsample", "identity"),
 )  # others are drawn by their keys
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
 MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,8 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
+
+Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 class Strict(BaseModel):
@@ -98,6 +100,47 @@ Offset3 = Annotated[
     _triple_schema({"type": "integer", "minimum": 0}),
 ]
 """Three non-negative integers z, y, x; one integer stands for all three."""
+
+
+def _sides(value: Any) -> Any:
+    """Pairs along z, y and x; a number stands for both sides."""
+    if value == "same":
+        return value
+    try:
+        return tuple(_pair(item) for item in _cube(value))
+    except (ValueError, TypeError):
+        form = "one, three [z, y, x], three pairs [[before, after], ...], or same"
+        raise wrong(f"must be whole numbers of voxels, {form}; found {shown(value)}") from None
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    before, after = value if isinstance(value, list | tuple) else (value, value)
+    if any(type(side) is not int or not 0 <= side <= 2**20 for side in (before, after)):
+        raise ValueError
+    return before, after
+
+
+_MARGIN: dict[str, Any] = {"type": "integer", "minimum": 0}
+_SIDES = {"type": "array", "items": _MARGIN, "minItems": 2, "maxItems": 2}
+Padding3 = Annotated[
+    Sides | Literal["same"],
+    BeforeValidator(_sides),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _MARGIN,
+                {
+                    "type": "array",
+                    "items": {"anyOf": [_MARGIN, _SIDES]},
+                    "minItems": 3,
+                    "maxItems": 3,
+                },
+                {"enum": ["same"]},
+            ]
+        }
+    ),
+]
+"""Voxels before and after along z, y, x; one number stands for both, one for all; `same` keeps the size."""
 
 Spacing3 = Annotated[
     tuple[Positive, Positive, Positive],

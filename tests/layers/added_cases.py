@@ -28,6 +28,7 @@ FUNCTIONS["hard_tanh"] = Function(
 
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.kind import EdgeKind
+from znnpy.layers.sizes import Windows
 
 
 class TrimLayer(Strict):
@@ -55,7 +56,7 @@ EDGE_KINDS["trim"] = EdgeKind(
     short=("offset", (int, list, tuple)),
     forward=trimmed,
     data_gradient=trimmed_gradient,
-    needed=lambda edge, shape, dilation: tuple(map(sum, zip(shape, edge.offset, strict=True))),
+    sizes=lambda edge, dilation: tuple(Windows(span=1 + n) for n in edge.offset),
 )
 
 from added_kernels import backward_hard_tanh, transfer_hard_tanh

@@ -1,13 +1,17 @@
 """Edges against SciPy, against each other as adjoints, and against cases counted by hand."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
+from drawn_keys import drawn_keys
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage, signal
 
 from znnpy.layers.convolution import convolve, convolve_data_gradient, convolve_weight_gradient
 from znnpy.layers.dropout import dropped
-from znnpy.layers.edges import Numbers
+from znnpy.layers.edges import EDGE_KINDS, Numbers
 from znnpy.layers.kind import Applied
 from znnpy.layers.maxima import maximum, maximum_gradient
 
@@ -114,3 +118,36 @@ def test_dropout_scales_what_it_keeps():
     at = Applied(edge, (1, 1, 1), mask=mask)
     np.testing.assert_array_equal(dropped(values, at), [0.0, 8.0])
     np.testing.assert_array_equal(dropped(values, Applied(edge, (1, 1, 1))), values)
+
+
+@pytest.mark.parametrize("name", EDGE_KINDS)
+@pytest.mark.parametrize("seed", range(30))
+def test_sizes_and_gradients_are_those_of_the_values(name, seed):
+    """Every kind is linear, or homogeneous as maxima are: its gradients are adjoint to its values."""
+    kind, rng = EDGE_KINDS[name], np.random.default_rng(seed)
+    edge = Numbers(**kind.numbers(kind.keys.model_validate(drawn_keys(kind, rng))))
+    edge = replace(edge, groups=seed % 3 + 1)
+    sizes = kind.sizes(edge, edge.sparsity)
+    if list(kind.wrong(edge)):
+        return
+    shape = [int(rng.integers(1, 7)) for _ in range(3)]
+    shape = [
+        next(n for n in range(n, n + 30) if axis.made(n) > 0 and n in axis.sources(axis.made(n)))
+        for n, axis in zip(shape, sizes, strict=True)
+    ]
+    made = [axis.made(n) for n, axis in zip(shape, sizes, strict=True)]
+    image = rng.standard_normal((2, 6, *shape))
+    filters = np.empty(0)
+    if kind.learns:
+        filters = rng.standard_normal(kind.learns.shape(edge, 6, 12))
+    at = Applied(edge, edge.sparsity, filters)
+    values = kind.forward(image, at)
+    assert values.shape == (2, 12 if kind.learns else 6, *made)
+    gradient = rng.standard_normal(values.shape)
+    product = np.vdot(values, gradient)
+    data = kind.data_gradient(image, gradient, at)
+    assert data.shape == image.shape
+    np.testing.assert_allclose(np.vdot(data, image), product, rtol=1e-9, atol=1e-9)
+    if kind.learns:
+        weight = kind.learns.gradient(image, gradient, at)
+        np.testing.assert_allclose(np.vdot(weight, filters), product, rtol=1e-9, atol=1e-9)

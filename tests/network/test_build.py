@@ -20,6 +20,7 @@ from znnpy.network import (
     initial_parameters,
     load_network,
     network_to_section,
+    parameter_shapes,
 )
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Init, Node
@@ -262,3 +263,49 @@ def test_what_tanh_and_repeat_cannot_be(changes: dict[str, Any], words: str) -> 
     conv = {"images": 2, "size": [1, 4, 6], "function": "tanh"} | changes
     with pytest.raises(ZnnpyError, match=words):
         load_network({"layers": [{"conv": conv}]})
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        ("conv: {images: 4, size: 3, padding: 3}", "padding 3 along z is more than 2, the filter's reach"),
+        ("conv: {images: 4, size: 3, padding: same, stride: 2}", "padding same needs stride 1"),
+        ("conv: {images: 4, size: 3, groups: 3}", "groups 3 must divide the images, the 4 of 'layer1'"),
+        ("conv_transpose: {images: 4, size: 2, stride: 2, groups: 8}", "groups 8 must divide"),
+        ("conv_transpose: {images: 4, size: 2, padding: [0, 2, 0]}", "padding 2 along y is more than 1"),
+        ("conv_transpose: {images: 4, size: 2, stride: 2, output_padding: 2}", "output_padding 2 along z"),
+        ("max_pool: {size: 2, padding: 2}", "padding 2 along z is more than 1, half of the window, 2"),
+        ("avg_pool: {size: 3, padding: [[0, 1], [0, 2], [0, 0]]}", "padding 2 along y is more than 1"),
+        ("max_pool: {size: 2, padding: same}", "padding same needs stride 1"),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_fit_each_other(tmp_path: Path, layer: str, words: str) -> None:
+    (tmp_path / "c.yaml").write_text(
+        f"network:\n  layers:\n  - conv: {{images: 4, size: 3}}\n  - {layer}\n"
+    )
+    with pytest.raises(NetworkError, match=rf"c.yaml:4: edge '\w+': {words}") as error:
+        load_network(tmp_path / "c.yaml")
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_paddings_groups_and_growth_are_read_and_written_back() -> None:
+    layers = [
+        {"conv": {"images": 4, "size": 3, "padding": 1, "border": "reflect", "groups": 2}},
+        {"conv": {"images": 4, "size": 3, "padding": [0, [0, 1], 2]}},
+        {"conv": {"images": 4, "size": [1, 4, 3], "padding": "same"}},
+        {"conv_transpose": {"images": 2, "size": 3, "stride": 2, "output_padding": 1, "groups": 2}},
+        {"max_pool": {"size": 3, "stride": 2, "padding": 1}},
+        {"avg_pool": {"size": 2, "count_padding": False}},
+        {"upsample": [1, 2, 2]},
+        {"identity": {}},
+    ]
+    net = load_network({"input": 2, "layers": layers})
+    assert [edge.padding for edge in net.edges[:3]] == [
+        ((1, 1),) * 3,
+        ((0, 0), (0, 1), (2, 2)),
+        "same",
+    ]
+    assert parameter_shapes(net)["conv1"] == (4, 1, 3, 3, 3)
+    assert parameter_shapes(net)["conv_transpose1"] == (2, 2, 3, 3, 3)
+    assert net.edges[6].factor == (1, 2, 2)
+    assert build_network(network_to_section(net)) == net

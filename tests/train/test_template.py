@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ import yaml
 from znnpy.cli.saving import save_plan
 from znnpy.config import load_config
 from znnpy.config.template import template
+from znnpy.engine.emit import refuse_without_tasks
+from znnpy.errors import NetworkError
+from znnpy.layers.edges import EDGE_KINDS
+from znnpy.network import load_network
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 
@@ -23,6 +28,9 @@ KEY = re.compile(r"^  (?P<off># )?(?P<key>[a-z_]+): (?P<value>.+?)(?:\s+# (?P<wo
 SEVERAL = re.compile(r"^[\w-]+(?:,? or [\w-]+|(?:, [\w-]+)+(?:,? or [\w-]+)?)(?=$|[,:;])")
 MORE = re.compile(r"(?:e\.g\. |or short, (?:\w+: )?)(.+)$|^(\S+) is ")
 TAPS = "conv: {images: 2, size: 3, function: relu}"
+POOLED = (
+    "{max_pool: [2, 4, 4]}"  # so that the output is not finer than the input where it grows again
+)
 SMALL = [
     "training.output_shape=4",
     "training.iterations=2",
@@ -36,6 +44,7 @@ FIRST = {
     "amplitude": {"function": "tanh"},
     "gain": {"function": "tanh"},
     "repeat": {"size": "[1, 2, 2]"},
+    "padding": {"size": "3"},
 }
 OUTPUTS = {"data.target={kind: affinity": 3, "training.loss=softmax": 2}
 BESIDE = {"training.loss=softmax": ["data.target=labels"]}
@@ -193,13 +202,27 @@ def test_keys(settings: list[str]) -> None:
     trained(*settings)
 
 
-@pytest.mark.parametrize("kind", ["conv", "max_filter", "max_pool", "dropout", "crop"])
+@pytest.mark.parametrize("kind", EDGE_KINDS)
 def test_layers(kind: str) -> None:
     """All of a kind, one after the other; softmax is for outputs only."""
     found = [layer for layer in layers() if layer.startswith(f"{{{kind}:")]
     assert found
     inner = [layer for layer in found if "softmax" not in layer]
-    trained(chain(*inner, "{conv: {images: 1, size: 1}}"))
+    for precision in ("float32", "float64"):
+        if these := [layer for layer in inner if precision_of(layer) == precision]:
+            shutil.rmtree("run", ignore_errors=True)
+            coarse = [POOLED] if kind in ("conv_transpose", "upsample") else []
+            whole = [f"{{{TAPS}}}", *coarse, *these, "{conv: {images: 1, size: 1}}"]
+            trained(chain(*whole), f"training.precision={precision}")
+
+
+def precision_of(layer: str) -> str:
+    """float64 where float32 has no tasks."""
+    try:
+        refuse_without_tasks(load_network({"input": 2, "layers": [yaml.safe_load(layer)]}))
+    except NetworkError:
+        return "float64"
+    return "float32"
 
 
 def test_softmax() -> None:

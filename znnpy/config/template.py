@@ -22,6 +22,9 @@ network:
   #   stride: 1            # true stride
   #   sparsity: 1          # dilation of the filter
   #   sparsens: 1          # what follows becomes sparser by this factor
+  #   padding: 0           # same, or voxels round the images, z y x, e.g. [1, [0, 1], [2, 0]]
+  #   border: zeros        # zeros, replicate or reflect: what is padded
+  #   groups: 1            # groups of images, of which each makes its own
   #   function: linear     # <functions>
   #   repeat: 1            # blocks of filter taps that share one number, e.g. [1, 2, 2]
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)

@@ -20,9 +20,9 @@ from znnpy.engine.memory.images import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import NetworkError
-from znnpy.layers.edges import EdgeKindName
+from znnpy.layers.edges import EdgeKindName, Numbers
 from znnpy.network.outputs import Objectives
-from znnpy.network.types import Edge, Node
+from znnpy.network.types import Edge, Network, Node
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,32 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "max_filter": Emitter(pooling.forward, pooling.backward),
     "max_pool": Emitter(pooling.forward, pooling.backward),
     "dropout": Emitter(moves.dropout_forward, moves.dropout_backward),
+    "identity": Emitter(moves.crop_forward, moves.crop_backward),
     "crop": Emitter(moves.crop_forward, moves.crop_backward),
 }
+UNTAKEN: dict[EdgeKindName, tuple[str, ...]] = {
+    "conv": ("padding", "groups"),
+    "max_pool": ("padding",),
+}
+"""Numbers that the tasks of a kind take as they are unless said."""
 
 
 def emitter_of(edge: Edge) -> Emitter:
-    """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
-    if edge.kind not in EMITTERS:
-        what = f"edge '{edge.name}': {edge.kind} has no tasks in float32"
-        raise NetworkError(f"{what}; precision float64 runs it")
+    """The tasks of an edge's kind; NetworkError for a kind or numbers that float64 alone knows."""
+    said = [
+        key for key in UNTAKEN.get(edge.kind, ()) if getattr(edge, key) != getattr(Numbers, key)
+    ]
+    if said or edge.kind not in EMITTERS:
+        what = " with ".join([edge.kind, *said[:1]])
+        text = f"edge '{edge.name}': {what} has no tasks in float32"
+        raise NetworkError(f"{text}; precision float64 runs it")
     return EMITTERS[edge.kind]
+
+
+def refuse_without_tasks(network: Network) -> None:
+    """NetworkError for an edge that `emitter_of` refuses, before anything is planned."""
+    for edge in network.edges:
+        emitter_of(edge)
 
 
 def emit_forward(step: Step, build: Build) -> None:

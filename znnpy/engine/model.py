@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from znnpy.config import check_section
 from znnpy.config.training_section import RunSection, TrainingSection
 from znnpy.engine.autotune import planned
+from znnpy.engine.emit import refuse_without_tasks
 from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
@@ -111,6 +112,8 @@ class Model:
             refuse_one_class(self.network, keys)
         self._logits = logits_network(self.network, keys)
         self.losses = objectives(self._logits, keys)
+        if precision == "float32":
+            refuse_without_tasks(self.network)
         self.geometry: Geometry = fit(self.network, output_shape)
         refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
         self.batch, self.seed, self.loss = batch, seed, keys

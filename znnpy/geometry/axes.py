@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import prod
 
-from znnpy.network.types import Triple
+from znnpy.layers.values import AXES, Triple
 
-AXES = ("z", "y", "x")
+__all__ = ["AXES", "Step", "Steps", "describe", "scale", "voxels", "whole"]
+
+Step = int | Fraction
+"""A distance in input voxels; a fraction only where it is no whole number."""
+Steps = tuple[Step, Step, Step]
 
 
 def scale(a: Triple, b: Triple) -> Triple:
@@ -20,6 +25,11 @@ def voxels(shape: Sequence[int]) -> int:
     return prod(shape)
 
 
-def describe(shape: Sequence[int]) -> str:
+def whole(step: Fraction) -> Step:
+    """The number itself where it is whole."""
+    return step.numerator if step.denominator == 1 else step
+
+
+def describe(shape: Sequence[Step]) -> str:
     """A shape as users write it: 12 x 12 x 12."""
     return " x ".join(map(str, shape))

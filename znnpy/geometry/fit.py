@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import index
+from typing import TypeVar
 
 from znnpy.errors import NetworkError, ShapeError
-from znnpy.geometry.axes import AXES, describe, scale
+from znnpy.geometry.axes import AXES, Steps, describe, scale, whole
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Edge, Network, Triple
 
 ONE: Triple = (1, 1, 1)
+S = TypeVar("S", bound=Steps)
 Extent = int | Triple
 """Voxels z, y, x; one number stands for all three."""
 
@@ -21,12 +24,13 @@ class NodeGeometry:
     """Where a node's voxels lie; all triples z, y, x.
 
     `shape`: voxels of one image. `sparsity`: distance, in voxels of this node, between the inputs of
-    what follows. `stride`: distance, in input voxels, between neighbouring voxels of this node.
+    what follows. `stride`: distance, in input voxels, between neighbouring voxels of this node; a
+    fraction where images have grown.
     """
 
     shape: Triple
     sparsity: Triple
-    stride: Triple
+    stride: Steps
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ class Geometry:
     input_shapes: Mapping[str, Triple]
     output_shapes: Mapping[str, Triple]
     fields_of_view: Mapping[str, Triple]
+
+    def output_stride(self, name: str) -> Triple:
+        """Distance, in input voxels, between neighbouring voxels of an output node."""
+        z, y, x = (int(step) for step in self.nodes[name].stride)
+        return (z, y, x)
 
     def output_offset(self, name: str) -> Triple:
         """First voxel of the output patch inside input `name`'s patch, by centring: (fov - 1) // 2."""
@@ -64,7 +73,7 @@ def fit(network: Network, output_shape: Extent | Mapping[str, Extent]) -> Geomet
         seen = _shapes(network, single, dilations)
     except NetworkError:
         seen = shapes  # outputs of different size: no common voxel, report the whole patch
-    strides = _strides(network)
+    strides = _strides(network, dilations)
     nodes = {
         node.name: NodeGeometry(shapes[node.name], sparsities[node.name], strides[node.name])
         for node in network.nodes
@@ -130,8 +139,13 @@ def _sizes(name: str, shape: Extent) -> Triple:
 
 
 def needed(edge: Edge, shape: Triple, dilation: Triple) -> Triple:
-    """Input shape that an edge needs for one output shape; axes z, y, x."""
-    return edge_kind(edge.kind).needed(edge, shape, dilation)
+    """Smallest input shape that an edge makes an output shape of; axes z, y, x."""
+    along = zip(edge_kind(edge.kind).sizes(edge, dilation), shape, strict=True)
+    found = [sizes.sources(n) for sizes, n in along]
+    if not all(found):
+        raise NetworkError(f"edge {edge.name!r}: nothing makes {describe(shape)} voxels of")
+    z, y, x = (sizes[0] for sizes in found)
+    return (z, y, x)
 
 
 def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]:
@@ -144,7 +158,7 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
             _refuse_stride_on_sparse(edge, inherited)
             dilations[edge.name] = scale(inherited, edge.sparsity)
             found.setdefault(scale(inherited, edge.sparsens), edge.name)
-        sparsities[node.name] = _agreed(found, node.name, "sparsity")
+        sparsities[node.name] = _agreed(found, node.name, "sparsity", ONE)
     return sparsities, dilations
 
 
@@ -157,26 +171,36 @@ def _refuse_stride_on_sparse(edge: Edge, sparsity: Triple) -> None:
             )
 
 
-def _strides(network: Network) -> dict[str, Triple]:
-    strides: dict[str, Triple] = {}
+def _strides(network: Network, dilations: Mapping[str, Triple]) -> dict[str, Steps]:
+    strides: dict[str, Steps] = {}
     for node in network.nodes:
-        found = {
-            scale(strides[edge.source], edge.stride): edge.name
-            for edge in reversed(network.incoming(node.name))
-        }
-        strides[node.name] = _agreed(found, node.name, "stride")
+        found: dict[Steps, str] = {}
+        for edge in reversed(network.incoming(node.name)):
+            sizes = edge_kind(edge.kind).sizes(edge, dilations[edge.name])
+            z, y, x = (
+                whole(before * Fraction(along.shrinks, along.grows))
+                for before, along in zip(strides[edge.source], sizes, strict=True)
+            )
+            found[z, y, x] = edge.name
+        strides[node.name] = _agreed(found, node.name, "stride", ONE)
+    for node in network.outputs:
+        if any(isinstance(step, Fraction) for step in strides[node.name]):
+            raise NetworkError(
+                f"node {node.name!r}: its voxels lie {describe(strides[node.name])} input voxels apart "
+                "(z, y, x), but those of an output lie whole numbers apart; let it grow less"
+            )
     return strides
 
 
-def _agreed(found: Mapping[Triple, str], node: str, what: str) -> Triple:
-    """The one value that all edges into a node bring (1 for inputs); NetworkError otherwise."""
+def _agreed(found: Mapping[S, str], node: str, what: str, one: S) -> S:
+    """The value that all edges into a node bring (`one` for inputs); NetworkError if they differ."""
     if len(found) > 1:
-        (first, one), (second, other) = list(found.items())[:2]
+        (first, name), (second, other) = list(found.items())[:2]
         raise NetworkError(
-            f"node {node!r}: edges that converge must have one {what}, but {one!r} brings "
+            f"node {node!r}: edges that converge must have one {what}, but {name!r} brings "
             f"{describe(first)} and {other!r} brings {describe(second)}"
         )
-    return next(iter(found), ONE)
+    return next(iter(found), one)
 
 
 def _shapes(
@@ -208,6 +232,7 @@ def _disagreement(network: Network, node: str, edge: Edge, have: Triple, need: T
 
 def _output_strides(network: Network, geometry: Geometry) -> Triple:
     z, y, x = (
-        max(geometry.nodes[node.name].stride[axis] for node in network.outputs) for axis in range(3)
+        max(geometry.output_stride(node.name)[axis] for node in network.outputs)
+        for axis in range(3)
     )
     return (z, y, x)

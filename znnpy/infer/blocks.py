@@ -75,7 +75,7 @@ def whole_field(
     when the volume is smaller than what one voxel sees of a run.
     """
     run = run or fit(network, ONE)
-    stride = run.nodes[network.outputs[0].name].stride
+    stride = run.output_stride(network.outputs[0].name)
     names = [node.name for node in network.inputs]
     views = {name: _view(run, name, stride) for name in names}
     if mirror:

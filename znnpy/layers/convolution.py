@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from znnpy.fields import Size3, Strict
-from znnpy.layers.keys import HE, ImagesKey, InitField, Repeat, TransferKeys, init_data, init_of
-from znnpy.layers.kind import Applied, Array, EdgeKind, Filters
-from znnpy.layers.taps import shrunk, taps
+from znnpy.fields import Padding3, Size3, Strict
+from znnpy.layers.borders import folded, framed, sides
+from znnpy.layers.keys import (
+    HE,
+    Groups,
+    ImagesKey,
+    InitField,
+    Repeat,
+    TransferKeys,
+    init_data,
+    init_of,
+)
+from znnpy.layers.kind import Applied, EdgeKind, Filters
+from znnpy.layers.taps import padding_within, shrunk, taps
+from znnpy.layers.values import BARE, Array, BorderName
 
 if TYPE_CHECKING:
     from znnpy.layers.edges import Numbers
@@ -30,6 +41,14 @@ class ConvKeys(Strict):
         default=(1, 1, 1),
         description="Factor by which what follows becomes sparser, z y x (stride in ZNN's files).",
     )
+    padding: Padding3 = Field(
+        default=BARE,
+        description="Voxels round the images, z y x or pairs before and after; `same` keeps the size.",
+    )
+    border: BorderName = Field(
+        default="zeros", description="What is padded: zeros, replicate (nearest voxel) or reflect."
+    )
+    groups: Groups = 1
     repeat: Repeat = (1, 1, 1)
     init: InitField = Field(default=HE, description="How the filters start.")
 
@@ -39,44 +58,71 @@ class ConvLayer(TransferKeys, ConvKeys, ImagesKey):
 
 
 def convolve(image: Array, at: Applied) -> Array:
-    """Cross-correlation, valid: sum over taps of filter times shifted image."""
-    shape = shrunk(at.edge, at.dilation, image.shape[2:])
+    """Cross-correlation: sum over taps of filter times shifted image."""
+    whole = framed(image, sides(at.edge, at.dilation), at.edge.border)
+    shape = shrunk(at.edge, at.dilation, whole.shape[2:])
     output = np.zeros((image.shape[0], at.filters.shape[0], *shape))
     for tap, box in taps(at.edge, at.dilation, shape):
-        output += _mix(at.filters[:, :, *tap], image[box])
+        output += mixed(at.filters[:, :, *tap], whole[box], at.edge.groups)
     return output
 
 
 def convolve_data_gradient(image: Array, gradient: Array, at: Applied) -> Array:
     """Gradient of `convolve` for its image, of which the shape alone counts."""
-    output = np.zeros((gradient.shape[0], at.filters.shape[1], *image.shape[2:]))
+    padding = sides(at.edge, at.dilation)
+    whole = zip(image.shape[2:], padding, strict=True)
+    output = np.zeros((*image.shape[:2], *(n + before + after for n, (before, after) in whole)))
     for tap, box in taps(at.edge, at.dilation, gradient.shape[2:]):
-        output[box] += _mix(at.filters[:, :, *tap].T, gradient)
-    return output
+        output[box] += mixed_back(at.filters[:, :, *tap], gradient, at.edge.groups)
+    return folded(output, padding, at.edge.border)
 
 
 def convolve_weight_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `convolve` for its filters, shape (out, in, z, y, x)."""
-    output = np.zeros((gradient.shape[1], image.shape[1], *at.edge.size))
-    over = (0, 2, 3, 4)
+    """Gradient of `convolve` for its filters, shape (out, in / groups, z, y, x)."""
+    whole = framed(image, sides(at.edge, at.dilation), at.edge.border)
+    output = np.zeros(filters_shape(at.edge, image.shape[1], gradient.shape[1]))
     for tap, box in taps(at.edge, at.dilation, gradient.shape[2:]):
-        output[:, :, *tap] = np.tensordot(gradient, image[box], (over, over))
+        output[:, :, *tap] = products(gradient, whole[box], at.edge.groups)
     return output
 
 
-def _mix(matrix: Array, image: Array) -> Array:
-    """One matrix over the images of every voxel."""
+def filters_shape(edge: Numbers, inputs: int, outputs: int) -> tuple[int, ...]:
+    """(out, in / groups, z, y, x)."""
+    return (outputs, inputs // edge.groups, *edge.size)
+
+
+def mixed(matrix: Array, image: Array, groups: int) -> Array:
+    """One matrix (out, in / groups) over the images of every voxel, group by group."""
+    pairs = zip(np.split(matrix, groups), np.split(image, groups, axis=1), strict=True)
+    return np.concatenate([_mixed(*pair) for pair in pairs], axis=1)
+
+
+def mixed_back(matrix: Array, image: Array, groups: int) -> Array:
+    """The same with the matrix (out, in / groups) transposed: from images out to images in."""
+    pairs = zip(np.split(matrix, groups), np.split(image, groups, axis=1), strict=True)
+    return np.concatenate([_mixed(part.T, images) for part, images in pairs], axis=1)
+
+
+def products(a: Array, b: Array, groups: int) -> Array:
+    """Sums over all voxels of images times images of their group: (images of a, images of b / groups)."""
+    over = (0, 2, 3, 4)
+    pairs = zip(np.split(a, groups, axis=1), np.split(b, groups, axis=1), strict=True)
+    return np.concatenate([np.tensordot(*pair, (over, over)) for pair in pairs])
+
+
+def _mixed(matrix: Array, image: Array) -> Array:
     return np.moveaxis(np.tensordot(matrix, image, ((1,), (1,))), 0, 1)
 
 
+_NUMBERS = ("size", "stride", "sparsity", "sparsens", "padding", "border", "groups", "repeat")
+
+
 def _read(keys: Any) -> Mapping[str, Any]:
-    names = ("size", "stride", "sparsity", "sparsens", "repeat")
-    return {name: getattr(keys, name) for name in names} | {"init": init_of(keys.init)}
+    return {name: getattr(keys, name) for name in _NUMBERS} | {"init": init_of(keys.init)}
 
 
 def _written(edge: Numbers) -> Mapping[str, Any]:
-    names = ("size", "stride", "sparsity", "sparsens", "repeat")
-    return {name: getattr(edge, name) for name in names} | {"init": init_data(edge.init)}
+    return {name: getattr(edge, name) for name in _NUMBERS} | {"init": init_data(edge.init)}
 
 
 CONV = EdgeKind(
@@ -86,10 +132,8 @@ CONV = EdgeKind(
     layer=ConvLayer,
     forward=convolve,
     data_gradient=convolve_data_gradient,
-    learns=Filters(
-        shape=lambda edge, inputs, outputs: (outputs, inputs, *edge.size),
-        gradient=convolve_weight_gradient,
-    ),
+    learns=Filters(shape=filters_shape, gradient=convolve_weight_gradient),
+    wrong=padding_within,
     read=_read,
     written=_written,
 )

@@ -6,7 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Probability, Strict
-from znnpy.layers.kind import Applied, Array, EdgeKind
+from znnpy.layers.kind import Applied, EdgeKind
+from znnpy.layers.values import Array
 
 
 class DropoutLayer(Strict):

@@ -6,18 +6,41 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from znnpy.errors import NetworkError
+from znnpy.layers.averages import AVG_POOL
 from znnpy.layers.convolution import CONV
 from znnpy.layers.crop import CROP
 from znnpy.layers.dropout import DROPOUT
+from znnpy.layers.identity import IDENTITY
 from znnpy.layers.kind import EdgeKind
 from znnpy.layers.maxima import MAX_FILTER, MAX_POOL
-from znnpy.layers.values import BARE, ONCE, BorderName, Init, Sides, Triple
+from znnpy.layers.transposed import CONV_TRANSPOSE
+from znnpy.layers.upsample import UPSAMPLE
+from znnpy.layers.values import BARE, ONCE, BorderName, Init, Interpolation, Sides, Triple
 
 # The names once more: a misspelt one is then found by the type checker.
-EdgeKindName = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
-EDGE_KINDS: dict[str, EdgeKind] = {
-    kind.name: kind for kind in (CONV, MAX_FILTER, MAX_POOL, DROPOUT, CROP)
-}
+EdgeKindName = Literal[
+    "conv",
+    "conv_transpose",
+    "max_filter",
+    "max_pool",
+    "avg_pool",
+    "upsample",
+    "identity",
+    "dropout",
+    "crop",
+]
+_ALL = (
+    CONV,
+    CONV_TRANSPOSE,
+    MAX_FILTER,
+    MAX_POOL,
+    AVG_POOL,
+    UPSAMPLE,
+    IDENTITY,
+    DROPOUT,
+    CROP,
+)
+EDGE_KINDS: dict[str, EdgeKind] = {kind.name: kind for kind in _ALL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +55,8 @@ class Numbers:
     at tap 0. `padding`: voxels beyond the source's images that its windows see too, which `border` says;
     `same`: as many as keep the size, half of them before. `groups`: filters join images of their own
     group alone. `output_padding`: rows that conv_transpose adds after the last ones. `factor`: by which
-    images grow.
+    images grow, `mode`: from the nearest voxel or linear between the nearest. `count_padding`: padding
+    counts in averages, as zeros.
     """
 
     size: Triple = ONCE
@@ -48,6 +72,8 @@ class Numbers:
     groups: int = 1
     output_padding: Triple = (0, 0, 0)
     factor: Triple = ONCE
+    mode: Interpolation = "nearest"
+    count_padding: bool = True
 
 
 def edge_kind(name: str) -> EdgeKind:

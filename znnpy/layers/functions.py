@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from znnpy.errors import NetworkError
-from znnpy.layers.kind import Array
+from znnpy.layers.values import Array
 
 IMAGES = 1  # the axis of images
 

@@ -98,6 +98,10 @@ Repeat = Annotated[
     Size3,
     Field(description="Blocks of filter taps that share one number, z y x; they divide the size."),
 ]
+Groups = Annotated[
+    Images,
+    Field(description="Groups of images, of which each makes its own; they divide both counts."),
+]
 HE = InitSection(kind="he")
 ZERO = InitSection(kind="constant")
 

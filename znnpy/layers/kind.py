@@ -1,25 +1,23 @@
-"""What there is to say of an edge kind: the keys that users write, the voxels that it needs, its float64 meaning.
+"""What there is to say of an edge kind: the keys that users write, its sizes, its float64 meaning.
 
-Images are (batch, image, z, y, x), filters (out, in, z, y, x). All operations are valid: output voxel i
-reads input voxels i * stride + tap * dilation.
+Images are (batch, image, z, y, x), filters (out, in, z, y, x). How many voxels an operation takes and makes,
+and which it sees, is said once, by `sizes.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from znnpy.fields import Strict
-from znnpy.layers.values import Triple
+from znnpy.layers.sizes import AllSizes, windows
+from znnpy.layers.values import Array, Triple
 
 if TYPE_CHECKING:
     from znnpy.layers.edges import EdgeKindName, Numbers
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,17 +46,6 @@ class Filters:
     gradient: Callable[[Array, Array, Applied], Array]
 
 
-def window(edge: Numbers, shape: Triple, dilation: Triple) -> Triple:
-    """Input shape (z, y, x) that an edge with these numbers needs for one output shape."""
-    z, y, x = (
-        (count - 1) * stride + (size - 1) * step + 1 + 2 * offset
-        for count, stride, size, step, offset in zip(
-            shape, edge.stride, edge.size, dilation, edge.offset, strict=True
-        )
-    )
-    return (z, y, x)
-
-
 @dataclass(frozen=True, kw_only=True)
 class EdgeKind:
     """One kind of edges.
@@ -68,8 +55,8 @@ class EdgeKind:
     its own beside them. `short`: the key that a bare value of these types stands for.
     `forward(image, applied)`: the images that arrive. `data_gradient(image, gradient, applied)`: of the
     loss for the edge's input, in its shape. `learns`: None keeps the number of images.
-    `needed(numbers, output shape, dilation)`: the input shape. `dense`: the kind that it is where its
-    stride is taken away and every voxel is wanted; itself unless said.
+    `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that it is where its stride is taken away
+    and every voxel is wanted; itself unless said. `wrong(numbers)`: what of them cannot be, a line each.
     `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
     """
 
@@ -82,8 +69,9 @@ class EdgeKind:
     layer: type[Strict] | None = None
     short: tuple[str, tuple[type, ...]] | None = None
     learns: Filters | None = None
-    needed: Callable[[Numbers, Triple, Triple], Triple] = window
+    sizes: Callable[[Numbers, Triple], AllSizes] = windows
     dense: EdgeKindName | None = None
+    wrong: Callable[[Numbers], Iterable[str]] = lambda numbers: ()
     read: Callable[[Any], Mapping[str, Any]] | None = None
     written: Callable[[Numbers], Mapping[str, Any]] | None = None
 

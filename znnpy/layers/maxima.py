@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from pydantic import Field
 
-from znnpy.fields import Size3, Strict
-from znnpy.layers.kind import Applied, Array, EdgeKind
-from znnpy.layers.taps import shrunk, taps
+from znnpy.fields import Padding3, Size3, Strict
+from znnpy.layers.borders import folded, framed, sides
+from znnpy.layers.kind import Applied, EdgeKind
+from znnpy.layers.taps import padding_within, shrunk, taps
+from znnpy.layers.values import BARE, Array
+
+if TYPE_CHECKING:
+    from znnpy.layers.edges import Numbers
 
 
 class MaxFilterLayer(Strict):
@@ -20,13 +28,22 @@ class MaxFilterLayer(Strict):
     )
 
 
-class MaxPoolLayer(Strict):
-    """Max-pooling: the output is smaller by `stride`."""
+class PoolLayer(Strict):
+    """A window that moves by a true stride."""
 
     size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
     stride: Size3 | None = Field(
         default=None, description="Stride in voxels, z y x (default: size)."
     )
+    padding: Padding3 = Field(
+        default=BARE,
+        description="Voxels round the images, z y x or pairs before and after, at most half the window; "
+        "`same` keeps the size.",
+    )
+
+
+class MaxPoolLayer(PoolLayer):
+    """Max-pooling: the output is smaller by `stride`. What is padded is never the largest."""
 
 
 def maximum(image: Array, at: Applied) -> Array:
@@ -38,16 +55,29 @@ def maximum(image: Array, at: Applied) -> Array:
 def maximum_gradient(image: Array, gradient: Array, at: Applied) -> Array:
     """Gradient of `maximum` for its image; the first maximum in z, y, x order gets all of it."""
     winners = _windows(image, at).argmax(axis=0)
-    output = np.zeros_like(image)
+    padding = sides(at.edge, at.dilation)
+    output = np.zeros_like(framed(image, padding))
     for index, (_, box) in enumerate(taps(at.edge, at.dilation, gradient.shape[2:])):
         output[box] += np.where(winners == index, gradient, 0.0)
-    return output
+    return folded(output, padding)
 
 
 def _windows(image: Array, at: Applied) -> Array:
     """All window taps stacked in z, y, x order along a new first axis."""
-    shape = shrunk(at.edge, at.dilation, image.shape[2:])
-    return np.stack([image[box] for _, box in taps(at.edge, at.dilation, shape)])
+    whole = framed(image, sides(at.edge, at.dilation), value=-np.inf)
+    shape = shrunk(at.edge, at.dilation, whole.shape[2:])
+    return np.stack([whole[box] for _, box in taps(at.edge, at.dilation, shape)])
+
+
+def pool_wrong(edge: Numbers) -> Iterable[str]:
+    """What is wrong with the numbers of a pooling."""
+    return padding_within(edge, half=True)
+
+
+def pool_numbers(keys: Any) -> Mapping[str, Any]:
+    """Numbers of a pooling; its stride is its size unless said."""
+    stride = keys.stride or keys.size
+    return {"size": keys.size, "stride": stride, "padding": keys.padding}
 
 
 MAX_FILTER = EdgeKind(
@@ -70,5 +100,6 @@ MAX_POOL = EdgeKind(
     forward=maximum,
     data_gradient=maximum_gradient,
     dense="max_filter",
-    read=lambda keys: {"size": keys.size, "stride": keys.stride or keys.size},
+    wrong=pool_wrong,
+    read=pool_numbers,
 )

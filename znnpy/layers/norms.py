@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from znnpy.layers.kind import Array
-from znnpy.layers.values import Norm
+from znnpy.layers.values import Array, Norm
 
 
 class Held(NamedTuple):

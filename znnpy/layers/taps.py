@@ -1,12 +1,12 @@
-"""The taps of filters and windows, and the voxels under each."""
+"""The taps of filters and windows, the voxels under each, and how much padding they take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
-from znnpy.layers.values import Triple
+from znnpy.layers.values import AXES, Triple
 
 if TYPE_CHECKING:
     from znnpy.layers.edges import Numbers
@@ -31,3 +31,18 @@ def taps(edge: Numbers, dilation: Triple, shape: tuple[int, ...]) -> Iterator[tu
             for at, step, count, stride in zip(tap, dilation, shape, edge.stride, strict=True)
         )
         yield (tap[0], tap[1], tap[2]), (slice(None), slice(None), *boxes)
+
+
+def padding_within(edge: Numbers, *, half: bool = False) -> Iterable[str]:
+    """What is wrong with a padding: filters reach the image wherever they stand; windows by `half` of them."""
+    if edge.padding == "same":
+        if max(edge.stride) > 1:
+            yield f"padding same needs stride 1, not {edge.stride}; write how many voxels"
+        return
+    for axis, pair, size, step in zip(AXES, edge.padding, edge.size, edge.sparsity, strict=True):
+        most = size // 2 if half else (size - 1) * step
+        if max(pair) > most:
+            of = f"half of the window, {size}" if half else f"the filter's reach, {size} taps"
+            far = f" {step} apart" if step > 1 else ""
+            yield f"padding {max(pair)} along {axis} is more than {most}, {of}{far}"
+            return  # as along the others, most often

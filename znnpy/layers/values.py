@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 Triple = tuple[int, int, int]
 ONCE: Triple = (1, 1, 1)
+AXES = ("z", "y", "x")
 Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Voxels before and after an image along z, y, x."""
 BARE: Sides = ((0, 0), (0, 0), (0, 0))
 BorderName = Literal["zeros", "replicate", "reflect"]
 """What voxels beyond an image are: 0, the nearest voxel, or the image mirrored at its outermost voxels."""
+Interpolation = Literal["nearest", "linear"]
 NormKind = Literal["batch", "instance", "group", "layer"]
 InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
 

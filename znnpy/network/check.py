@@ -161,6 +161,10 @@ def _meaning(network: Network) -> Iterable[tuple[str, str]]:
 def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
     if any(size % block for size, block in zip(edge.size, edge.repeat, strict=True)):
         yield f"repeat {edge.repeat} must divide the filter's size {edge.size}, z y x"
+    yield from edge_kind(edge.kind).wrong(edge)
+    if source.images % edge.groups or target.images % edge.groups:
+        counts = f"{source.images} of '{source.name}' and the {target.images} of '{target.name}'"
+        yield f"groups {edge.groups} must divide the images, the {counts}"
     if edge_kind(edge.kind).learns:
         if target.kind == "concat":
             into = f"the concat node '{target.name}'"

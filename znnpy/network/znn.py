@@ -15,10 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from znnpy.errors import ConfigError
-from znnpy.layers.edges import EdgeKindName
 from znnpy.layers.functions import FunctionName
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Init, Network, Node, NodeKind, Triple
@@ -34,7 +33,8 @@ FUNCTIONS: dict[str, FunctionName] = {
     "soft_sign": "soft_sign",
 }
 NODE_KINDS: dict[str, NodeKind] = {"input": "input", "transfer": "transfer", "sum": "sum"}
-EDGE_KINDS: dict[str, EdgeKindName] = {
+ZnnKind = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
+EDGE_KINDS: dict[str, ZnnKind] = {
     "conv": "conv",
     "max_filter": "max_filter",
     "max_pool": "max_pool",

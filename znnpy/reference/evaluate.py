@@ -19,8 +19,9 @@ from znnpy.geometry.fit import Geometry
 from znnpy.layers import norms
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
-from znnpy.layers.kind import Applied, Array
+from znnpy.layers.kind import Applied
 from znnpy.layers.norms import Statistics
+from znnpy.layers.values import Array
 from znnpy.network.outputs import Objectives, logits_network, objectives
 from znnpy.network.parameters import learned, parameter_shapes, repeated, repeats_of
 from znnpy.network.types import Edge, Network, Node, Norm

@@ -39,6 +39,6 @@ def make_sampler(
 
 def _outputs(config: Config, network: Network, geometry: Geometry) -> dict[str, OutputPatch]:
     return {
-        name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.nodes[name].stride)
+        name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.output_stride(name))
         for name, target in make_targets(config, network).items()
     }

@@ -1,0 +1,136 @@
+"""How many voxels an operation takes and makes along one axis, and which it sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from znnpy.layers.borders import sides
+from znnpy.layers.values import Triple
+
+if TYPE_CHECKING:
+    from znnpy.layers.edges import Numbers
+
+
+class Sizes(Protocol):
+    """Sizes along one axis: `size` counts voxels of the source or of the target, as said."""
+
+    @property
+    def shrinks(self) -> int:
+        """Voxels of the source from one voxel of the target to the next; 1 where it grows."""
+
+    @property
+    def grows(self) -> int:
+        """Voxels of the target for one voxel of the source; 1 where it shrinks."""
+
+    def made(self, size: int) -> int:
+        """Size of the target for one of the source; below 1 if that is too small."""
+
+    def sources(self, size: int) -> range:
+        """All sizes of the source that are taken and make this size of the target."""
+
+    def seen(self, low: int, high: int) -> tuple[int, int]:
+        """First and last voxel of the source that voxels low to high of the target see; may lie beyond it."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Voxel i of the target sees voxels i * stride - before, and `span` - 1 more, of the source.
+
+    The source has `before` and `after` voxels round it. Voxels may be left over where the last window
+    ends, if they are of what is after, or fewer than lie between windows. `least`: of the source.
+    """
+
+    span: int = 1
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    least: int = 1
+
+    @property
+    def shrinks(self) -> int:
+        return self.stride
+
+    @property
+    def grows(self) -> int:
+        return 1
+
+    def made(self, size: int) -> int:
+        return (size + self.before + self.after - self.span) // self.stride + 1
+
+    def sources(self, size: int) -> range:
+        exact = (size - 1) * self.stride + self.span - self.before - self.after
+        left_over = min(max(self.after, self.stride - self.span), self.stride - 1)
+        return range(max(exact, self.least), exact + left_over + 1)
+
+    def seen(self, low: int, high: int) -> tuple[int, int]:
+        return low * self.stride - self.before, high * self.stride - self.before + self.span - 1
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Voxel i of the source goes to voxels i * stride - before, and `span` - 1 more, of the target.
+
+    `before` and `after` are voxels that the target lacks of what the source makes; `after` may be negative.
+    """
+
+    span: int = 1
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+
+    @property
+    def shrinks(self) -> int:
+        return 1
+
+    @property
+    def grows(self) -> int:
+        return self.stride
+
+    def made(self, size: int) -> int:
+        return (size - 1) * self.stride + self.span - self.before - self.after
+
+    def sources(self, size: int) -> range:
+        count, left_over = divmod(size - self.made(1), self.stride)
+        return range(count + 1, count + 2) if count >= 0 and not left_over else range(0)
+
+    def seen(self, low: int, high: int) -> tuple[int, int]:
+        first = -((self.span - 1 - low - self.before) // self.stride)
+        return first, (high + self.before) // self.stride
+
+
+AllSizes = tuple[Sizes, Sizes, Sizes]
+"""Along z, y, x."""
+
+
+def windows(edge: Numbers, dilation: Triple) -> AllSizes:
+    """Those of a window or filter, with its padding; a crop's margin counts to the window."""
+    z, y, x = (
+        Windows(
+            (size - 1) * step + 1 + 2 * offset,
+            stride,
+            before,
+            after,
+            max(before, after) + 1 if edge.border == "reflect" else 1,
+        )
+        for size, step, offset, stride, (before, after) in zip(
+            edge.size, dilation, edge.offset, edge.stride, sides(edge, dilation), strict=True
+        )
+    )
+    return z, y, x
+
+
+def spreads(edge: Numbers, dilation: Triple) -> AllSizes:
+    """Those of a transposed convolution."""
+    z, y, x = (
+        Spreads((size - 1) * step + 1, stride, before, after - more)
+        for size, step, stride, (before, after), more in zip(
+            edge.size,
+            dilation,
+            edge.stride,
+            sides(edge, dilation),
+            edge.output_padding,
+            strict=True,
+        )
+    )
+    return z, y, x
