@@ -158,7 +158,7 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
             _refuse_stride_on_sparse(edge, inherited)
             dilations[edge.name] = scale(inherited, edge.sparsity)
             found.setdefault(scale(inherited, edge.sparsens), edge.name)
-        sparsities[node.name] = _agreed(found, node.name, "sparsity", ONE)
+        sparsities[node.name] = _agreed(found, node.name, "sparsity") or ONE
     return sparsities, dilations
 
 
@@ -182,7 +182,7 @@ def _strides(network: Network, dilations: Mapping[str, Triple]) -> dict[str, Ste
                 for before, along in zip(strides[edge.source], sizes, strict=True)
             )
             found[z, y, x] = edge.name
-        strides[node.name] = _agreed(found, node.name, "stride", ONE)
+        strides[node.name] = _agreed(found, node.name, "stride") or ONE
     for node in network.outputs:
         if any(isinstance(step, Fraction) for step in strides[node.name]):
             raise NetworkError(
@@ -192,15 +192,15 @@ def _strides(network: Network, dilations: Mapping[str, Triple]) -> dict[str, Ste
     return strides
 
 
-def _agreed(found: Mapping[S, str], node: str, what: str, one: S) -> S:
-    """The value that all edges into a node bring (`one` for inputs); NetworkError if they differ."""
+def _agreed(found: Mapping[S, str], node: str, what: str) -> S | None:
+    """The value that all edges into a node bring (none into inputs); NetworkError if they differ."""
     if len(found) > 1:
         (first, name), (second, other) = list(found.items())[:2]
         raise NetworkError(
             f"node {node!r}: edges that converge must have one {what}, but {name!r} brings "
             f"{describe(first)} and {other!r} brings {describe(second)}"
         )
-    return next(iter(found), one)
+    return next(iter(found), None)
 
 
 def _shapes(
