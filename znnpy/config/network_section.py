@@ -1,4 +1,4 @@
-"""The `network` section: a ZNN file, a chain of layers, or a graph of nodes and edges."""
+"""The `network` section: a ZNN file, a chain of layers, a U-Net, or a graph of nodes and edges."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from znnpy.config.problems import Key, Place
+from znnpy.config.unet_section import UnetSection
 from znnpy.fields import FilePath, Images, Strict, shorthand, wrong
 from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
 from znnpy.layers.keys import (
@@ -140,7 +141,7 @@ class Origin:
 
 
 class NetworkSection(Strict):
-    """One of `layers` (a chain), `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
+    """One of `layers` (a chain), `unet`, `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
 
     name: str | None = Field(default=None, description="A name for reports.")
     znn: FilePath | None = Field(default=None, description="Path of a ZNN network file (.znn).")
@@ -151,6 +152,7 @@ class NetworkSection(Strict):
     layers: tuple[AnyLayer, ...] | None = Field(
         default=None, description="A chain of operations, in order."
     )
+    unet: UnetSection | None = Field(default=None, description="A U-Net, in few words.")
     nodes: dict[str, NodeSection] | None = Field(
         default=None, description="Groups of images, by name."
     )
@@ -167,12 +169,16 @@ class NetworkSection(Strict):
 
     @model_validator(mode="after")
     def _one_form(self) -> NetworkSection:
-        forms = [key for key in ("layers", "nodes", "znn") if getattr(self, key) is not None]
+        forms = [
+            key for key in ("layers", "unet", "nodes", "znn") if getattr(self, key) is not None
+        ]
         if self.edges is not None and "nodes" not in forms:
             raise wrong("edges need nodes as well", "edges")
         if len(forms) != 1:
             found = " and ".join(forms) or "none"
-            raise wrong(f"must hold exactly one of layers, nodes with edges, znn; found {found}")
+            raise wrong(
+                f"must hold exactly one of layers, unet, nodes with edges, znn; found {found}"
+            )
         if self.input is not None and forms != ["layers"]:
             raise wrong("only a chain (layers) has this; nodes say their own images", "input")
         if self.layers == ():

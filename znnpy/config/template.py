@@ -46,6 +46,36 @@ network:
   #   edges:
   #     c1: {kind: conv, from: raw, to: out, size: 3, stride: 1, sparsity: 1, init: he}
   # kinds of nodes: input, transfer, sum, concat; of edges: those of the layers
+  # Or a U-Net, of which znnpy check shows the nodes and edges:
+  #   unet: {widths: [28, 36, 48, 64, 80], down: [1, 2, 2], join: sum, norm: batch, function: elu}
+  # Further keys of a unet; levels count from 0, the one of the input's size:
+  #   input: 1             # number of input images
+  #   widths: [2, [2, 4]]  # images of each level; a list in it: of each of the level's convolutions
+  #   up_widths: [2]       # of each level on the way up (default: those of widths)
+  #   down: 2              # factor of each step down; or a list with one for each, e.g. [[1, 2, 2]]
+  #   size: 3              # filter size; or a list with one for each level, e.g. [[1, 3, 3], 3]
+  #   up_size: 3           # on the way up (default: size)
+  #   first_size: [1, 3, 3] # of each block's first convolution (default: size)
+  #   stem: [1, 5, 5]      # filter size of a convolution before the first level (default: none)
+  #   convs: 2             # convolutions of a block; or a list with one for each level
+  #   up_convs: 1          # on the way up (default: convs)
+  #   blocks: 1            # blocks of a level on the way down
+  #   block: plain         # plain, residual, or in full:
+  #   block: {kind: residual, from: first, add: sum}
+  #   block: {kind: residual, from: input, add: norm, shortcut: average}
+  #   up_block: plain      # on the way up (default: block)
+  #   padding: same        # same or valid: what is joined is cropped to fit
+  #   border: zeros        # zeros, replicate or reflect, beyond the image
+  #   pool: max            # max, average or strided: by the level's first convolution
+  #   up: transposed       # transposed, linear, nearest, or in full:
+  #   up: {kind: transposed, size: 2, images: level}
+  #   up: {kind: nearest, images: same}
+  #   join: concat         # concat or sum
+  #   norm: batch          # as in a layer, and so are function, slope, bias and dropout
+  #   outputs: 1           # number of output images
+  #   output_size: 1       # filter size of the output
+  #   output_function: linear
+  #   supervise: 0         # coarser levels with an output of their own: output1, output2 ...
   # Or a network file of ZNN:
   #   znn: net.znn
 

@@ -87,6 +87,13 @@ Slope = Annotated[
     NonNegative | None,
     Field(description="Negative slope of leaky_relu (default 0.01) or alpha of elu (default 1)."),
 ]
+
+
+def slope_of(function: FunctionName, slope: float | None) -> float:
+    """The slope of a function as written, else its own."""
+    return FUNCTIONS[function].slope if slope is None else slope
+
+
 Amplitude = Annotated[
     NonZero, Field(description="Largest value of tanh: amplitude * tanh(gain * x).")
 ]

@@ -15,7 +15,8 @@ from typing import Any
 
 from znnpy.config import Config, load_network_section, network_section_from
 from znnpy.config.network_section import EdgeSection, LayerSection, NetworkSection, NodeSection
-from znnpy.errors import ConfigError
+from znnpy.config.unet_section import UnetSection
+from znnpy.errors import ConfigError, NetworkError
 from znnpy.fields import Strict
 from znnpy.layers.edges import EdgeKindName, edge_kind
 from znnpy.layers.functions import FUNCTIONS
@@ -24,6 +25,7 @@ from znnpy.layers.norm_keys import biased, norm_data, norm_of
 from znnpy.network.check import checked_network
 from znnpy.network.outputs import Objectives, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node
+from znnpy.network.unet import unet
 from znnpy.network.znn import read_znn
 
 
@@ -55,6 +57,8 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
         return read_znn(path)
     if section.layers is not None:
         return _chain(section, section.layers)
+    if section.unet is not None:
+        return _unet(section, section.unet)
     nodes = [_node(name, node) for name, node in (section.nodes or {}).items()]
     edges = [_edge(name, edge) for name, edge in (section.edges or {}).items()]
 
@@ -115,6 +119,15 @@ def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network
         nodes.append(_chain_node(node, layer.operation, nodes[-1].images))
         line_of[edge] = line_of[node] = section.place("layers", index)
     return checked_network(nodes, edges, lambda name: line_of.get(name, ""))
+
+
+def _unet(section: NetworkSection, keys: UnetSection) -> Network:
+    place = section.place("unet")
+    try:
+        nodes, edges = unet(keys)
+    except NetworkError as error:
+        raise NetworkError(f"{place}: network.unet: {error}" if place else str(error)) from None
+    return checked_network(nodes, edges, lambda _: place)
 
 
 def _chain_node(name: str, keys: Strict, images: int) -> Node:

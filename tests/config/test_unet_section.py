@@ -1,0 +1,113 @@
+"""The `unet` key: what may be written, how it is read back, and one error for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from znnpy.config import MalformedConfigError, config_from, dump, load_config, network_section_from
+from znnpy.config.unet_section import UnetSection, each
+
+CONFIG = """\
+network:
+  unet:
+    widths: [4, 6, 8, 8]
+    {}
+training:
+  output_shape: 8
+"""
+BELOW = "\n    "
+# (lines of the unet, line, key below network.unet, words that the message must hold)
+WRONG = [
+    ("padding: full", 4, "padding", ["'full'", "same, valid"]),
+    ("pools: max", 4, "pools", ["unknown key", "'pool'"]),
+    ("norm: btch", 4, "norm", ["'btch'", "'batch'"]),
+    ("down: [[1, 2, 2], 2]", 4, "down", ["each of the 3 steps", "one, z y x", "found 2"]),
+    ("size: [3, 3, 3, 3, 3]", 4, "size", ["each of the 4 levels", "found 5"]),
+    ("convs: [1, 2]", 4, "convs", ["each of the 4 levels", "found 2"]),
+    ("convs: 0", 4, "convs", ["at least 1", "found 0"]),
+    ("up_widths: [4, 4, 4, 4]", 4, "up_widths", ["each of the 3 levels", "found 4"]),
+    ("up_widths: [[4, 4, 4], 6, 8]", 4, "up_widths.0", ["2 convolutions", "found 3"]),
+    ("supervise: 3", 4, "supervise", ["at most 2", "found 3"]),
+    ("block: residul", 4, "block", ["'residul'", "'residual'"]),
+    ("block: {kind: plain, from: input}", 4, "block.from", ["only a residual block"]),
+    ("block: {kind: residual, shortcut: average}", 4, "block.shortcut", ["from: input"]),
+    (f"block: residual{BELOW}convs: 1", 5, "convs", ["needs another"]),
+    (f"block: residual{BELOW}up_widths: [4, [6, 8], 8]", 5, "up_widths.1", ["one width"]),
+    (f"block: residual{BELOW}padding: valid{BELOW}size: [1, 2, 3]", 6, "size", ["[1, 2, 3]"]),
+    ("up: {kind: linear, images: same, size: 3}", 4, "up.size", ["no convolution"]),
+    (f"join: sum{BELOW}up: {{kind: linear, images: same}}", 5, "up.images", ["6 images to 4"]),
+    ("dropout: 1.5", 4, "dropout", ["at most 1", "found 1.5"]),
+    ("function: rleu", 4, "function", ["'relu'"]),
+]
+
+
+@pytest.mark.parametrize(("lines", "line", "key", "words"), WRONG)
+def test_one_error_with_line_and_key(
+    tmp_path: Path, lines: str, line: int, key: str, words: list[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(lines))
+    with pytest.raises(MalformedConfigError) as caught:
+        load_config(path)
+    (text,) = str(caught.value).splitlines()
+    assert text.startswith(f"{path}:{line}: network.unet.{key}: ")
+    assert all(word in text for word in words), text
+
+
+def test_one_width_is_no_unet() -> None:
+    with pytest.raises(MalformedConfigError, match="at least two levels"):
+        _section(widths=[8])
+
+
+def test_three_plain_numbers_are_one_size_and_lists_have_a_value_for_each() -> None:
+    assert _section(widths=[4] * 4, down=[1, 2, 2]).down == ((1, 2, 2),)
+    assert _section(widths=[4] * 4, down=[[1, 2, 2], 2, 3]).down == (
+        (1, 2, 2),
+        (2, 2, 2),
+        (3, 3, 3),
+    )
+    section = _section(widths=[4, [4, 8]], size=[3, [1, 3, 3]], convs=2)
+    assert section.widths == ((4,), (4, 8))
+    assert [each(section.size, level) for level in range(2)] == [(3, 3, 3), (1, 3, 3)]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"widths": [4, 8]},
+        {
+            "widths": [4, [4, 8]],
+            "down": [1, 2, 2],
+            "up": "nearest",
+            "dropout": 0.5,
+            "norm": "batch",
+        },
+        {"widths": [4, 8, 8], "down": [2, [1, 2, 2]], "convs": [1, 2, 3], "up_widths": [4, 4]},
+        {
+            "widths": [4, 8],
+            "block": {"kind": "residual", "from": "input", "add": "norm", "shortcut": "average"},
+            "up_block": "plain",
+            "up": {"kind": "transposed", "size": 3},
+            "norm": {"kind": "group", "groups": 2},
+        },
+    ],
+)
+def test_what_a_run_saves_says_the_same(tmp_path: Path, keys: dict[str, Any]) -> None:
+    given = {"network": {"unet": keys}, "training": {"output_shape": 8}}
+    config = config_from(given, tmp_path)
+    (tmp_path / "saved.yaml").write_text(dump(config))
+    assert load_config(tmp_path / "saved.yaml") == config
+
+
+def test_it_is_a_form_of_its_own() -> None:
+    with pytest.raises(MalformedConfigError, match="exactly one of layers, unet"):
+        network_section_from({"unet": {"widths": [4, 8]}, "layers": [{"max_filter": 2}]})
+
+
+def _section(**keys: Any) -> UnetSection:
+    section = network_section_from({"unet": keys}).unet
+    assert section is not None
+    return section

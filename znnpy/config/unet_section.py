@@ -1,0 +1,327 @@
+"""The `unet` key of a network: a U-Net in a few words, for which `znnpy/network/unet.py` writes the nodes and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from znnpy.fields import Images, Int, Size3, Strict, shorthand, shown, wrong
+from znnpy.layers.dropout import DropoutLayer
+from znnpy.layers.keys import FunctionKey, Slope
+from znnpy.layers.norm_keys import BiasKey, NormField, biased
+from znnpy.layers.values import BorderName, Triple
+
+Value = TypeVar("Value")
+
+
+def _each(value: Any) -> Any:
+    """A number, or three in a row, stands for every level; any other list holds one value for each."""
+    row = isinstance(value, list | tuple) and len(value) == 3 and not any(map(_listed, value))
+    return (value,) if row or not _listed(value) else value
+
+
+def _counts(value: Any) -> Any:
+    return value if _listed(value) else (value,)
+
+
+def _listed(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _short(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _widths(levels: tuple[Any, ...]) -> list[Any]:
+    return [_short(level) for level in levels]
+
+
+def _schema(item: dict[str, Any]) -> WithJsonSchema:
+    triple = {"type": "array", "items": item, "minItems": 3, "maxItems": 3}
+    several = {"type": "array", "items": {"anyOf": [item, triple]}, "minItems": 1}
+    return WithJsonSchema({"anyOf": [item, triple, several]})
+
+
+_INTEGER = {"type": "integer", "minimum": 1}
+_SEVERAL = {"type": "array", "items": _INTEGER, "minItems": 1}
+Sizes = Annotated[
+    tuple[Size3, ...], BeforeValidator(_each), PlainSerializer(_short), _schema(_INTEGER)
+]
+"""A size for all levels, or one for each: a list of three plain numbers is one size, z y x."""
+Most = Annotated[Int, Field(ge=1, le=64)]
+Counts = Annotated[
+    tuple[Most, ...],
+    BeforeValidator(_counts),
+    PlainSerializer(_short),
+    WithJsonSchema({"anyOf": [_INTEGER, _SEVERAL]}),
+]
+"""A number for all levels, or one for each."""
+Width = Annotated[tuple[Images, ...], BeforeValidator(_counts)]
+Widths = Annotated[
+    tuple[Width, ...],
+    PlainSerializer(_widths),
+    WithJsonSchema({"type": "array", "items": {"anyOf": [_INTEGER, _SEVERAL]}, "minItems": 1}),
+]
+"""Numbers of images by level; a level may name one for each of its convolutions."""
+
+
+class BlockSection(Strict):
+    """What the convolutions of a level make up; in short its kind."""
+
+    kind: Literal["plain", "residual"] = Field(
+        description="plain: one after the other; residual: what went in is added to what comes out."
+    )
+    start: Literal["first", "input"] = Field(
+        default="first",
+        alias="from",
+        description="What is added: the output of the block's first convolution (Lee et al. 2017), "
+        "or the block's input (He et al. 2016).",
+    )
+    add: Literal["sum", "norm", "function"] = Field(
+        default="sum",
+        description="Where it is added: to the last sum before norm and function, after its norm, "
+        "or after its function.",
+    )
+    shortcut: Literal["conv", "filter", "average"] = Field(
+        default="conv",
+        description="Where widths or sizes of input and output differ: a strided 1x1x1 convolution, one "
+        "of the block's size where it strides, or average pooling, then 1x1x1.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> BlockSection:
+        for key in ("start", "add", "shortcut"):
+            changed = getattr(self, key) != type(self).model_fields[key].default
+            if self.kind == "plain" and changed:
+                raise wrong("only a residual block has this", "from" if key == "start" else key)
+        if self.start == "first" and self.shortcut != "conv":
+            raise wrong(
+                "needs from: input; the first convolution's output fits as it is", "shortcut"
+            )
+        return self
+
+
+Block = Annotated[BlockSection, shorthand("kind", str)]
+PLAIN = BlockSection(kind="plain")
+
+
+class UpSection(Strict):
+    """How a level's images grow to the size of the one above; in short its kind."""
+
+    kind: Literal["transposed", "linear", "nearest"] = Field(
+        description="transposed convolution; or linear or nearest resize and a convolution. A 1x1x1 "
+        "convolution stands before the resize, where it costs less and says the same."
+    )
+    size: Size3 | None = Field(
+        default=None, description="Filter of that convolution (default: the factor, or 1)."
+    )
+    images: Literal["level", "same"] = Field(
+        default="level",
+        description="How many images it makes: the width of the level that it grows to, or as many as "
+        "come (a resize has no convolution then).",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> UpSection:
+        if self.kind != "transposed" and self.images == "same" and self.size is not None:
+            raise wrong(f"{self.kind} with images: same has no convolution", "size")
+        return self
+
+
+Up = Annotated[UpSection, shorthand("kind", str)]
+TRANSPOSED = UpSection(kind="transposed")
+
+
+class UnetSection(Strict):
+    """A U-Net. Levels count from 0, the one of the input's size; steps lead from one to the next."""
+
+    input: Images = Field(default=1, description="Number of input images.")
+    widths: Widths = Field(
+        description="Images of each level, the first one's first; a list in it: of each convolution."
+    )
+    up_widths: Widths | None = Field(
+        default=None, description="Images of each level on the way up (default: those of `widths`)."
+    )
+    down: Sizes = Field(
+        default=((2, 2, 2),), description="Factor of each step down, z y x; or a list, one a step."
+    )
+    size: Sizes = Field(
+        default=((3, 3, 3),), description="Filter size, z y x; or a list, one a level."
+    )
+    up_size: Sizes | None = Field(
+        default=None, description="Filter size on the way up (default: `size`)."
+    )
+    first_size: Sizes | None = Field(
+        default=None, description="Filter size of each block's first convolution (default: `size`)."
+    )
+    stem: Size3 | None = Field(
+        default=None,
+        description="Filter size of a convolution before the first level (default: none).",
+    )
+    convs: Counts = Field(
+        default=(2,), description="Convolutions of a block; or a list, one a level."
+    )
+    up_convs: Counts | None = Field(
+        default=None, description="Convolutions of a block on the way up (default: `convs`)."
+    )
+    blocks: Counts = Field(default=(1,), description="Blocks of a level on the way down.")
+    block: Block = Field(default=PLAIN, description="plain or residual, in short or in full.")
+    up_block: Block | None = Field(
+        default=None, description="Blocks on the way up (default: `block`)."
+    )
+    padding: Literal["same", "valid"] = Field(
+        default="same",
+        description="same: convolutions keep the size; valid: they see true voxels only, and what "
+        "is joined is cropped to fit.",
+    )
+    border: BorderName = Field(
+        default="zeros", description="What convolutions with padding see beyond the image."
+    )
+    pool: Literal["max", "average", "strided"] = Field(
+        default="max",
+        description="How a step goes down; strided: by the level's first convolution.",
+    )
+    up: Up = Field(default=TRANSPOSED, description="How a step goes up, in short or in full.")
+    join: Literal["concat", "sum"] = Field(
+        default="concat",
+        description="What came down is stacked before, or added to, what comes up; a sum has norm and "
+        "function of its own.",
+    )
+    norm: NormField = None
+    function: FunctionKey = Field(default="relu", description="Transfer function.")
+    slope: Slope = None
+    bias: BiasKey = None
+    dropout: Annotated[DropoutLayer | None, shorthand("keep", int, float)] = Field(
+        default=None, description="Dropout after each block. In short: the probability to keep."
+    )
+    outputs: Images = Field(default=1, description="Number of output images.")
+    output_size: Size3 = Field(default=(1, 1, 1), description="Filter size of the output layer.")
+    output_function: FunctionKey = Field(
+        default="linear", description="Transfer function of the outputs."
+    )
+    supervise: Annotated[Int, Field(ge=0)] = Field(
+        default=0,
+        description="Coarser levels with an output of their own (deep supervision): output1 is half "
+        "the size of output, output2 a quarter ...",
+    )
+
+    @property
+    def levels(self) -> int:
+        """How many there are."""
+        return len(self.widths)
+
+    @property
+    def biased(self) -> bool:
+        """Whether what is not an output learns biases."""
+        return biased(self.bias, self.norm)
+
+    @model_validator(mode="after")
+    def _fits(self) -> UnetSection:
+        if self.levels < 2:
+            raise wrong(f"must name at least two levels; found {self.levels}", "widths")
+        self._refuse_lengths()
+        self._refuse_widths()
+        self._refuse_blocks()
+        if self.supervise > self.levels - 2:
+            most = f"must be at most {self.levels - 2} with {self.levels} levels"
+            raise wrong(f"{most}; found {self.supervise}", "supervise")
+        return self
+
+    def _refuse_lengths(self) -> None:
+        """Lists with too many or too few entries."""
+        lists = {"down": self.levels - 1, "up_widths": self.levels - 1, "up_convs": self.levels - 1}
+        lists |= dict.fromkeys(("size", "first_size", "convs", "blocks"), self.levels)
+        lists["up_size"] = self.levels - 1
+        for key, wanted in lists.items():
+            found = getattr(self, key)
+            if (
+                found is not None
+                and len(found) != wanted
+                and (len(found) > 1 or key == "up_widths")
+            ):
+                what = "steps" if key == "down" else "levels"
+                text = f"must hold one value for each of the {wanted} {what}"
+                raise wrong(f"{text}{_three(found)}; found {len(found)}", key)
+
+    def _refuse_widths(self) -> None:
+        for key in ("widths", "up_widths"):
+            for level, widths in enumerate(getattr(self, key) or ()):
+                wanted = each(self.convs if key == "widths" else self.up_counts, level)
+                if len(widths) not in (1, wanted):
+                    found = f"found {len(widths)}"
+                    raise wrong(f"must name images for {wanted} convolutions; {found}", key, level)
+        if self.join == "sum" and self.up.images == "same":
+            different = [i for i in range(self.levels - 1) if self.arriving(i) != self.width(i)]
+            if different:
+                numbers = f"{self.arriving(different[0])} images to {self.width(different[0])}"
+                raise wrong(
+                    f"join: sum cannot add {numbers}; level makes them as many", "up", "images"
+                )
+
+    def _refuse_blocks(self) -> None:
+        down = [(block, "widths", level) for level, block in enumerate([self.block] * self.levels)]
+        up = [(self.up_blocks, "up_widths", level) for level in range(self.levels - 1)]
+        for block, key, level in down + up:
+            if block.kind == "plain":
+                continue
+            widths = (getattr(self, key) or self.widths)[level]
+            if len(widths) > 1:
+                raise wrong(
+                    f"a residual block has one width; found {shown(list(widths))}", key, level
+                )
+            counts = self.convs if key == "widths" else self.up_counts
+            if block.start == "first" and each(counts, level) < 2:
+                key = "convs" if key == "widths" or self.up_convs is None else "up_convs"
+                raise wrong("a residual block from its first convolution needs another", key)
+            sizes = self.sizes(level) if key == "widths" else self.up_sizes(level)
+            even = [size for size in sizes if any(taps % 2 == 0 for taps in size)]
+            if self.padding == "valid" and even:
+                text = f"a residual block without padding needs odd filters; found {list(even[0])}"
+                raise wrong(text, "size")
+
+    @property
+    def up_blocks(self) -> BlockSection:
+        """Of the way up."""
+        return self.block if self.up_block is None else self.up_block
+
+    @property
+    def up_counts(self) -> tuple[int, ...]:
+        """Convolutions of a block on the way up, by level or for all."""
+        if self.up_convs is not None or len(self.convs) == 1:
+            return self.up_convs or self.convs
+        return self.convs[:-1]
+
+    def width(self, level: int) -> int:
+        """Images that a level hands on on its way down, or, the last one, up."""
+        return self.widths[level][-1]
+
+    def arriving(self, level: int) -> int:
+        """Images that come up to a level, before their number is changed."""
+        below = level + 1
+        if below == self.levels - 1 or self.up_widths is None:
+            return self.width(below)
+        return self.up_widths[below][-1]
+
+    def sizes(self, level: int) -> list[Triple]:
+        """Filters of a block on the way down."""
+        return self._sizes(level, self.size, each(self.convs, level))
+
+    def up_sizes(self, level: int) -> list[Triple]:
+        """Filters of a block on the way up."""
+        return self._sizes(level, self.up_size or self.size, each(self.up_counts, level))
+
+    def _sizes(self, level: int, sizes: tuple[Triple, ...], count: int) -> list[Triple]:
+        size = each(sizes, level)
+        return [each(self.first_size, level) if self.first_size else size, *[size] * (count - 1)]
+
+
+def each(values: tuple[Value, ...], level: int) -> Value:
+    """The value of a level, or that of all."""
+    return values[0] if len(values) == 1 else values[level]
+
+
+def _three(found: Iterable[Any]) -> str:
+    triples = [value for value in found if isinstance(value, tuple)]
+    return " (a list of three plain numbers is one, z y x)" if triples else ""

@@ -1,0 +1,142 @@
+"""Blocks of convolutions: plain, or with what went in added to what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from znnpy.config.unet_section import BlockSection
+from znnpy.network.types import ONCE, Node, Triple
+from znnpy.network.unet.sketch import NOTHING, Sketch
+
+
+@dataclass(frozen=True)
+class Convs:
+    """The convolutions of a block in order: images, filter and stride of each."""
+
+    widths: Sequence[int]
+    sizes: Sequence[Triple]
+    strides: Sequence[Triple]
+
+    @classmethod
+    def of(cls, widths: Sequence[int], sizes: Sequence[Triple], stride: Triple) -> Convs:
+        """The first one strides."""
+        widths = widths if len(widths) > 1 else [*widths] * len(sizes)
+        return cls(widths, sizes, [stride, *[ONCE] * (len(sizes) - 1)])
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def block(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSection) -> Node:
+    """The block, then dropout if the net has it; returns the last node."""
+    made = _plain if kind.kind == "plain" else _residual
+    at = made(sketch, prefix, at, convs, kind)
+    dropout = sketch.section.dropout
+    if dropout is None:
+        return at
+    dropped = sketch.passing(f"{prefix}.dropped", at.images)
+    return sketch.lead(f"{prefix}.dropout", "dropout", at, dropped, keep=dropout.keep)
+
+
+def _plain(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSection) -> Node:
+    for index in range(len(convs)):
+        at = _layer(sketch, prefix, at, convs, index)
+    return at
+
+
+def _layer(sketch: Sketch, prefix: str, source: Node, convs: Convs, index: int) -> Node:
+    """A convolution and the node that it leads to."""
+    to = sketch.active(f"{prefix}.layer{index + 1}", convs.widths[index])
+    return _conv(sketch, prefix, source, to, convs, index)
+
+
+def _conv(sketch: Sketch, prefix: str, source: Node, to: Node, convs: Convs, index: int) -> Node:
+    name = f"{prefix}.conv{index + 1}"
+    return sketch.convolve(name, source, to, convs.sizes[index], convs.strides[index])
+
+
+def _residual(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSection) -> Node:
+    """As `kind` says: what is added is the block's input, or the output of its first convolution."""
+    before = 1 if kind.start == "first" else 0
+    start, last = at, len(convs) - 1
+    for index in range(last):
+        at = _layer(sketch, prefix, at, convs, index)
+        if index < before:
+            start = at
+    across = Convs(convs.widths[before:], convs.sizes[before:], convs.strides[before:])
+    fits = start.images == convs.widths[last] and across.strides[0] == ONCE
+    name, width = f"{prefix}.layer{last + 1}", convs.widths[last]
+    if kind.add == "sum":
+        own = to = sketch.active(name, width)
+        _conv(sketch, prefix, at, own, convs, last)
+    else:
+        own = _last(sketch, name, width, kind)
+        _conv(sketch, prefix, at, own, convs, last)
+        to = _added(sketch, f"{prefix}.sum", width, kind, projected=not fits)
+        sketch.hand(f"{prefix}.add", own, to)
+    if fits:
+        return sketch.hand(f"{prefix}.shortcut", start, to, _crop(sketch, across))
+    return _projected(sketch, prefix, start, to, across, kind)
+
+
+def _last(sketch: Sketch, name: str, width: int, kind: BlockSection) -> Node:
+    """The last convolution's node where what is added is added behind it."""
+    if kind.add == "function":
+        return sketch.active(name, width)
+    return sketch.linear(name, width, bias=sketch.section.biased, normed=True)
+
+
+def _added(sketch: Sketch, name: str, width: int, kind: BlockSection, *, projected: bool) -> Node:
+    """Where both meet behind it."""
+    if kind.add == "norm":
+        return sketch.active(name, width, bias=False, normed=False)
+    if projected and sketch.section.biased:
+        return sketch.linear(name, width, bias=True)
+    return sketch.passing(name, width)
+
+
+def _projected(
+    sketch: Sketch, prefix: str, start: Node, to: Node, across: Convs, kind: BlockSection
+) -> Node:
+    """A shortcut between images of other numbers or sizes."""
+    stride, size = across.strides[0], ONCE
+    if kind.shortcut == "filter" and stride != ONCE:
+        size = across.sizes[0]
+    crop = _crop(sketch, across, size)
+    if crop != NOTHING:
+        start = sketch.hand(
+            f"{prefix}.crop", start, sketch.passing(f"{prefix}.cropped", start.images), crop
+        )
+    if kind.shortcut == "average" and stride != ONCE:
+        if start.images == to.images:
+            return sketch.lead(
+                f"{prefix}.shortcut", "avg_pool", start, to, size=stride, stride=stride
+            )
+        pooled = sketch.passing(f"{prefix}.averaged", start.images)
+        start = sketch.lead(
+            f"{prefix}.average", "avg_pool", start, pooled, size=stride, stride=stride
+        )
+        stride = ONCE
+    if kind.add != "norm" or sketch.section.norm is None:
+        return sketch.convolve(f"{prefix}.shortcut", start, to, size, stride)
+    normed = sketch.linear(f"{prefix}.projected", to.images, bias=False, normed=True)
+    sketch.convolve(f"{prefix}.shortcut", start, normed, size, stride)
+    return sketch.hand(f"{prefix}.project", normed, to)
+
+
+def _crop(sketch: Sketch, across: Convs, size: Triple = ONCE) -> Triple:
+    """Voxels that a shortcut with this filter loses on either side to fit the convolutions without padding."""
+    if sketch.section.padding == "same":
+        return NOTHING
+    z, y, x = (_centre(across, axis) - (size[axis] - 1) // 2 for axis in range(3))
+    return z, y, x
+
+
+def _centre(across: Convs, axis: int) -> int:
+    """The voxel of its input on which the first output of some convolutions is centred."""
+    centre, step = 0, 1
+    for size, stride in zip(across.sizes, across.strides, strict=True):
+        centre += (size[axis] - 1) // 2 * step
+        step *= stride[axis]
+    return centre

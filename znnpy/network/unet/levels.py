@@ -1,0 +1,131 @@
+"""A U-Net level by level: down, and up again past what came down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy.config.unet_section import UnetSection, each
+from znnpy.layers.edges import EdgeKindName
+from znnpy.layers.keys import slope_of
+from znnpy.network.types import ONCE, Edge, Node, Triple
+from znnpy.network.unet.blocks import Convs, block
+from znnpy.network.unet.crops import skip_crops
+from znnpy.network.unet.sketch import Sketch
+
+
+def unet(section: UnetSection) -> tuple[list[Node], list[Edge]]:
+    """Nodes and edges of a section, in the order in which data flows.
+
+    Raises NetworkError where what came down cannot be cropped to fit what comes up.
+    """
+    crops, sketch = skip_crops(section), Sketch(section)
+    at = sketch.add(Node("input", "input", section.input, bias=False))
+    if section.stem is not None:
+        to = sketch.active("stem.layer", section.widths[0][0])
+        at = sketch.convolve("stem.conv", at, to, section.stem)
+    skips: list[Node] = []
+    for level in range(section.levels):
+        at = _down(sketch, level, at)
+        skips.append(at)
+    for level in reversed(range(section.levels - 1)):
+        at = _up(sketch, level, at, skips[level], crops[level])
+        if level <= section.supervise:
+            _output(sketch, f"output{level or ''}", at)
+    return sketch.nodes, sketch.edges
+
+
+def _down(sketch: Sketch, level: int, at: Node) -> Node:
+    """A level on its way down: its blocks, after a pooling or with a stride in the first one."""
+    section, name = sketch.section, f"down{level}"
+    step = each(section.down, level - 1) if level else ONCE
+    if section.pool != "strided" and step != ONCE:
+        kind: EdgeKindName = "max_pool" if section.pool == "max" else "avg_pool"
+        pooled = sketch.passing(f"{name}.pooled", at.images)
+        at = sketch.lead(f"{name}.pool", kind, at, pooled, size=step, stride=step)
+        step = ONCE
+    sizes = section.sizes(level)
+    blocks = each(section.blocks, level)
+    for index in range(blocks):
+        prefix = name if blocks == 1 else f"{name}.block{index + 1}"
+        convs = Convs.of(section.widths[level], sizes, ONCE if index else step)
+        at = block(sketch, prefix, at, convs, section.block)
+    return at
+
+
+def _up(sketch: Sketch, level: int, below: Node, skip: Node, crop: Triple) -> Node:
+    """A level on its way up: what comes from below grows and is joined with the skip, then a block."""
+    section, name = sketch.section, f"up{level}"
+    images = below.images if section.up.images == "same" else skip.images
+    if section.join == "sum":
+        joined = sketch.active(f"{name}.join", images)
+    else:
+        joined = sketch.add(Node(f"{name}.join", "concat", skip.images + images, bias=False))
+    sketch.hand(f"{name}.skip", skip, joined, crop)
+    factor = each(section.down, level)
+    if section.up.kind == "transposed":
+        _transposed(sketch, name, below, joined, images, factor)
+    else:
+        _resized(sketch, name, below, joined, images, factor)
+    sizes = section.up_sizes(level)
+    widths = section.up_widths[level] if section.up_widths else (section.width(level),)
+    return block(sketch, name, joined, Convs.of(widths, sizes, ONCE), section.up_blocks)
+
+
+def _transposed(
+    sketch: Sketch, name: str, below: Node, joined: Node, images: int, factor: Triple
+) -> None:
+    size = sketch.section.up.size or factor
+    numbers: dict[str, Any] = {"size": size, "stride": factor}
+    if sketch.section.padding == "same":
+        numbers |= _trimmed(size, factor)
+    to = _meeting(sketch, name, joined, images)
+    sketch.lead(f"{name}.grow", "conv_transpose", below, to, **numbers)
+
+
+def _trimmed(size: Triple, factor: Triple) -> dict[str, Any]:
+    """Padding with which a transposed convolution makes its input's size times the factor."""
+    cut = [max(0, (taps - step + 1) // 2) for taps, step in zip(size, factor, strict=True)]
+    more = [2 * c + step - taps for c, taps, step in zip(cut, size, factor, strict=True)]
+    return {"padding": tuple((c, c) for c in cut), "output_padding": tuple(more)}
+
+
+def _resized(
+    sketch: Sketch, name: str, below: Node, joined: Node, images: int, factor: Triple
+) -> None:
+    """A 1x1x1 convolution stands before the resize, where it says the same on fewer voxels."""
+    up = sketch.section.up
+    size = up.size or ONCE
+    if up.images == "same":
+        _resize(sketch, name, below, joined, factor)
+    elif size == ONCE:
+        own = sketch.linear(f"{name}.narrowed", images, bias=joined.kind == "concat")
+        _resize(sketch, name, sketch.convolve(f"{name}.narrow", below, own, ONCE), joined, factor)
+    else:
+        grown = sketch.passing(f"{name}.resized", below.images)
+        _resize(sketch, name, below, grown, factor)
+        to = _meeting(sketch, name, joined, images)
+        sketch.convolve(f"{name}.narrow", grown, to, size)
+
+
+def _resize(sketch: Sketch, name: str, source: Node, to: Node, factor: Triple) -> None:
+    if factor == ONCE:
+        sketch.hand(f"{name}.grow", source, to)
+    else:
+        mode = sketch.section.up.kind
+        sketch.lead(f"{name}.grow", "upsample", source, to, factor=factor, mode=mode)
+
+
+def _meeting(sketch: Sketch, name: str, joined: Node, images: int) -> Node:
+    """Where a convolution's output goes: into the sum, or by a node of its own into the stack."""
+    if joined.kind != "concat":
+        return joined
+    own = sketch.linear(f"{name}.grown", images)
+    sketch.hand(f"{name}.below", own, joined)
+    return own
+
+
+def _output(sketch: Sketch, name: str, at: Node) -> None:
+    section = sketch.section
+    slope = slope_of(section.output_function, None)
+    to = Node(name, "transfer", section.outputs, section.output_function, slope)
+    sketch.convolve(f"{name}.conv", at, sketch.add(to), section.output_size)
