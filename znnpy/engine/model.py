@@ -45,6 +45,7 @@ from znnpy.network import (
     objectives,
     parameter_shapes,
 )
+from znnpy.network.folding import fold, folded
 from znnpy.network.outputs import refuse_one_class
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Triple
@@ -110,7 +111,8 @@ class Model:
         self.network: Network = load_network(network)
         if training:
             refuse_one_class(self.network, keys)
-        self._logits = logits_network(self.network, keys)
+        logits = logits_network(self.network, keys)
+        self._logits = logits if training else folded(logits)
         self.losses = objectives(self._logits, keys)
         if precision == "float32":
             refuse_without_tasks(self.network)
@@ -144,6 +146,7 @@ class Model:
         self._opened: SingleEngine | DoubleEngine | None = engine
         self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
         self._shapes, self._repeats = parameter_shapes(self.network), repeats_of(self.network)
+        self._unfolded: dict[str, Floats] | None = None if self._logits is logits else {}
         self.iteration = 0
         self.set_parameters(initial_parameters(self.network, seed))
 
@@ -174,11 +177,16 @@ class Model:
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """Copies of all filters (out, in, z, y, x) by conv edge and biases (out,) by node."""
+        """Copies of all that a network keeps.
+
+        Filters (out, in, z, y, x) by edge, biases (out,) by node, `node.scale`, `node.running_mean` ... (out,).
+        """
+        if self._unfolded is not None:
+            return {name: array.copy() for name, array in self._unfolded.items()}
         return self._engine.parameters()
 
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
-        """Set some or all filters and biases; ShapeError for unknown names and wrong shapes.
+        """Set some or all `parameters`; ShapeError for unknown names and wrong shapes.
 
         Filters that repeat get the mean over each block of equal taps.
         """
@@ -187,7 +195,11 @@ class Model:
             raise ShapeError(
                 f"no parameter {unknown[0]!r}; this network has {sorted(self._shapes)}"
             )
-        self._engine.set_parameters({name: self._shaped(name, a) for name, a in values.items()})
+        given = {name: self._shaped(name, array) for name, array in values.items()}
+        if self._unfolded is not None:
+            self._unfolded |= {name: array.copy() for name, array in given.items()}
+            given = fold(self.network, self._unfolded)
+        self._engine.set_parameters(given)
 
     @property
     def optimizer_state(self) -> dict[str, Floats]:
@@ -331,7 +343,7 @@ class Model:
         """The nodes' values from the engine's, which come before the functions that the loss applies."""
         return {
             name: array
-            if self._logits.node(name) == self.network.node(name)
+            if self._logits.node(name).function == self.network.node(name).function
             else probabilities(self.losses[name].reading, array)
             for name, array in values.items()
         }

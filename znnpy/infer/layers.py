@@ -13,6 +13,7 @@ from znnpy.plan.cost import STREAM_RATE, padded
 
 # Within forward passes of large patches, whose images no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
+STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
 PASSED = ("linear", "relu")
 
@@ -53,7 +54,10 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
         elif edge.kind != "conv":
             seconds += 8 * values / STREAM_RATE
     seconds += 12 * values * max(0, len(edges) - 1) / STREAM_RATE
-    passed = len(edges) == 1 and edges[0].kind == "conv" and node.function in PASSED
+    alone = len(edges) == 1 and edges[0].kind == "conv"
+    passed = alone and node.function in PASSED and node.norm is None
+    if node.norm is not None and not node.norm.running:
+        seconds += STATISTICS_SECONDS * values
     return seconds + (FUNCTION_SECONDS * values if node.kind == "transfer" and not passed else 0.0)
 
 

@@ -23,6 +23,7 @@ from znnpy.geometry import Geometry, fit, voxels
 from znnpy.infer.blocks import Region, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.layers import forward_plan, forward_seconds
+from znnpy.network.folding import folded
 from znnpy.network.types import Network
 from znnpy.plan import Choice, Plan
 
@@ -64,7 +65,7 @@ class Candidate:
     @cached_property
     def seconds(self) -> float:
         """Estimated seconds of one run on one core."""
-        return forward_seconds(self.network, self.geometry, self.plan)
+        return forward_seconds(folded(self.network), self.geometry, self.plan)
 
     def cost(self, region: Region) -> float:
         """Estimated seconds of predicting a region, added up over all cores of the machine."""
@@ -80,7 +81,8 @@ class Candidate:
     def bytes(self, workers: int) -> int:
         """Memory of the engine for one run, found by building it without memory."""
         if workers not in self._bytes:
-            layout = Layout(self.network, self.geometry, self.plan, 1, False, workers=workers)
+            network = folded(self.network)
+            layout = Layout(network, self.geometry, self.plan, 1, False, workers=workers)
             settings = Settings({}, Optimizer(), None, workers)
             self._bytes[workers] = planned_bytes(layout, settings)
         return self._bytes[workers]

@@ -1,0 +1,97 @@
+"""Batch normalisation as part of filters and biases, for prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from znnpy import Model, load_network, reference
+from znnpy.engine.tasks.identity import Kind
+from znnpy.geometry import fit
+from znnpy.network import Network, parameter_shapes
+from znnpy.network.folding import fold, folded
+
+OUT = (3, 4, 5)
+
+
+def network(*, affine: bool = True, bias: bool = False, function: str = "relu") -> Network:
+    """Convolutions into normalised nodes: one, two that meet, and one that meets a crop."""
+    normed = {"kind": "transfer", "images": 9, "norm": {"kind": "batch", "affine": affine}}
+    normed |= {"bias": bias, "function": function}
+    conv = {"kind": "conv", "size": 3}
+    return load_network(
+        {
+            "nodes": {
+                "in": {"kind": "input", "images": 2},
+                "one": normed,
+                "two": normed,
+                "sum": normed,
+                "out": {"kind": "transfer", "images": 2, "norm": "batch"},
+            },
+            "edges": {
+                "a": {**conv, "from": "in", "to": "one"},
+                "b": {**conv, "from": "one", "to": "two"},
+                "c": {**conv, "from": "one", "to": "two"},
+                "d": {**conv, "from": "two", "to": "sum"},
+                "e": {"kind": "crop", "from": "two", "to": "sum", "offset": 1},
+                "f": {**conv, "size": 1, "from": "sum", "to": "out"},
+            },
+        }
+    )
+
+
+def material(net: Network) -> tuple[dict[str, Any], Any]:
+    rng = np.random.default_rng(0)
+    parameters = {}
+    for name, shape in parameter_shapes(net).items():
+        values = rng.standard_normal(shape) * 0.5
+        parameters[name] = (np.abs(values) if name.endswith("variance") else values).astype("f4")
+    return parameters, rng.standard_normal((1, 2, *fit(net, OUT).input_shapes["in"])).astype("f4")
+
+
+@pytest.mark.parametrize(("affine", "bias"), [(True, False), (False, False), (True, True)])
+def test_values_stay(affine: bool, bias: bool) -> None:
+    net = network(affine=affine, bias=bias)
+    parameters, x = material(net)
+    less = folded(net)
+    assert [node.name for node in less.nodes if node.norm] == ["sum"]
+    geometry, given = fit(net, OUT), {name: np.float64(a) for name, a in parameters.items()}
+    moved = fold(net, given)
+    assert moved.keys() == parameter_shapes(less).keys()
+    wanted = reference.forward(net, geometry, given, {"in": x})["out"]
+    found = reference.forward(less, geometry, moved, {"in": x})["out"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_network_without_batch_normalisation_is_itself() -> None:
+    layer = {"conv": {"images": 2, "size": 1, "norm": "instance"}}
+    net = load_network({"layers": [layer]})
+    assert folded(net) is net
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("loss", ["square", "binomial_cross_entropy"])
+def test_models_that_predict_fold(loss: str, precision: Any) -> None:
+    net = network()
+    parameters, x = material(net)
+    found = []
+    for training in (True, False):
+        with Model(net, OUT, threads=2, loss=loss, training=training, precision=precision) as model:
+            model.set_parameters(parameters)
+            found.append(model.forward(x))
+            for name, array in model.parameters.items():
+                np.testing.assert_array_equal(array, parameters[name])
+            model.set_parameters({"one.scale": 2 * parameters["one.scale"]})
+            found.append(model.predict(x))
+            assert np.array_equal(model.parameters["one.scale"], 2 * parameters["one.scale"])
+    for trained, predicting in zip(found[:2], found[2:], strict=True):
+        np.testing.assert_allclose(predicting, trained, atol=1e-5 * np.abs(trained).max())
+
+
+def test_what_folds_takes_no_pass_of_its_own() -> None:
+    net = network(function="linear")
+    with Model(net, OUT, threads=1, conv="direct", training=False) as model:
+        kinds = {task.owner for task in model.task_graph.tasks if task.kind == Kind.TRANSFER}
+    assert kinds == {"sum", "two"}
