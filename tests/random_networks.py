@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import prod
+from typing import get_args
 
 import numpy as np
 from drawn_keys import drawn_keys
@@ -13,6 +15,7 @@ from znnpy.geometry.axes import scale
 from znnpy.geometry.fit import ONE, Geometry
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS
+from znnpy.layers.values import Norm, NormKind
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node, Triple
 
@@ -54,24 +57,26 @@ def random_network(
     Over 50 seeds: all edge kinds and functions that are listed, 1-2 inputs and outputs, sums and concats
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
     filters that repeat, scaled tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets
-    (every eighth seed), 1 to 20 images. The same seed gives the same network. With two
+    (every eighth seed), 1 to 20 images, normalised nodes of all kinds. The same seed gives the same network. With two
     outputs of different size the shape is a dict by output node.
     """
     rng = np.random.default_rng(seed)
     while True:
         builder = _Builder(rng, functions, OUTPUTS[loss_of(seed)], flat=seed % 8 == 7)
         network, output_shape = builder.build(blocks)
-        if _is_small(network, fit(network, output_shape)):
-            return network, output_shape
+        geometry = fit(network, output_shape)
+        if _is_small(network, geometry):
+            return _normed(network, geometry, seed), output_shape
 
 
 def random_parameters(network: Network, seed: int) -> dict[str, np.ndarray]:
     """float32 parameters by name; filters scaled so that values neither vanish nor explode."""
-    rng = np.random.default_rng((seed, 1))
-    return {
-        name: (rng.standard_normal(shape) / np.sqrt(prod(shape[1:]))).astype(np.float32)
-        for name, shape in parameter_shapes(network).items()
-    }
+    rng, found = np.random.default_rng((seed, 1)), {}
+    for name, shape in parameter_shapes(network).items():
+        values = rng.standard_normal(shape) / np.sqrt(prod(shape[1:]))
+        positive = name.endswith((".scale", ".running_variance"))
+        found[name] = (np.abs(values) + 0.5 if positive else values).astype(np.float32)
+    return found
 
 
 def random_inputs(
@@ -137,6 +142,26 @@ def _is_small(network: Network, geometry: Geometry) -> bool:
     widest = max(max(shape) for shape in geometry.input_shapes.values())
     voxels = max(prod(node.shape) for node in geometry.nodes.values())
     return products < MOST_PRODUCTS and widest <= WIDEST and voxels <= MOST_VOXELS
+
+
+def _normed(network: Network, geometry: Geometry, seed: int) -> Network:
+    """The network with some transfer nodes normalised, where statistics are of some voxels."""
+    rng = np.random.default_rng((seed, 6))
+    kinds = get_args(NormKind)
+    nodes = []
+    for node in network.nodes:
+        groups = int(rng.choice([n for n in range(1, node.images + 1) if node.images % n == 0]))
+        kind = kinds[rng.integers(len(kinds))]
+        norm = Norm(
+            kind,
+            groups if kind == "group" else 1,
+            rng.choice([1e-3, 0.1]),
+            affine=rng.random() < 0.7,
+        )
+        chosen = node.kind == "transfer" and rng.random() < 0.3
+        enough = prod(geometry.nodes[node.name].shape) >= 8
+        nodes.append(replace(node, norm=norm) if chosen and enough else node)
+    return Network(tuple(nodes), network.edges)
 
 
 class _Builder:

@@ -9,6 +9,7 @@ from znnpy.geometry import fit
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS
 from znnpy.layers.nodes import NodeKind
+from znnpy.layers.values import NormKind
 from znnpy.network.types import Network
 from znnpy.reference import forward
 
@@ -29,6 +30,7 @@ def test_every_kind_and_function_occurs(networks):
     assert {node.kind for node in nodes} == {*get_args(NodeKind)}
     assert {node.function for node in nodes} == {*FUNCTIONS}
     assert {node.bias for node in nodes if node.kind == "transfer"} == {True, False}
+    assert {node.norm.kind for node in nodes if node.norm} == {*get_args(NormKind)}
     assert any(max(edge.repeat) > 1 for edge in edges_of(networks, "conv"))
     assert {node.amplitude for node in nodes} == {1, 1.7159}
     for kind in {*EDGE_KINDS} - {"conv_transpose", "avg_pool", "upsample", "identity"}:

@@ -16,7 +16,7 @@ from znnpy.engine.autotune import known, known_or_estimated, planned
 from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned_memory
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeless
-from znnpy.geometry import Geometry, fit
+from znnpy.geometry import Geometry, fit, refuse_single_values
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
@@ -59,6 +59,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     network = logits_network(written, training.loss)
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
+    refuse_single_values(network, geometry, training.batch)
     refuse_hopeless(network, geometry, training.batch, True, run.max_memory)
     volumes = survey(config, network)
     pinned = pinned_plan(config, network)

@@ -34,7 +34,7 @@ from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.geometry import Extent, Geometry, describe, fit
+from znnpy.geometry import Extent, Geometry, describe, fit, refuse_single_values
 from znnpy.graph import TaskGraph
 from znnpy.learning.loss import LossKeys
 from znnpy.network import (
@@ -117,6 +117,8 @@ class Model:
         if precision == "float32":
             refuse_without_tasks(self.network)
         self.geometry: Geometry = fit(self.network, output_shape)
+        if training:
+            refuse_single_values(self.network, self.geometry, batch)
         refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
         self.batch, self.seed, self.loss = batch, seed, keys
         self.threads = available_cores() if threads is None else threads

@@ -2,6 +2,7 @@
 
 from znnpy.geometry.axes import AXES, describe, voxels
 from znnpy.geometry.fit import Extent, Geometry, NodeGeometry, fit, fit_input, needed
+from znnpy.geometry.samples import refuse_single_values
 
 __all__ = [
     "AXES",
@@ -12,5 +13,6 @@ __all__ = [
     "fit",
     "fit_input",
     "needed",
+    "refuse_single_values",
     "voxels",
 ]
