@@ -77,3 +77,34 @@ def errors(network, output, conv, batch=1, seed=0, threads=1):
         network, geometry, parameters, inputs, targets, weights, "square"
     )[1]
     return {name: np.abs(found[name] - w).max() / np.abs(w).max() for name, w in wanted.items()}
+
+
+def check_network(network, output, loss="square", batch=2, threads=2, **options):
+    """Outputs, loss and gradients of a network against float64; what was found, as bytes."""
+    geometry, rng = fit(network, output), np.random.default_rng(0)
+    parameters = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in parameter_shapes(network).items()
+    }
+    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
+    last = network.outputs[0]
+    target = rng.random((batch, last.images, *output)).astype(np.float32)
+    x = x.astype(np.float32)
+    with Model(network, output, batch=batch, threads=threads, loss=loss, **options) as model:
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)}
+        value, gradients = model.loss_and_gradients(x, target)
+        bits = [array.tobytes() for array in [found["forward"], *gradients.values()]]
+        found |= gradients
+    wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
+    expected, exact = reference.gradients(
+        network, geometry, parameters, {"input": x}, {last.name: target}, None, loss
+    )
+    wanted |= exact
+    assert value == pytest.approx(expected, rel=2e-5)
+    assert found.keys() == wanted.keys()
+    largest = max(np.abs(g).max() for g in exact.values())
+    for name, array in wanted.items():
+        scale = max(np.abs(array).max(), largest / 50)
+        assert np.abs(found[name] - array).max() <= 2e-4 * scale, name
+    return bits

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from znnpy.engine.convolution import passes as convolution
-from znnpy.engine.layers import moves, pooling
+from znnpy.engine.layers import moves, pooling, upsampling
 from znnpy.engine.layers.loss import emit_loss
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
@@ -49,6 +49,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     ),
     "max_filter": Emitter(pooling.forward, pooling.backward),
     "max_pool": Emitter(pooling.forward, pooling.backward),
+    "upsample": Emitter(upsampling.forward, upsampling.backward),
     "dropout": Emitter(moves.dropout_forward, moves.dropout_backward),
     "identity": Emitter(moves.crop_forward, moves.crop_backward),
     "crop": Emitter(moves.crop_forward, moves.crop_backward),

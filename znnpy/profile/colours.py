@@ -28,6 +28,7 @@ KINDS: Mapping[Kind, str] = {
     Kind.PRODUCT: "green",
     Kind.TRANSFORM: "yellow",
     Kind.POOL: "violet",
+    Kind.GROW: "violet",
     Kind.SUM: "orange",
     Kind.TRANSFER: "magenta",
     Kind.STATISTICS: "brown",

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from against_reference import check_network
 
-from znnpy import Model, reference
+from znnpy import Model
 from znnpy.engine.memory.images import Layout
-from znnpy.geometry import fit
-from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node
 
 K3, ONE = (3, 3, 3), (1, 1, 1)
@@ -46,37 +45,6 @@ def plan(network, choose):
     return record
 
 
-def check(network, output, loss="square", batch=2, threads=2, **options):
-    """Outputs, loss and gradients against the float64 reference."""
-    geometry, rng = fit(network, output), np.random.default_rng(0)
-    parameters = {
-        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
-        for name, shape in parameter_shapes(network).items()
-    }
-    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
-    last = network.outputs[0]
-    target = rng.random((batch, last.images, *output)).astype(np.float32)
-    x = x.astype(np.float32)
-    with Model(network, output, batch=batch, threads=threads, loss=loss, **options) as model:
-        model.set_parameters(parameters)
-        found = {"forward": model.forward(x)}
-        value, gradients = model.loss_and_gradients(x, target)
-        bits = [array.tobytes() for array in [found["forward"], *gradients.values()]]
-        found |= gradients
-    wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
-    expected, exact = reference.gradients(
-        network, geometry, parameters, {"input": x}, {last.name: target}, None, loss
-    )
-    wanted |= exact
-    assert value == pytest.approx(expected, rel=2e-5)
-    assert found.keys() == wanted.keys()
-    largest = max(np.abs(g).max() for g in exact.values())
-    for name, array in wanted.items():
-        scale = max(np.abs(array).max(), largest / 50)
-        assert np.abs(found[name] - array).max() <= 2e-4 * scale, name
-    return bits
-
-
 LINEAR = ("linear",) * 4
 
 
@@ -86,14 +54,14 @@ LINEAR = ("linear",) * 4
 )
 @pytest.mark.parametrize("images", [(1, 17, 2, 20), (8, 40, 20, 3), (3, 10, 8, 33)])
 def test_direct(images, functions, loss):
-    check(chain(images, functions), (5, 4, 19), loss, conv="direct")
+    check_network(chain(images, functions), (5, 4, 19), loss, conv="direct")
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("sparsity", [ONE, (1, 2, 3)])
 def test_sparse_filters_with_and_without_bias(sparsity, bias):
     network = chain((2, 12, 3, 12), ("relu", "leaky_relu", "relu", "linear"), bias, sparsity)
-    check(network, (4, 5, 9), conv="direct")
+    check_network(network, (4, 5, 9), conv="direct")
 
 
 @pytest.mark.parametrize(
@@ -111,12 +79,12 @@ def test_sparse_filters_with_and_without_bias(sparsity, bias):
 )
 def test_any_mixture_of_algorithms(methods):
     network = chain((2, 18, 3, 20), ("relu", "linear", "leaky_relu", "linear"))
-    check(network, (6, 5, 9), plan=plan(network, lambda _: methods))
+    check_network(network, (6, 5, 9), plan=plan(network, lambda _: methods))
 
 
 def test_same_bits_for_any_number_of_threads():
     network = chain((1, 17, 3, 20), ("linear", "relu", "leaky_relu", "linear"))
-    bits = [check(network, (9, 8, 19), conv="direct", threads=n) for n in (0, 1, 4)]
+    bits = [check_network(network, (9, 8, 19), conv="direct", threads=n) for n in (0, 1, 4)]
     assert bits[0] == bits[1] == bits[2]
 
 

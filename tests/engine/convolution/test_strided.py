@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from against_reference import check_network
 from odd_networks import network
-from test_few_images import check
 
 FUNCTIONS = ("relu", "leaky_relu", "tanh", "linear")
 
@@ -26,7 +26,7 @@ def drawn(rng):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_all_passes_of_drawn_layers(seed):
-    check(*drawn(np.random.default_rng(seed)), conv="direct", threads=1)
+    check_network(*drawn(np.random.default_rng(seed)), conv="direct", threads=1)
 
 
 def test_same_bits_for_any_number_of_threads():
@@ -38,6 +38,7 @@ def test_same_bits_for_any_number_of_threads():
     nodes = [("input", "input", 1)]
     nodes += [(name, "transfer", 18, {"function": "relu"}) for name in ("a", "b", "out")]
     bits = [
-        check(network(nodes, layers), (9, 5, 6), conv="direct", threads=n) for n in (1, 2, 3, 8)
+        check_network(network(nodes, layers), (9, 5, 6), conv="direct", threads=n)
+        for n in (1, 2, 3, 8)
     ]
     assert all(other == bits[0] for other in bits[1:])

@@ -45,6 +45,7 @@ class Kind(StrEnum):
     PRODUCT = "product"
     TRANSFORM = "transform"
     POOL = "pool"
+    GROW = "upsample"
     SUM = "sum"
     TRANSFER = "transfer"
     STATISTICS = "statistics"
@@ -66,6 +67,7 @@ class Part(Enum):
     DIRECT = "", Kind.DIRECT
     WINOGRAD = "", Kind.WINOGRAD
     MAXIMA = "", Kind.POOL
+    GROWTH = "", Kind.GROW
     DROPOUT = "", Kind.DROPOUT
     COPY = "", Kind.COPY
     FUNCTION = "", Kind.TRANSFER

@@ -1,0 +1,89 @@
+"""Tasks of upsample edges: planes of the larger image forward, of the smaller one backward."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.upsampling import upsample_backward, upsample_forward
+from znnpy_kernels.machine.abi import Kernel
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.step import Step
+from znnpy.network.types import Edge
+from znnpy.plan import ranges
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Larger images, into the edge's contribution."""
+    small, large = build.value(edge.source), build.images.contributions[edge.name]
+    factor = edge.factor[large.cut]
+    for low, high in _planes(small, large):
+        first, end = (low, high) if edge.mode == "nearest" else (low - 1, high + 1)
+        seen = max(first, 0), min(end, small.extent)
+        made = low * factor, high * factor
+        what = Identity(edge.name, Pass.FORWARD, Part.GROWTH)
+        _add(step, upsample_forward, edge, what, (small, large), (large, made), (small, seen))
+
+
+def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """What all voxels of the larger images bring back to those that they were made of."""
+    small, factor = build.images.backward[edge.name], edge.factor[gradient.cut]
+    for low, high in _planes(small, gradient):
+        more = factor // 2 if edge.mode == "linear" else 0
+        seen = max(low * factor - more, 0), min(high * factor + more, gradient.extent)
+        what = Identity(edge.name, Pass.BACKWARD, Part.GROWTH)
+        ends = (small, gradient)
+        _add(step, upsample_backward, edge, what, ends, (small, (low, high)), (gradient, seen))
+
+
+def _planes(small: Tensor, large: Tensor) -> list[tuple[int, int]]:
+    """Ranges of the smaller image's planes; the larger one's are cut where these are."""
+    return ranges(small.extent, 4 * (_floats(small) + _floats(large)) / MEMORY_RATE)
+
+
+def _floats(tensor: Tensor) -> int:
+    """Of one block."""
+    return tensor.shape[0] * tensor.shape[1] * tensor.row
+
+
+def _add(
+    step: Step,
+    kernel: Kernel,
+    edge: Edge,
+    what: Identity,
+    ends: tuple[Tensor, Tensor],
+    made: tuple[Tensor, tuple[int, int]],
+    seen: tuple[Tensor, tuple[int, int]],
+) -> None:
+    """One task for each block: planes of one tensor made of those seen of the other."""
+    (small, large), (target, planes), (source, read) = ends, made, seen
+    z0, z1, y0, y1 = target.box(*planes)
+    words = {f"size_{axis}": size for axis, size in zip("zyx", small.shape, strict=True)}
+    words |= {f"factor_{axis}": factor for axis, factor in zip("zyx", edge.factor, strict=True)}
+    words |= {"linear": int(edge.mode == "linear"), "z0": z0, "z1": z1, "y0": y0, "y1": y1}
+    share = (planes[1] - planes[0]) / target.extent
+    for batch in range(small.batch):
+        for block in range(small.blocks):
+            reads: list[Region] = [source.region(batch, block, *read)]
+            step.add(
+                kernel,
+                {
+                    **words,
+                    **_whole(small, "small", batch, block),
+                    **_whole(large, "large", batch, block),
+                },
+                what=what,
+                cost=4 * share * (_floats(small) + _floats(large)) / MEMORY_RATE,
+                reads=reads,
+                writes=[target.region(batch, block, *planes)],
+            )
+
+
+def _whole(tensor: Tensor, prefix: str, batch: int, block: int) -> dict[str, int]:
+    return {
+        prefix: tensor.at(batch, block),
+        f"{prefix}_z": tensor.z_stride,
+        f"{prefix}_y": tensor.y_stride,
+    }
