@@ -198,6 +198,7 @@ class _Builder:
             self._crop,
             self._strided,
             self._second_input,
+            self._largest,
             *(partial(self._of_kind, kind) for kind in EDGE_KINDS if kind not in WITH_BLOCKS),
         ]
         for step in self.rng.permutation(len(steps))[: self._int(1, blocks + 1)]:
@@ -263,6 +264,18 @@ class _Builder:
         self._edge("conv", hidden, target, size=size)
         margin = tuple((n - 1) * step for n, step in zip(size, inherited, strict=True))
         self._edge("crop", source, target, offset=margin)
+        self.tip = target
+
+    def _largest(self) -> None:
+        """The largest of two or three convolutions of one node."""
+        source, size = self.tip, self._filter()
+        target = self._node("max", self._images())
+        for _ in range(self._int(2, 4)):
+            side = self._transfer(target.images)
+            self._edge("conv", source, side, size=size)
+            self._edge("crop", side, target)
+        # Nodes stand in the order in which they are made.
+        self.nodes.append(self.nodes.pop(self.nodes.index(target)))
         self.tip = target
 
     def _concat(self) -> None:

@@ -234,6 +234,16 @@ def test_defaults_and_the_last_value_wins() -> None:
     assert net.edges[2] == Edge("p", "crop", "in", "out")
 
 
+def test_maxout() -> None:
+    both = (block("edges", name, type="maxout", input="in", output="out") for name in "ab")
+    net = parse_znn(INPUT + block("nodes", "out", type="maxout", size=1) + "".join(both))
+    assert net.node("out") == Node("out", "max", 1, bias=False)
+    assert net.edges == tuple(Edge(name, "crop", "in", "out") for name in "ab")
+    wrong = block("edges", "a", type="maxout", input="in", output="out", offset="1,1,1")
+    with pytest.raises(ConfigError, match="unknown key 'offset'; maxout takes type, input, output"):
+        parse_znn(INPUT + block("nodes", "out", type="maxout", size=1) + wrong)
+
+
 def test_nodes_and_edges_of_one_name() -> None:
     edge = block("edges", "out", **CONV)
     net = parse_znn(INPUT + block("nodes", "out", **OUT) + edge)
@@ -243,7 +253,7 @@ def test_nodes_and_edges_of_one_name() -> None:
 @pytest.mark.parametrize(
     ("node", "edge", "line", "words"),
     [
-        ({"type": "maxout"}, {}, 5, ["type is 'maxout'", "input, transfer, sum"]),
+        ({"type": "concat"}, {}, 5, ["type is 'concat'", "input, transfer, sum, maxout"]),
         ({"type": None}, {}, 4, ["nodes 'out': type is missing"]),
         ({"size": None, "sise": 2}, {}, 7, ["size is missing", "'sise'"]),
         ({"size": "2.5"}, {}, 7, ["1 to 65536", "'2.5'"]),

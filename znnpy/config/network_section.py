@@ -76,7 +76,8 @@ class NodeSection(Strict):
 
     kind: NodeKind = Field(
         description="input: fed by the user; sum: adds its edges; transfer: adds them, a bias and "
-        "applies a function; concat: stacks its edges in the order of the file."
+        "applies a function; max: the largest of what its edges bring; concat: stacks its edges in "
+        "the order of the file."
     )
     images: Images = Field(description="Number of images.")
     function: FunctionKey = Field(

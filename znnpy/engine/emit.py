@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from znnpy.engine.convolution import passes as convolution
-from znnpy.engine.layers import moves, pooling, upsampling
+from znnpy.engine.layers import averages, moves, pooling, upsampling
 from znnpy.engine.layers.loss import emit_loss
+from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.repeats import average_gradient
@@ -50,13 +51,13 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "max_filter": Emitter(pooling.forward, pooling.backward),
     "max_pool": Emitter(pooling.forward, pooling.backward),
     "upsample": Emitter(upsampling.forward, upsampling.backward),
+    "avg_pool": Emitter(averages.forward, averages.backward),
     "dropout": Emitter(moves.dropout_forward, moves.dropout_backward),
     "identity": Emitter(moves.crop_forward, moves.crop_backward),
     "crop": Emitter(moves.crop_forward, moves.crop_backward),
 }
 UNTAKEN: dict[EdgeKindName, tuple[str, ...]] = {
     "conv": ("padding", "groups"),
-    "max_pool": ("padding",),
 }
 """Numbers that the tasks of a kind take as they are unless said."""
 
@@ -116,6 +117,8 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         gradient = build.images.gradients[node.name]
         if node.kind == "concat" and edge.source in trained:
             gradient = split_concat(step, build, node, edge.name, first)
+        elif node.kind == "max" and edge.source in trained:
+            gradient = winner_gradient(step, build, node, edge)
         first += build.images.contributions[edge.name].images
         emitter = emitter_of(edge)
         if emitter.weight_gradient:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Literal
 
-NodeKind = Literal["input", "transfer", "sum", "concat"]
+NodeKind = Literal["input", "transfer", "sum", "max", "concat"]

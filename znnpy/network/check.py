@@ -166,8 +166,8 @@ def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
         counts = f"{source.images} of '{source.name}' and the {target.images} of '{target.name}'"
         yield f"groups {edge.groups} must divide the images, the {counts}"
     if edge_kind(edge.kind).learns:
-        if target.kind == "concat":
-            into = f"the concat node '{target.name}'"
+        if target.kind in ("concat", "max"):
+            into = f"the {target.kind} node '{target.name}'"
             yield f"a {edge.kind} cannot enter {into}; put a sum node between"
     elif target.kind != "concat" and source.images != target.images:
         counts = f"'{source.name}' has {source.images}, '{target.name}' {target.images}"

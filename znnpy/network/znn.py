@@ -32,7 +32,12 @@ FUNCTIONS: dict[str, FunctionName] = {
     "elu": "elu",
     "soft_sign": "soft_sign",
 }
-NODE_KINDS: dict[str, NodeKind] = {"input": "input", "transfer": "transfer", "sum": "sum"}
+NODE_KINDS: dict[str, NodeKind] = {
+    "input": "input",
+    "transfer": "transfer",
+    "sum": "sum",
+    "maxout": "max",
+}
 ZnnKind = Literal["conv", "max_filter", "max_pool", "dropout", "crop"]
 EDGE_KINDS: dict[str, ZnnKind] = {
     "conv": "conv",
@@ -41,6 +46,7 @@ EDGE_KINDS: dict[str, ZnnKind] = {
     "dropout": "dropout",
     "crop": "crop",
     "dummy": "crop",
+    "maxout": "crop",
 }
 INITS = ("zero", "constant", "uniform", "gaussian", "normalized", "xavier", "msra", "normal", "he")
 SHAPING = ("function", "function_args", "init", "init_args")
@@ -48,6 +54,7 @@ SHAPING = ("function", "function_args", "init", "init_args")
 KEYS: dict[str, tuple[str, ...]] = {
     "input": ("type", "size", "dense"),
     "sum": ("type", "size", "dense"),
+    "maxout": ("type", "size", "dense"),
     "transfer": ("type", "size", "dense", *SHAPING),
     "conv": ("type", "input", "output", "size", "stride", "sparse", "repeat", "init", "init_args"),
     "max_filter": ("type", "input", "output", "size", "stride"),
@@ -58,9 +65,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 # Keys of ZNN's own files that its networks do not depend on. It asks transfer nodes alone for a function
 # and an init; `fft` chooses how it computes, `load` and `seeding` whether it takes weights over.
+_OTHERS = {"input": SHAPING, "sum": SHAPING, "maxout": SHAPING, "conv": ("fft",)}
 UNREAD: dict[str, tuple[str, ...]] = {
-    kind: ("load", "seeding", *{"input": SHAPING, "sum": SHAPING, "conv": ("fft",)}.get(kind, ()))
-    for kind in KEYS
+    kind: ("load", "seeding", *_OTHERS.get(kind, ())) for kind in KEYS
 }
 ALL_KEYS = sorted({key for keys in KEYS.values() for key in keys})
 ELSEWHERE = {
@@ -169,9 +176,11 @@ def _blocks(text: str, file: str) -> tuple[list[Block], list[str]]:
 def _unknown(block: Block) -> dict[str, str]:
     """What is wrong with each key that a block of its type does not take; nothing if it has no type."""
     kind = block.values.get("type", "")
-    known = KEYS.get(kind, tuple(block.values))
+    # Edges that lead to maxout nodes have their type, and pass images on as a dummy does.
+    alike = "dummy" if (block.group, kind) == ("edges", "maxout") else kind
+    known = KEYS.get(alike, tuple(block.values))
     found = {}
-    for key in block.values.keys() - {*known, *UNREAD.get(kind, ())}:
+    for key in block.values.keys() - {*known, *UNREAD.get(alike, ())}:
         near = get_close_matches(key, known, n=1, cutoff=0.8)
         hint = f"did you mean '{near[0]}'?" if near else ELSEWHERE.get(key, "")
         takes = f"{kind} takes {', '.join(known)}"
@@ -326,7 +335,7 @@ def _edge(block: Block, name: str) -> Edge:
         case "dropout":
             return Edge(name, kind, *ends, keep=_ratio(block))
         case "crop":
-            if word == "dummy":
+            if word in ("dummy", "maxout"):
                 return Edge(name, kind, *ends)
             return Edge(name, kind, *ends, offset=_triple(block, "offset", least=0))
         case _:

@@ -132,6 +132,8 @@ class _State:
                 return np.concatenate(arriving, axis=1)
             case "sum":
                 return _total(arriving)
+            case "max":
+                return np.asarray(np.max(arriving, axis=0))
             case "transfer":
                 total = self.normed(node, self.biased(node, arriving))
                 return function_of(node.function).value(total, node)
@@ -210,13 +212,24 @@ class _State:
             gradient = self.before(node, gradient)
             if node.bias:
                 self.parameter_gradients[node.name] = gradient.sum(axis=(0, 2, 3, 4))
-        first = 0
-        for edge in self.network.incoming(node.name):
-            part = gradient
-            if node.kind == "concat":
-                last = first + self.values[edge.source].shape[1]
-                part, first = gradient[:, first:last], last
+        parts = self.parts(node, gradient)
+        for edge, part in zip(self.network.incoming(node.name), parts, strict=True):
             self.back_through(edge, part)
+
+    def parts(self, node: Node, gradient: Array) -> list[Array]:
+        """What of the gradient belongs to each edge that enters a node."""
+        edges = self.network.incoming(node.name)
+        match node.kind:
+            case "concat":
+                counts = [self.values[edge.source].shape[1] for edge in edges]
+                return np.split(gradient, np.cumsum(counts)[:-1], axis=1)
+            case "max":
+                winner = np.argmax([self.through(edge) for edge in edges], axis=0)
+                return [np.where(winner == index, gradient, 0.0) for index in range(len(edges))]
+            case "sum" | "transfer" | "input":
+                return [gradient for _ in edges]
+            case _:
+                assert_never(node.kind)
 
     def back_through(self, edge: Edge, gradient: Array) -> None:
         """Adds an edge's data gradient to its source; an edge that learns keeps its own gradient."""

@@ -1,12 +1,11 @@
 """Max pooling of one channel block: forward with or without the winning taps, and backward.
 
-Output voxel o reads input voxels o * stride + tap * dilation on each axis: stride 1 with dilation
-is max_filter on a sparse lattice (`pooling_pairs` where the window has at most two voxels along each
-axis), a true stride is max_pool. The tap number of (dz, dy, dx) is
+Words as in `windows`; strides of `index` in uint16 elements, its x stride is LANES. Stride 1 with
+dilation is max_filter on a sparse lattice (`pooling_pairs` where the window has at most two voxels along
+each axis), a true stride is max_pool. The tap number of (dz, dy, dx) is
 (dz * window_y + dy) * window_x + dx, uint16. The first maximum in z, y, x order wins; a NaN in the
-window gives NaN, and a tap that holds a NaN wins. Words: byte addresses; `*_z`, `*_y` strides in
-floats (in uint16 elements for `index`, whose x stride is LANES); `planes`, `rows`, `width` in
-voxels. A window has fewer than 32768 taps.
+window gives NaN, and a tap that holds a NaN wins; what lies beyond the image never does. A window has
+fewer than 32768 taps.
 """
 
 from __future__ import annotations
@@ -14,23 +13,31 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.layers.pooling_rows import (
+    INDEX_BYTES,
     LINE,
     gather_dense_rows,
     gather_strided_row,
+    pool_clipped,
+    pool_clipped_values,
     pool_columns,
     pool_columns_values,
     pool_windows,
     pool_windows_values,
     scratch_line,
 )
+from znnpy_kernels.layers.windows import (
+    BACKWARD,
+    FORWARD,
+    inside,
+    output_of,
+    outputs_reaching,
+    row_of,
+    taps_inside,
+)
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.rows import zero_row
-
-WINDOW = words(
-    "window_z window_y window_x stride_z stride_y stride_x dilation_z dilation_y dilation_x"
-)
 
 
 @inlined
@@ -73,39 +80,61 @@ def _row_values(
         pool_windows_values(source, target, width, wz, wy, wx, steps, stride, dilation)
 
 
-MAX_POOL_FORWARD = words(
-    "source source_z source_y target target_z target_y index index_z index_y planes rows width",
-    WINDOW,
-)
+@inlined
+def _taps_at(args: Any, row: Any, x: int) -> Any:
+    """Taps low..high along z, y, x of output x of a row that lie in the image."""
+    at = FORWARD
+    first, last = taps_inside(
+        x * args[at.stride_x] - args[at.before_x],
+        args[at.window_x],
+        args[at.dilation_x],
+        args[at.inputs_x],
+    )
+    return (row.low_z, row.low_y, first), (row.high_z, row.high_y, last)
+
+
+@inlined
+def _clipped(args: Any, row: Any, index: int, low: int, high: int) -> None:
+    """Outputs low..high of a row, whatever of their windows lies in the image."""
+    at = FORWARD
+    for x in range(low, high):
+        taps = _taps_at(args, row, x)
+        pool_clipped(
+            row.corner + VECTOR_BYTES * x * args[at.stride_x], row.target + VECTOR_BYTES * x,
+            index + INDEX_BYTES * x, taps, args[at.window_y], args[at.window_x], row.steps,
+        )  # fmt: skip
+
+
+@inlined
+def _clipped_values(args: Any, row: Any, low: int, high: int) -> None:
+    for x in range(low, high):
+        taps = _taps_at(args, row, x)
+        corner = row.corner + VECTOR_BYTES * x * args[FORWARD.stride_x]
+        pool_clipped_values(corner, row.target + VECTOR_BYTES * x, taps, row.steps)
+
+
+MAX_POOL_FORWARD = words(FORWARD, "index index_z index_y")
 
 
 @kernel(MAX_POOL_FORWARD)
 def max_pool_forward(args: Any, worker: int) -> None:
-    """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output.
-
-    `source` is the first input voxel of the part's first output voxel (the caller offsets it by
-    first_plane * stride_z * source_z and so on).
-    """
+    """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output."""
     at = MAX_POOL_FORWARD
     line = scratch_line()
-    steps = 4 * args[at.dilation_z] * args[at.source_z], 4 * args[at.dilation_y] * args[at.source_y]
+    window = args[at.window_z], args[at.window_y], args[at.window_x]
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
-            source = args[at.source] + 4 * (
-                z * args[at.stride_z] * args[at.source_z]
-                + y * args[at.stride_y] * args[at.source_y]
-            )
-            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            row = row_of(args, z, y)
             index = args[at.index] + 2 * (z * args[at.index_z] + y * args[at.index_y])
-            window = args[at.window_z], args[at.window_y], args[at.window_x]
-            _row(source, target, index, args[at.width], window, steps, args[at.stride_x],
-                 args[at.dilation_x], line)  # fmt: skip
+            first, last = inside(args, row)
+            _clipped(args, row, index, 0, first)
+            _row(row.corner + VECTOR_BYTES * first * args[at.stride_x],
+                 row.target + VECTOR_BYTES * first, index + INDEX_BYTES * first, last - first,
+                 window, row.steps, args[at.stride_x], args[at.dilation_x], line)  # fmt: skip
+            _clipped(args, row, index, last, args[at.width])
 
 
-MAX_POOL_VALUES = words(
-    "source source_z source_y target target_z target_y planes rows width",
-    WINDOW,
-)
+MAX_POOL_VALUES = words(FORWARD)
 
 
 @kernel(MAX_POOL_VALUES)
@@ -113,26 +142,26 @@ def max_pool_values(args: Any, worker: int) -> None:
     """As `max_pool_forward` without the taps, for inference."""
     at = MAX_POOL_VALUES
     line = scratch_line()
-    steps = 4 * args[at.dilation_z] * args[at.source_z], 4 * args[at.dilation_y] * args[at.source_y]
+    window = args[at.window_z], args[at.window_y], args[at.window_x]
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
-            source = args[at.source] + 4 * (
-                z * args[at.stride_z] * args[at.source_z]
-                + y * args[at.stride_y] * args[at.source_y]
-            )
-            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
-            window = args[at.window_z], args[at.window_y], args[at.window_x]
-            _row_values(source, target, args[at.width], window, steps, args[at.stride_x],
-                        args[at.dilation_x], line)  # fmt: skip
+            row = row_of(args, z, y)
+            first, last = inside(args, row)
+            _clipped_values(args, row, 0, first)
+            _row_values(row.corner + VECTOR_BYTES * first * args[at.stride_x],
+                        row.target + VECTOR_BYTES * first, last - first, window, row.steps,
+                        args[at.stride_x], args[at.dilation_x], line)  # fmt: skip
+            _clipped_values(args, row, last, args[at.width])
 
 
 @inlined
-def _output_of(place: int, tap: int, taps: int, dilation: int, stride: int, size: int) -> int:
-    """The output that reads this input place with this tap, or -1."""
-    start = place - tap * dilation
-    if tap >= taps or start < 0 or start % stride != 0 or start // stride >= size:
-        return -1
-    return start // stride
+def _gather_strided(args: Any, gradient: int, index: int, number: int, target: int) -> None:
+    """Add what the voxels of a row won in one row of outputs, for any stride along x."""
+    at = MAX_POOL_BACKWARD
+    for dx in range(args[at.window_x]):
+        first, last = outputs_reaching(args, dx)
+        place = target + VECTOR_BYTES * (dx * args[at.dilation_x] - args[at.before_x])
+        gather_strided_row(gradient, index, number + dx, place, first, last, args[at.stride_x])
 
 
 @inlined
@@ -150,33 +179,41 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
     gradients = gradient + 4 * row * args[at.gradient_y], gradient + 4 * other * args[at.gradient_y]
     indices = index + 2 * row * args[at.index_y], index + 2 * other * args[at.index_y]
     outputs, width, taps = args[at.outputs_x], args[at.width], args[at.window_x]
-    stride, dilation, numbers = args[at.stride_x], args[at.dilation_x], (one, two)
-    if stride != 1:
-        gather_strided_row(gradients[0], indices[0], one, target, outputs, taps, stride, dilation)
-        gather_strided_row(gradients[1], indices[1], two, target, outputs, taps, stride, dilation)
+    dilation, before, numbers = args[at.dilation_x], args[at.before_x], (one, two)
+    if args[at.stride_x] != 1:
+        if first >= 0:
+            _gather_strided(args, gradients[0], indices[0], one, target)
+        if second >= 0:
+            _gather_strided(args, gradients[1], indices[1], two, target)
     elif taps == 2:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 2, dilation)
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 2, dilation, before)
     elif taps == 3:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 3, dilation)
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 3, dilation, before)
     else:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, taps, dilation)
+        gather_dense_rows(
+            gradients, indices, numbers, target, outputs, width, taps, dilation, before
+        )
 
 
-MAX_POOL_BACKWARD = words(
-    "gradient gradient_z gradient_y index index_z index_y outputs_z outputs_y outputs_x target "
-    "target_z target_y first_plane first_row planes rows width",
-    WINDOW,
-)
+MAX_POOL_BACKWARD = words(BACKWARD, "index index_z index_y")
+
+
+@inlined
+def _row_of_outputs(args: Any, y: int, tap: int) -> int:
+    """The row of outputs that reads row y of the part with a tap along y, or -1."""
+    at = MAX_POOL_BACKWARD
+    if tap >= args[at.window_y]:
+        return -1
+    place = y + args[at.first_row] + args[at.before_y]
+    return int(output_of(place, tap, args[at.dilation_y], args[at.stride_y], args[at.outputs_y]))
 
 
 @kernel(MAX_POOL_BACKWARD)
 def max_pool_backward(args: Any, worker: int) -> None:
     """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
 
-    `gradient` and `index` are the addresses of the whole pooled block of outputs_z x outputs_y x
-    outputs_x voxels; `target` is the address of this part's first row, plane `first_plane` and
-    row `first_row` of the input; `planes`, `rows`, `width` measure the part (whole rows). Every
-    voxel of the part is written.
+    `index` is, as `gradient`, of the whole block of outputs; `planes`, `rows`, `width` measure the part
+    (whole rows). Every voxel of the part is written.
     """
     at = MAX_POOL_BACKWARD
     for z in range(args[at.planes]):
@@ -184,32 +221,15 @@ def max_pool_backward(args: Any, worker: int) -> None:
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             zero_row(target, LANES * args[at.width])
             for dz in range(args[at.window_z]):
-                plane = _output_of(
-                    z + args[at.first_plane],
-                    dz,
-                    args[at.window_z],
-                    args[at.dilation_z],
-                    args[at.stride_z],
-                    args[at.outputs_z],
+                place = z + args[at.first_plane] + args[at.before_z]
+                plane = output_of(
+                    place, dz, args[at.dilation_z], args[at.stride_z], args[at.outputs_z]
                 )
                 for dy in range(0, args[at.window_y] if plane >= 0 else 0, 2):
-                    place, window = y + args[at.first_row], args[at.window_y]
-                    first = _output_of(
-                        place,
-                        dy,
-                        window,
-                        args[at.dilation_y],
-                        args[at.stride_y],
-                        args[at.outputs_y],
-                    )
-                    second = _output_of(
-                        place,
-                        dy + 1,
-                        window,
-                        args[at.dilation_y],
-                        args[at.stride_y],
-                        args[at.outputs_y],
+                    first, second = (
+                        _row_of_outputs(args, y, dy),
+                        _row_of_outputs(args, y, dy + 1),
                     )
                     if first >= 0 or second >= 0:
-                        number = (dz * window + dy) * args[at.window_x]
+                        number = (dz * args[at.window_y] + dy) * args[at.window_x]
                         _gather_pair(args, target, plane, first, second, number)

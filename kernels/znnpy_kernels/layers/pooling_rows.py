@@ -8,6 +8,7 @@ by window, as are other strides.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from llvmlite import ir
@@ -25,12 +26,14 @@ from znnpy_kernels.simd.vectors import (
     load_shorts,
     select,
     select_shorts,
+    splat,
     splat_short,
     store,
     store_shorts,
 )
 
 INDEX_BYTES = 2 * LANES
+NOBODY = 0xFFFF  # the number of no tap
 LINE = 128  # voxels of a row at once: with their numbers they stay in the L1 cache
 
 
@@ -222,6 +225,40 @@ def pool_windows_values(
 
 
 @inlined
+def pool_clipped(
+    corner: int, target: int, index: int, inside: Any, wy: int, wx: int, steps: Any
+) -> None:
+    """One window of which taps inside[0]..inside[1] along z, y, x lie in the image: without any, -Inf
+    and a tap that there is not.
+    """
+    low, high = inside
+    best, tap = splat(-inf), splat_short(NOBODY)
+    for dz in range(low[0], high[0]):
+        for dy in range(low[1], high[1]):
+            for dx in range(low[2], high[2]):
+                value = load(corner + dz * steps[0] + dy * steps[1] + dx * steps[2])
+                take = (value > best) | (value != value) | (tap == splat_short(NOBODY))
+                best = select(take, value, best)
+                number = (dz * wy + dy) * wx + dx
+                tap = select_shorts(take, splat_short(number), tap)
+    store(target, best)
+    store_shorts(index, tap)
+
+
+@inlined
+def pool_clipped_values(corner: int, target: int, inside: Any, steps: Any) -> None:
+    """As `pool_clipped` without taps."""
+    low, high = inside
+    best = splat(-inf)
+    for dz in range(low[0], high[0]):
+        for dy in range(low[1], high[1]):
+            for dx in range(low[2], high[2]):
+                value = load(corner + dz * steps[0] + dy * steps[1] + dx * steps[2])
+                best = _larger(value, best)
+    store(target, best)
+
+
+@inlined
 def _added(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
     """total + the output's gradient in the lanes where this tap won."""
     won = load_shorts(index + INDEX_BYTES * output) == splat_short(number)
@@ -231,12 +268,12 @@ def _added(total: Any, gradient: int, index: int, output: int, number: int) -> A
 @inlined
 def _gather_at_edge(
     gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, x: int, wx: int,
-    dilation: int,
+    dilation: int, before: int,
 ) -> None:  # fmt: skip
     total = load(target + VECTOR_BYTES * x)
     for i in range(2):
         for dx in range(wx):
-            o = x - dx * dilation
+            o = x + before - dx * dilation
             if 0 <= o < outputs:
                 total = _added(total, gradients[i], indices[i], o, numbers[i] + dx)
     store(target + VECTOR_BYTES * x, total)
@@ -245,35 +282,34 @@ def _gather_at_edge(
 @inlined
 def gather_dense_rows(
     gradients: Any, indices: Any, numbers: Any, target: int, outputs: int, width: int, wx: int,
-    dilation: int,
+    dilation: int, before: int,
 ) -> None:  # fmt: skip
     """Add to each input voxel of a row what it won in two rows of outputs, for stride 1 on x.
 
     `numbers`: the tap numbers of dx = 0 in the two rows.
     """
-    span = (wx - 1) * dilation
-    for x in range(min(span, width)):
-        _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
-    for x in range(span, outputs):
+    first = min(max(0, (wx - 1) * dilation - before), width)
+    last = min(max(first, outputs - before), width)
+    for x in range(first):
+        _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation, before)
+    for x in range(first, last):
         total = load(target + VECTOR_BYTES * x)
         for dx in range(wx):
-            o = x - dx * dilation
+            o = x + before - dx * dilation
             total = _added(total, gradients[0], indices[0], o, numbers[0] + dx)
         for dx in range(wx):
-            o = x - dx * dilation
+            o = x + before - dx * dilation
             total = _added(total, gradients[1], indices[1], o, numbers[1] + dx)
         store(target + VECTOR_BYTES * x, total)
-    for x in range(max(span, outputs), width):
-        _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation)
+    for x in range(last, width):
+        _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation, before)
 
 
 @inlined
 def gather_strided_row(
-    gradient: int, index: int, number: int, target: int, outputs: int, wx: int, stride: int,
-    dilation: int,
-) -> None:  # fmt: skip
-    """Add to each input voxel of a row what it won in one row of outputs, for any stride."""
-    for dx in range(wx):
-        for o in range(outputs):
-            at = target + VECTOR_BYTES * (o * stride + dx * dilation)
-            store(at, _added(load(at), gradient, index, o, number + dx))
+    gradient: int, index: int, number: int, target: int, first: int, last: int, stride: int
+) -> None:
+    """Add the gradients of outputs first..last that one tap won to voxels `stride` apart."""
+    for o in range(first, last):
+        at = target + VECTOR_BYTES * stride * o
+        store(at, _added(load(at), gradient, index, o, number))

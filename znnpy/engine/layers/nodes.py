@@ -11,6 +11,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
 from znnpy.engine.convolution.passes import summed_elsewhere
+from znnpy.engine.layers.maxout import largest
 from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
@@ -40,6 +41,8 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
                 build.images.contributions[e.name] for e in incoming if e.name not in included
             ]
             combine_tensors(step, leaves, Identity(node.name, Pass.FORWARD, Part.SUM))
+        case "max":
+            largest(step, build, node)
         case "input":
             return
         case _:

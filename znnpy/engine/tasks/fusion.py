@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from znnpy.engine.memory.images import Layout
+from znnpy.layers.values import BARE
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
 
@@ -34,8 +35,9 @@ def applied_backward(layout: Layout, edge: Edge) -> Node | None:
 
 
 def is_pair_filter(edge: Edge) -> bool:
-    """Whether an edge takes maxima over at most two voxels along each axis, at every voxel."""
-    return edge.kind in ("max_filter", "max_pool") and max(edge.size) <= 2 and max(edge.stride) == 1
+    """Whether an edge takes maxima over at most two voxels along each axis, at every voxel inside."""
+    alike = edge.kind in ("max_filter", "max_pool") and edge.padding == BARE
+    return alike and max(edge.size) <= 2 and max(edge.stride) == 1
 
 
 def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:

@@ -68,6 +68,7 @@ class Part(Enum):
     WINOGRAD = "", Kind.WINOGRAD
     MAXIMA = "", Kind.POOL
     GROWTH = "", Kind.GROW
+    AVERAGES = "averages", Kind.POOL
     DROPOUT = "", Kind.DROPOUT
     COPY = "", Kind.COPY
     FUNCTION = "", Kind.TRANSFER
@@ -91,6 +92,7 @@ class Part(Enum):
     TRANSPOSE = "transpose", Kind.COPY
     # Sums, and what becomes of gradients.
     SUM = "sum", Kind.SUM
+    LARGEST = "largest", Kind.SUM
     SPECTRAL_SUM = "spectral sum", Kind.SUM
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
     REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
