@@ -1,0 +1,388 @@
+"""Depthwise convolution of one channel block: a filter for each image, so a tap is a multiply-add of lanes.
+
+Words as in `layers.windows`, zeros beyond the image, and
+
+    filters, filter_tap     the block's first tap, and floats from tap to tap: the x taps of a row follow
+                            each other, then rows, then planes
+    sums                    of the weight gradient: where its taps go, laid out like the filters
+
+Eight neighbouring outputs are summed at once, taps in z, y, x order. Columns of such outputs are done one
+after the other, so that the rows that neighbours share stay in the L1 cache. Where taps may lie beyond the
+image along x, four outputs at once test each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from znnpy_kernels.layers.windows import FORWARD, row_of, taps_inside, whole_windows
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
+from znnpy_kernels.simd.vectors import fma, load, splat, store
+
+WIDE, NARROW = 8, 4  # outputs that are summed at once
+
+
+class Taps(NamedTuple):
+    """Taps along one axis: `many` from `first` on, `step` apart, read voxels from `place` on, `apart`."""
+
+    first: int
+    step: int
+    many: int
+    place: int
+    apart: int
+
+
+class Line(NamedTuple):
+    """Outputs along x, `many` of them, `target_step` bytes apart from byte `target` of a row on.
+
+    `taps` are those of the first; the next reads voxels `move` further on, of `limit` that there are.
+    """
+
+    taps: Taps
+    move: int
+    limit: int
+    many: int
+    target: int
+    target_step: int
+
+
+class Bank(NamedTuple):
+    """Where voxels and taps lie: addresses, and bytes from one to the next; `target` of a plane."""
+
+    source: int
+    source_z: int
+    source_y: int
+    filters: int
+    filter_z: int
+    filter_y: int
+    filter_x: int
+    target: int
+
+
+@inlined
+def _read_along(place: int, taps: int, dilation: int, stride: int, before: int, size: int) -> Any:
+    """Taps of output `place` that lie in the image."""
+    corner = place * stride - before
+    low, high = taps_inside(corner, taps, dilation, size)
+    return Taps(low, 1, high - low, corner + low * dilation, dilation)
+
+
+@inlined
+def _common(a: int, b: int) -> int:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@inlined
+def _met(place: int, taps: int, dilation: int, stride: int) -> Any:
+    """Taps by which outputs read a voxel, counted from the window of output 0; outputs that are not, too."""
+    common = _common(stride, dilation)
+    step, apart = stride // common, dilation // common
+    first = 0
+    while first < min(step, taps) and (place - first * dilation) % stride != 0:
+        first += 1
+    if first >= min(step, taps):
+        return Taps(0, step, 0, 0, -apart)
+    count = (taps - 1 - first) // step + 1
+    return Taps(first, step, count, (place - first * dilation) // stride, -apart)
+
+
+@inlined
+def _met_along(place: int, taps: int, dilation: int, stride: int, outputs: int) -> Any:
+    """The same without outputs that are not."""
+    all_ = _met(place, taps, dilation, stride)
+    low, apart = 0, -all_.apart
+    if all_.place >= outputs:
+        low = (all_.place - outputs) // apart + 1
+    high = min(all_.many, all_.place // apart + 1) if all_.place >= 0 else 0
+    first, place = all_.first + low * all_.step, all_.place - low * apart
+    return Taps(first, all_.step, max(0, high - low), place, all_.apart)
+
+
+@inlined
+def _whole(line: Any) -> Any:
+    """Outputs first..last of a line all of whose taps lie in the image."""
+    taps, reach = line.taps, max(0, line.taps.many - 1) * line.taps.apart
+    lowest, highest = taps.place + min(0, reach), taps.place + max(0, reach)
+    first = min(line.many, (line.move - 1 - lowest) // line.move) if lowest < 0 else 0
+    room = line.limit - 1 - highest
+    last = min(line.many, room // line.move + 1) if room >= 0 else 0
+    return first, max(first, last)
+
+
+@inlined
+def _add_rows(bank: Any, z: Any, y: Any, line: Any, x: int, target: int) -> None:
+    """Sums of outputs x..x + WIDE of a line, whose taps lie in the image."""
+    s0, s1, s2, s3 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    s4, s5, s6, s7 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    taps, move = line.taps, VECTOR_BYTES * line.move
+    for a in range(z.many):
+        for b in range(y.many):
+            place = bank.source + VECTOR_BYTES * taps.place + move * x
+            place += bank.source_z * (z.place + a * z.apart)
+            place += bank.source_y * (y.place + b * y.apart)
+            tap = bank.filters + bank.filter_x * taps.first
+            tap += bank.filter_z * (z.first + a * z.step) + bank.filter_y * (y.first + b * y.step)
+            for _ in range(taps.many):
+                f = load(tap)
+                s0, s1 = fma(load(place), f, s0), fma(load(place + move), f, s1)
+                s2, s3 = fma(load(place + 2 * move), f, s2), fma(load(place + 3 * move), f, s3)
+                s4, s5 = fma(load(place + 4 * move), f, s4), fma(load(place + 5 * move), f, s5)
+                s6, s7 = fma(load(place + 6 * move), f, s6), fma(load(place + 7 * move), f, s7)
+                place += VECTOR_BYTES * taps.apart
+                tap += bank.filter_x * taps.step
+    at, step = target + line.target + line.target_step * x, line.target_step
+    store(at, s0)
+    store(at + step, s1)
+    store(at + 2 * step, s2)
+    store(at + 3 * step, s3)
+    store(at + 4 * step, s4)
+    store(at + 5 * step, s5)
+    store(at + 6 * step, s6)
+    store(at + 7 * step, s7)
+
+
+@inlined
+def _added(place: int, row: int, limit: int, f: Any, total: Any) -> Any:
+    return fma(load(row + VECTOR_BYTES * place), f, total) if 0 <= place < limit else total
+
+
+@inlined
+def _add_tested(bank: Any, z: Any, y: Any, line: Any, x: int, high: int, target: int) -> None:
+    """Sums of outputs x..x + NARROW of a line, those below `high`, whatever lies beyond the image."""
+    s0, s1, s2, s3 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    taps, move, limit = line.taps, line.move, line.limit
+    for a in range(z.many):
+        for b in range(y.many):
+            row = bank.source + bank.source_z * (z.place + a * z.apart)
+            row += bank.source_y * (y.place + b * y.apart)
+            tap = bank.filters + bank.filter_x * taps.first
+            tap += bank.filter_z * (z.first + a * z.step) + bank.filter_y * (y.first + b * y.step)
+            place = taps.place + move * x
+            for _ in range(taps.many):
+                f = load(tap)
+                s0 = _added(place, row, limit, f, s0)
+                s1 = _added(place + move, row, limit, f, s1)
+                s2 = _added(place + 2 * move, row, limit, f, s2)
+                s3 = _added(place + 3 * move, row, limit, f, s3)
+                place += taps.apart
+                tap += bank.filter_x * taps.step
+    at, step = target + line.target + line.target_step * x, line.target_step
+    store(at, s0)
+    if x + 1 < high:
+        store(at + step, s1)
+    if x + 2 < high:
+        store(at + 2 * step, s2)
+    if x + 3 < high:
+        store(at + 3 * step, s3)
+
+
+@inlined
+def _along(args: Any, axis: int, place: int, back: int) -> Any:
+    """Taps of one row or plane of a part; axis 0 is z."""
+    at = DEPTHWISE
+    taps, dilation = args[at.window_z + axis], args[at.dilation_z + axis]
+    stride, before = args[at.stride_z + axis], args[at.before_z + axis]
+    size = args[at.inputs_z + axis]
+    if back:
+        return _met_along(place + before, taps, dilation, stride, size)
+    return _read_along(place, taps, dilation, stride, before, size)
+
+
+@inlined
+def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: int) -> None:
+    """Outputs from x on, in all rows of a plane: WIDE of them if `high` is 0, else up to `high`."""
+    at = DEPTHWISE
+    for row in range(args[at.rows]):
+        y = _along(args, 1, args[at.first_row] + row, back)
+        target = bank.target + 4 * row * args[at.target_y]
+        if high:
+            for i in range(x, high, NARROW):
+                _add_tested(bank, z, y, line, i, high, target)
+        else:
+            _add_rows(bank, z, y, line, x, target)
+
+
+@inlined
+def _columns(args: Any, bank: Any, z: Any, line: Any, back: int) -> None:
+    """All rows of a plane of a part."""
+    first, last = _whole(line)
+    if last - first < WIDE:
+        first, last = line.many, line.many
+    if first > 0:
+        _column(args, bank, z, line, 0, first, back)
+    for x in range(first, last - WIDE + 1, WIDE):
+        _column(args, bank, z, line, x, 0, back)
+    if (last - first) % WIDE:  # some of them once more
+        _column(args, bank, z, line, last - WIDE, 0, back)
+    if last < line.many:
+        _column(args, bank, z, line, last, line.many, back)
+
+
+@inlined
+def _planes(args: Any, line: Any, back: int) -> None:
+    at = DEPTHWISE
+    tap = 4 * args[at.filter_tap]
+    row = tap * args[at.window_x]
+    for plane in range(args[at.planes]):
+        bank = Bank(
+            args[at.source],
+            4 * args[at.source_z],
+            4 * args[at.source_y],
+            args[at.filters],
+            row * args[at.window_y],
+            row,
+            tap,
+            args[at.target] + 4 * plane * args[at.target_z],
+        )
+        z = _along(args, 0, args[at.first_plane] + plane, back)
+        _columns(args, bank, z, line, back)
+
+
+DEPTHWISE = words(FORWARD, "filters filter_tap")
+
+
+@kernel(DEPTHWISE)
+def depthwise_forward(args: Any, worker: int) -> None:
+    """Cross-correlation of each image with its filter."""
+    at = DEPTHWISE
+    taps = Taps(0, 1, args[at.window_x], -args[at.before_x], args[at.dilation_x])
+    line = Line(taps, args[at.stride_x], args[at.inputs_x], args[at.width], 0, VECTOR_BYTES)
+    _planes(args, line, 0)
+
+
+@kernel(DEPTHWISE)
+def depthwise_back(args: Any, worker: int) -> None:
+    """The adjoint: `source` is the gradient by the outputs, inputs_z x inputs_y x inputs_x of them."""
+    at = DEPTHWISE
+    stride = args[at.stride_x]
+    for x in range(min(stride, args[at.width])):
+        taps = _met(x + args[at.before_x], args[at.window_x], args[at.dilation_x], stride)
+        count = (args[at.width] - 1 - x) // stride + 1
+        line = Line(taps, 1, args[at.inputs_x], count, VECTOR_BYTES * x, VECTOR_BYTES * stride)
+        _planes(args, line, 1)
+
+
+@inlined
+def _product(gradient: int, source: int, low: int, high: int, move: int, total: Any) -> Any:
+    for x in range(low, high):
+        total = fma(load(gradient + VECTOR_BYTES * x), load(source + move * x), total)
+    return total
+
+
+@inlined
+def _products(
+    gradient: int, source: int, low: int, high: int, move: int, apart: int, count: int
+) -> Any:
+    """Sums of `count` taps over outputs low..high of a row, of even and odd ones apart."""
+    zero = splat(0.0)
+    a, b, c, d, e = zero, zero, zero, zero, zero
+    v, w, x, y, z = zero, zero, zero, zero, zero
+    for i in range(low, high - 1, 2):
+        g, place = load(gradient + VECTOR_BYTES * i), source + move * i
+        h, other = load(gradient + VECTOR_BYTES * (i + 1)), place + move
+        a, v = fma(g, load(place), a), fma(h, load(other), v)
+        if count > 1:
+            b, w = fma(g, load(place + apart), b), fma(h, load(other + apart), w)
+        if count > 2:
+            c, x = fma(g, load(place + 2 * apart), c), fma(h, load(other + 2 * apart), x)
+        if count > 3:
+            d, y = fma(g, load(place + 3 * apart), d), fma(h, load(other + 3 * apart), y)
+        if count > 4:
+            e, z = fma(g, load(place + 4 * apart), e), fma(h, load(other + 4 * apart), z)
+    return a + v, b + w, c + x, d + y, e + z
+
+
+@inlined
+def _tap_sum(
+    args: Any, gradient: int, source: int, tap: int, low: int, high: int, even: int
+) -> Any:
+    """What outputs of one tap add that `_products` of low..even leaves: all others that read the image."""
+    at = DEPTHWISE_WEIGHT
+    move = VECTOR_BYTES * args[at.stride_x]
+    place = source + VECTOR_BYTES * tap * args[at.dilation_x]
+    first, last = whole_windows(
+        args[at.width], 1, args[at.stride_x], 1,
+        args[at.before_x] - tap * args[at.dilation_x], args[at.inputs_x],
+    )  # fmt: skip
+    total = _product(gradient, place, first, min(low, last), move, splat(0.0))
+    return _product(gradient, place, even, last, move, total)
+
+
+@inlined
+def _chunk(args: Any, gradient: int, source: int, sums: int, tap: int, count: int) -> None:
+    """Add what a row of outputs gives `count` taps along x, from `tap` on."""
+    at = DEPTHWISE_WEIGHT
+    move, apart = VECTOR_BYTES * args[at.stride_x], VECTOR_BYTES * args[at.dilation_x]
+    before = args[at.before_x] - tap * args[at.dilation_x]
+    low, high = whole_windows(
+        args[at.width], count, args[at.stride_x], args[at.dilation_x], before, args[at.inputs_x]
+    )
+    even = high - (high - low) % 2
+    found = _products(gradient, source + apart * tap, low, even, move, apart, count)
+    for i in range(count):
+        total = _tap_sum(args, gradient, source, tap + i, low, high, even)
+        if i == 0:
+            total = total + found[0]
+        elif i == 1:
+            total = total + found[1]
+        elif i == 2:
+            total = total + found[2]
+        elif i == 3:
+            total = total + found[3]
+        else:
+            total = total + found[4]
+        place = sums + 4 * args[at.filter_tap] * (tap + i)
+        store(place, load(place) + total)
+
+
+@inlined
+def _row_of_taps(args: Any, gradient: int, source: int, sums: int) -> None:
+    """Add what a row of outputs gives a row of taps; constant counts keep the sums in registers."""
+    taps, tap = args[DEPTHWISE_WEIGHT.window_x], 0
+    while tap < taps:
+        left = taps - tap
+        if left == 1:
+            _chunk(args, gradient, source, sums, tap, 1)
+            tap += 1
+        elif left == 2:
+            _chunk(args, gradient, source, sums, tap, 2)
+            tap += 2
+        elif left == 3 or left == 6:
+            _chunk(args, gradient, source, sums, tap, 3)
+            tap += 3
+        elif left == 5:
+            _chunk(args, gradient, source, sums, tap, 5)
+            tap += 5
+        else:
+            _chunk(args, gradient, source, sums, tap, 4)
+            tap += 4
+
+
+@inlined
+def _zero_taps(args: Any) -> None:
+    at = DEPTHWISE_WEIGHT
+    for tap in range(args[at.window_z] * args[at.window_y] * args[at.window_x]):
+        store(args[at.sums] + 4 * args[at.filter_tap] * tap, splat(0.0))
+
+
+DEPTHWISE_WEIGHT = words(FORWARD, "filter_tap sums")
+
+
+@kernel(DEPTHWISE_WEIGHT)
+def depthwise_weight(args: Any, worker: int) -> None:
+    """Sums over a part of products of image and gradient, which lies at `target`; taps are written."""
+    at = DEPTHWISE_WEIGHT
+    _zero_taps(args)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            row = row_of(args, z, y)
+            for a in range(row.low_z, row.high_z):
+                for b in range(row.low_y, row.high_y):
+                    source = row.corner + a * row.steps[0] + b * row.steps[1]
+                    tap = (a * args[at.window_y] + b) * args[at.window_x]
+                    sums = args[at.sums] + 4 * args[at.filter_tap] * tap
+                    _row_of_taps(args, row.target, source, sums)
