@@ -209,7 +209,16 @@ def _by_part(
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     """A network around one conv edge whose source needs a gradient too."""
-    edge = Edge("conv", "conv", "source", "target", size=shape.size, sparsity=shape.dilation)
+    edge = Edge(
+        "conv",
+        "conv",
+        "source",
+        "target",
+        size=shape.size,
+        sparsity=shape.dilation,
+        padding=shape.padding,
+        border=shape.border,
+    )
     network = Network(
         (
             Node("input", "input", shape.inputs),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from znnpy.engine.convolution import frames
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.layers import averages, moves, pooling, upsampling
 from znnpy.engine.layers.loss import emit_loss
@@ -57,7 +58,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "crop": Emitter(moves.crop_forward, moves.crop_backward),
 }
 UNTAKEN: dict[EdgeKindName, tuple[str, ...]] = {
-    "conv": ("padding", "groups"),
+    "conv": ("groups",),
 }
 """Numbers that the tasks of a kind take as they are unless said."""
 
@@ -87,12 +88,14 @@ def emit_forward(step: Step, build: Build) -> None:
         if node.kind == "input":
             if node.name in build.images.activations:
                 moves.pack_input(step, build, node.name)
+            frames.fill(step, build, node.name)
             continue
         for edge in network.incoming(node.name):
             emitter_of(edge).forward(step, build, edge)
             step.stage += 1
         convolution.finish_forward(step, build, node)
         converge_forward(step, build, node)
+        frames.fill(step, build, node.name)
         step.stage += 1
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from znnpy.geometry import Geometry
+from znnpy.layers.borders import sides
+from znnpy.layers.values import BARE, BorderName, Sides
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.types import PASSES, PassName
 
@@ -37,6 +39,14 @@ class ConvShape:
     target: Triple
     batch: int
     passes: tuple[PassName, ...] = PASSES  # what is needed of it
+    padding: Sides = BARE
+    border: BorderName = "zeros"
+
+    @property
+    def seen(self) -> Triple:
+        """The source's images with what is seen round them."""
+        z, y, x = (sum(sides, size) for size, sides in zip(self.source, self.padding, strict=True))
+        return z, y, x
 
     @property
     def training(self) -> bool:
@@ -60,6 +70,8 @@ class ConvShape:
             geometry.nodes[edge.target].shape,
             batch,
             updates if training else ("forward",),
+            sides(edge, geometry.dilations[edge.name]),
+            edge.border,
         )
 
 

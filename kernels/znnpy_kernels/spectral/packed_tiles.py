@@ -13,6 +13,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     dilation_z .., step_z ..    of the lattices; new points of a tile
     count_z ..                  points that are read (the others are 0), or written
     shape_z ..                  voxels of the images: beyond are zeros, or nothing is written
+    before_z ..                 (images) voxels of the first tiles before the images: nothing is written
     size_z ..                   points of a tile
     first, tiles                number of the row's first tile; tiles in the row
     vector0, vector1            of the row, of this task
@@ -71,17 +72,18 @@ from znnpy_kernels.spectral.tile_transforms import (
 PLACES = words(
     "images extent_z extent_y extent_x dilation_z dilation_y dilation_x step_z step_y step_x "
     "count_z count_y count_x shape_z shape_y shape_x size_z size_y size_x first tiles vector0 "
-    "vector1 image image_batch image_block image_z image_y image_x"
+    "vector1 image image_batch image_block image_z image_y image_x before_z before_y before_x"
 )
 """Words that every kernel begins with whose vectors are made of pieces of tiles."""
 SPECTRA = words(PLACES, "spectra spectra_frequency spectra_parts scratch scratch_worker")
 IMAGES = words(SPECTRA, "scale:float bias relu")
 PIECE = words(
-    "address inside_z inside_y inside_x lanes block_lane lane ends old_z old_y old_x image"
+    "address inside_z inside_y inside_x lanes block_lane lane ends old_z old_y old_x image "
+    "outside_z outside_y outside_x"
 )
-"""Of a piece: address of its tile's first point, in its block of images; points inside along z, y, x;
-lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points that
-other tiles have written along z, y, x; the first image."""
+"""Of a piece: address of its tile's first point, in its block of images; where points inside end along
+z, y, x; lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points
+that other tiles have written along z, y, x; the first image; points before the images along z, y, x."""
 PIECE_BYTES = 8 * len(PIECE)
 TABLE_BYTES = PIECE_BYTES * LANES
 ROWS_AHEAD = 2  # asked for: a plane ahead would push out of the L1 cache what a plane takes
@@ -94,29 +96,29 @@ def packed_floats(size: tuple[int, int, int]) -> int:
 
 @inlined
 def _axis_words(args: Any, axis: int) -> Any:
-    """Words of one axis: extent, dilation, step, count, shape and the image's stride."""
+    """Words of one axis: extent, dilation, step, count, shape, the image's stride, voxels before it."""
     at = PLACES
     if axis == 0:
         return (args[at.extent_z], args[at.dilation_z], args[at.step_z], args[at.count_z],
-                args[at.shape_z], args[at.image_z])  # fmt: skip
+                args[at.shape_z], args[at.image_z], args[at.before_z])  # fmt: skip
     if axis == 1:
         return (args[at.extent_y], args[at.dilation_y], args[at.step_y], args[at.count_y],
-                args[at.shape_y], args[at.image_y])  # fmt: skip
+                args[at.shape_y], args[at.image_y], args[at.before_y])  # fmt: skip
     return (args[at.extent_x], args[at.dilation_x], args[at.step_x], args[at.count_x],
-            args[at.shape_x], args[at.image_x])  # fmt: skip
+            args[at.shape_x], args[at.image_x], args[at.before_x])  # fmt: skip
 
 
 @inlined
 def _tiles(args: Any, axis: int, lattice: int) -> Any:
     """Tiles of a lattice along an axis."""
-    extent, dilation, step, _, _, _ = _axis_words(args, axis)
+    extent, dilation, step, _, _, _, _ = _axis_words(args, axis)
     return cover(cover(extent - lattice, dilation), step)
 
 
 @inlined
 def _all_tiles(args: Any, axis: int) -> Any:
     """Tiles of all lattices along an axis."""
-    extent, dilation, _, _, _, _ = _axis_words(args, axis)
+    extent, dilation, _, _, _, _, _ = _axis_words(args, axis)
     found = 0
     for lattice in range(min(extent, dilation)):
         found += _tiles(args, axis, lattice)
@@ -147,13 +149,14 @@ def _located(args: Any, tile: int) -> Any:
 
 @inlined
 def _axis(args: Any, axis: int, lattice: int, place: int) -> Any:
-    """Floats to a tile's first point along an axis, points inside, points written by others."""
-    _, dilation, step, count, shape, stride = _axis_words(args, axis)
+    """Floats to a tile's first point along an axis, end of points inside, points written by others, outside."""
+    _, dilation, step, count, shape, stride, before = _axis_words(args, axis)
     origin = place * step
-    limit = cover(shape - lattice, dilation)
+    limit = cover(before + shape - lattice, dilation)
     old = count - step if place else 0
     inside = max(0, min(count, limit - origin))
-    return (lattice + origin * dilation) * stride, inside, old
+    outside = max(0, cover(before - lattice, dilation) - origin)
+    return (lattice + origin * dilation - before) * stride, inside, old, outside
 
 
 @inlined
@@ -171,6 +174,7 @@ def _note(args: Any, piece: Any, tile: int, image: int, lane: int, lanes: int) -
     piece[of.ends] = 1 if image + lanes == args[at.images] else 0
     piece[of.old_z], piece[of.old_y], piece[of.old_x] = z[2], y[2], x[2]
     piece[of.image] = image
+    piece[of.outside_z], piece[of.outside_y], piece[of.outside_x] = z[3], y[3], x[3]
 
 
 @inlined
@@ -310,7 +314,8 @@ def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> No
             _between(piece[of.block_lane], end),
             _between(piece[of.block_lane], LANES if piece[of.ends] else end),
         )
-        for y in range(piece[of.inside_y] if z < piece[of.inside_z] else 0):
+        seen = piece[of.outside_z] <= z < piece[of.inside_z]
+        for y in range(piece[of.outside_y], piece[of.inside_y] if seen else 0):
             row = room + y * args[at.count_x] * VECTOR_BYTES + 4 * shift
             target = piece[of.address] + z * steps[0] + y * steps[1]
             old = (
@@ -318,11 +323,11 @@ def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> No
                 if z < piece[of.old_z] or y < piece[of.old_y]
                 else min(piece[of.inside_x], piece[of.old_x])
             )
-            for x in range(old):
+            for x in range(piece[of.outside_x], old):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
                 store_masked(place, written, value + load_masked(place, mine))
                 prefetch(place + ROWS_AHEAD * steps[1])
-            for x in range(old, piece[of.inside_x]):
+            for x in range(max(old, piece[of.outside_x]), piece[of.inside_x]):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
                 store_masked(place, written, value)
                 prefetch(place + ROWS_AHEAD * steps[1])

@@ -62,6 +62,7 @@ def place_words(case: Case, tensor: Tensor, count: Triple) -> dict[str, int]:
         **words("count", count),
         **words("shape", case.shape),
         **words("size", case.tiling.tile),
+        **words("before", (0, 0, 0)),
         "first": case.first,
         "tiles": case.tiles,
         "image": tensor.address,
@@ -92,3 +93,8 @@ def expected_images(case: Case, tiles, before, bias) -> tuple[np.ndarray, np.nda
             new = np.maximum(new + bias[:, None, None, None], 0.0)
         expected[here], written[here[1:]] = new, True
     return expected, written
+
+
+def inside_words(tensor: Tensor, before: Triple, shape: Triple) -> dict[str, int]:
+    """Words of tiles that begin before images of this shape."""
+    return {**words("before", before), **words("shape", shape), "image": tensor.address}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
-from packed_cases import CASES, Case, box, expected_images, origins, place_words
+from packed_cases import CASES, Case, box, expected_images, inside_words, origins, place_words
 from tile_cases import near
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.packed_tiles import packed_floats, packed_images, packed_spectra
@@ -87,4 +87,25 @@ def test_images(case: Case, overlap: bool) -> None:
     assert not pads[:, written].any(), "lanes beyond the last image must be 0"
     pads[...] = 0
     near(target.read(), expected)
+    target.check_guards()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("padding", [(1, 2, 3), (0, 5, 1)])
+def test_images_that_begin_behind_the_first_tiles(case: Case, padding: Triple) -> None:
+    count, (z, y, x) = case.tiling.tile, map(min, padding, (n - 1 for n in case.shape))
+    rng, row = np.random.default_rng(1), Row(case, np.nan)
+    tiles = rng.standard_normal((case.tiles, case.images, *case.tiling.tile))
+    spectra = np.fft.rfftn(tiles, axes=(2, 3, 4)).reshape(row.used, -1).T
+    row.memory[:, 0, : row.used], row.memory[:, 1, : row.used] = spectra.real, spectra.imag
+    smaller = case.shape[0] - z, max(1, case.shape[1] - y - 1), case.shape[2] - x
+    target = Tensor(case.images, smaller, LANES, GUARD)
+    target.write(np.zeros((case.images, *smaller), np.float32))
+    given = {"scale": 0.5 / np.prod(case.tiling.tile), "bias": 0, "relu": 0}
+    words = row.words(target, count) | inside_words(target, (z, y, x), smaller)
+    for task in row.tasks():
+        packed_images.run(**words, **task, **given)
+    whole, _ = expected_images(case, tiles, np.zeros((case.images, *case.shape)), None)
+    inside = (slice(n, n + size) for n, size in zip((z, y, x), smaller, strict=True))
+    near(target.read(), whole[(slice(None), *inside)])
     target.check_guards()

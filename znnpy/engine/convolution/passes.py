@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy.engine.convolution import direct, fft, spectral, winograd
+from znnpy.engine.convolution import direct, fft, frames, spectral, winograd
 from znnpy.engine.convolution.emitter import ConvEmitter
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
@@ -62,6 +62,11 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
     """The same of the gradients that its outgoing edges brought back."""
     for emitter in CONV_EMITTERS.values():
         emitter.finish_backward(step, build, node)
+    edges = build.layout.network.outgoing(node.name)
+    included = summed_elsewhere(build, edges, "gradient")
+    for edge in edges:
+        if build.layout.folded(edge) and edge.name not in included:
+            frames.fold(step, build, edge)
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:

@@ -12,10 +12,12 @@ from znnpy.engine.memory.images import Images, Layout, reserve_images
 from znnpy.engine.memory.parameters import Parameter, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
-from znnpy.engine.memory.tensors import Tensor, new_tensor
-from znnpy.network.types import Node
+from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
+from znnpy.layers.values import BARE
+from znnpy.network.types import Edge, Node
 
 CONCAT_GRADIENTS = Use("gradients split", "gradients")
+FRAMED_GRADIENTS = Use("gradients of images with frames", "gradients")
 SOFTMAX_GRADIENTS = Use("gradients by probabilities", "gradients")
 WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
@@ -80,6 +82,18 @@ class Build:
         """The parameters that updates move by their gradients."""
         return [parameter for parameter in self.parameters.values() if parameter.learned]
 
+    def seen(self, edge: Edge) -> Tensor:
+        """What a convolution reads: its source's images, and what it sees round them."""
+        padding = self.layout.padding(edge)
+        if padding == BARE:
+            return self.value(edge.source)
+        copy = self.images.copies.get((edge.source, edge.border))
+        return (copy or self.value(edge.source)).framed(padding)
+
+    def passes(self, tensor: Tensor) -> bool:
+        """Whether others have a tensor's memory before and after it is used."""
+        return tensor.buffer.name in self.arena.shared
+
     def scratch(self, name: Name, floats: int) -> Buffer:
         """The buffer of a name, the same for both steps; ValueError if it was another one before."""
         return self._buffer(name, _Asked(floats))
@@ -128,6 +142,26 @@ class Build:
             own = self.images.contributions[edge]
             self._tensors[key] = new_tensor(
                 self.arena, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
+            )
+        return self._tensors[key]
+
+    def back(self, edge: Edge) -> Tensor:
+        """Where a convolution leaves its data gradient: what it brings back, or what that is folded of."""
+        own = self.images.backward[edge.name]
+        if not self.layout.folded(edge):
+            return own
+        key = Name(FRAMED_GRADIENTS, edge.name)
+        if key not in self._tensors:
+            shape = grown(own.shape, self.layout.padding(edge))
+            self._tensors[key] = new_tensor(
+                self.arena,
+                key,
+                own.batch,
+                own.images,
+                shape,
+                cut=own.cut,
+                lanes=own.lanes,
+                shared=True,
             )
         return self._tensors[key]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,14 +13,17 @@ from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
+from znnpy.layers.borders import sides
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
+from znnpy.layers.values import BARE, BorderName, Sides
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
 
 ACTIVATIONS = Use("activations")
+COPIES = Use("copies with other frames", "activations")
 CONTRIBUTIONS = Use("contributions")
 GRADIENTS = Use("gradients")
 EDGE_GRADIENTS = Use("gradients brought back", "gradients")
@@ -31,7 +33,9 @@ EDGE_GRADIENTS = Use("gradients brought back", "gradients")
 class Images:
     """Tensors by node or edge name, shared by the even and the odd step.
 
-    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged.
+    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged. `copies`:
+    the same once more, by node and border, where convolutions that read them take other voxels for what
+    lies beyond than those that the images' own frame holds.
     `contributions`: what an edge brings to its target; the first of converging edges writes into the
     activation itself, unless the backward pass needs their sum too. `gradients`: of the loss by a
     node's value, later by the sum of its edges. `backward`: what an edge brings to its source's
@@ -40,6 +44,7 @@ class Images:
 
     cut: int
     activations: dict[str, Tensor] = field(default_factory=dict)
+    copies: dict[tuple[str, BorderName], Tensor] = field(default_factory=dict)
     contributions: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     backward: dict[str, Tensor] = field(default_factory=dict)
@@ -76,6 +81,34 @@ class Layout:
         """Lanes of a node's images and gradients: 1 where they are planar."""
         return 1 if self.stays_planar(node) or is_planar(self, node) else LANES
 
+    def padding(self, edge: Edge) -> Sides:
+        """Voxels beyond the source's images that a convolution sees."""
+        return sides(edge, self.geometry.dilations[edge.name])
+
+    def frames(self, node: str) -> dict[BorderName, Sides]:
+        """Voxels that convolutions see round a node's images, by what they are.
+
+        The first are the frame of the images, the others those of copies.
+        """
+        found: dict[BorderName, Sides] = {}
+        for edge in self.network.outgoing(node):
+            if edge.kind == "conv" and self.padding(edge) != BARE:
+                found[edge.border] = _wider(found.get(edge.border, BARE), self.padding(edge))
+        return found
+
+    def frame(self, node: str) -> Sides:
+        """Voxels round a node's images in the same memory."""
+        return next(iter(self.frames(node).values()), BARE)
+
+    def folded(self, edge: Edge) -> bool:
+        """Whether a data gradient is made for the images with what is round them, then for the images alone."""
+        padded = edge.kind == "conv" and self.padding(edge) != BARE
+        return padded and not (edge.border == "zeros" and self.traits(edge, "gradient").crops)
+
+    def cropped(self, edge: Edge) -> Sides:
+        """Voxels of its full correlation that a data gradient leaves out."""
+        return BARE if self.folded(edge) else self.padding(edge)
+
     def conv_shape(self, edge: Edge) -> ConvShape:
         """What the cost of a conv edge depends on, all its passes wanted."""
         return ConvShape.of(edge, self.network, self.geometry, self.batch)
@@ -88,6 +121,11 @@ class Layout:
         """Images that an edge brings to its target: those of its source, or of its filters."""
         end = edge.target if edge_kind(edge.kind).learns else edge.source
         return self.network.node(end).images
+
+
+def _wider(one: Sides, other: Sides) -> Sides:
+    z, y, x = ((max(a[0], b[0]), max(a[1], b[1])) for a, b in zip(one, other, strict=True))
+    return z, y, x
 
 
 def is_planar(layout: Layout, name: str) -> bool:
@@ -147,6 +185,7 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
     for node in layout.network.nodes:
         if not layout.stays_planar(node.name):
             _reserve_activation(arena, layout, images, node.name)
+        _reserve_copies(arena, layout, images, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)
         for node in layout.network.nodes:
@@ -167,9 +206,12 @@ def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str)
         cut=images.cut,
         lanes=layout.lanes(name),
     )
-    # Without a backward pass only outputs are needed for longer than the edges that read them.
-    passing = not layout.training and node.kind != "input" and bool(network.outgoing(name))
-    own = make(Name(ACTIVATIONS, name), images=node.images, shared=passing)
+    own = make(
+        Name(ACTIVATIONS, name),
+        images=node.images,
+        shared=_passes(layout, node),
+        frame=layout.frame(name),
+    )
     images.activations[name] = own
     for index, edge in enumerate(network.incoming(name)):
         first = node.kind != "concat" and index == 0 and not keeps_sum(layout, node)
@@ -180,9 +222,31 @@ def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str)
         )
 
 
+def _passes(layout: Layout, node: Node) -> bool:
+    """Whether values are needed by the edges that read them and then no longer: only outputs otherwise."""
+    return not layout.training and node.kind != "input" and bool(layout.network.outgoing(node.name))
+
+
+def _reserve_copies(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+    """Room for a node's values with every frame but the first."""
+    node = layout.network.node(name)
+    for border, frame in [*layout.frames(name).items()][1:]:
+        images.copies[name, border] = new_tensor(
+            arena,
+            Name(COPIES, name, (border,)),
+            layout.batch,
+            node.images,
+            layout.shape(name),
+            cut=images.cut,
+            lanes=layout.lanes(name),
+            frame=frame,
+            shared=_passes(layout, node),
+        )
+
+
 def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -> None:
-    network, halo = layout.network, gradient_halo_of(layout, name)
-    # What has a halo, zero from the start, shares its memory with nobody.
+    network, frame = layout.network, _gradient_frame(layout, name)
+    # What has a frame, zero from the start, shares its memory with nobody.
     make = partial(
         new_tensor,
         arena,
@@ -191,8 +255,8 @@ def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -
         shape=layout.shape(name),
         cut=images.cut,
         lanes=layout.lanes(name),
-        halo=halo,
-        shared=not halo,
+        frame=frame,
+        shared=frame == BARE,
     )
     own = make(Name(GRADIENTS, name))
     images.gradients[name] = own
@@ -205,13 +269,13 @@ def reads_halo(edge: Edge) -> bool:
     return edge.kind == "conv" and max(edge.stride) == 1
 
 
-def gradient_halo_of(layout: Layout, name: str) -> int:
+def _gradient_frame(layout: Layout, name: str) -> Sides:
     """Zeros on both sides of a gradient's rows that direct data gradients of its edges may read."""
-    dilations: Mapping[str, Triple] = layout.geometry.dilations
-    planar = layout.lanes(name) == 1
-    halos = [
-        gradient_halo(edge.size[2], dilations[edge.name][2], planar=planar)
-        for edge in layout.network.incoming(name)
-        if reads_halo(edge) and layout.traits(edge, "gradient").reads_halos
-    ]
-    return max(halos, default=0)
+    frame, planar = BARE, layout.lanes(name) == 1
+    for edge in layout.network.incoming(name):
+        if reads_halo(edge) and layout.traits(edge, "gradient").reads_halos:
+            reach = (edge.size[2] - 1) * layout.geometry.dilations[edge.name][2]
+            before, after = (max(0, reach - left_out) for left_out in layout.cropped(edge)[2])
+            seen = gradient_halo(before + 1, 1, planar), gradient_halo(after + 1, 1, planar)
+            frame = _wider(frame, ((0, 0), (0, 0), seen))
+    return frame

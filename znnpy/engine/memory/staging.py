@@ -11,6 +11,7 @@ from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 from znnpy.engine.memory.tensors import Tensor, dense_floats, new_tensor
+from znnpy.layers.values import BARE
 
 STAGED = Use("staged data")
 RESULTS = Use("loss and error", "staged data")
@@ -22,7 +23,7 @@ HYPER_WORDS = len(HYPERPARAMETERS)
 class Staging:
     """Buffers that Python fills before a step is released and reads after its loss is known.
 
-    `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images.
+    `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images, frame included.
     `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
     holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
     `normalizers` are of one float32 each.
@@ -54,6 +55,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> Staging:
             layout.shape(node.name),
             cut=layout.cut,
             lanes=1,
+            frame=layout.frame(node.name) if layout.stays_planar(node.name) else BARE,
             filled=Filled.OUTSIDE,
         )
         for node in network.inputs

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Region
 from znnpy.geometry import voxels
+from znnpy.layers.values import BARE, Sides
 from znnpy.network.types import Edge, Triple
 
 
@@ -16,8 +17,10 @@ from znnpy.network.types import Edge, Triple
 class Tensor:
     """Float32 images laid out [batch][channel block][z][y][x][lane]; strides count floats.
 
-    `address` is that of the first voxel; rows may have a halo of zeros on both sides along x, which
-    nobody writes. `lanes` is LANES, or 1 for planar images. Lanes beyond `images` hold zeros.
+    `address` is that of the first voxel. `frame`: voxels round the images in the same memory, which only
+    frame tasks write (`engine.convolution.frames`): zeros from the start where the memory is the tensor's own.
+    `lanes` is LANES, or 1 for planar images. Lanes beyond `images` hold zeros. `beyond`: how much of `shape`
+    lies outside the images, where this is a view of them and what surrounds them.
     """
 
     address: int
@@ -31,6 +34,8 @@ class Tensor:
     y_stride: int
     buffer: Buffer
     cut: int
+    frame: Sides = BARE
+    beyond: Sides = BARE
 
     @property
     def blocks(self) -> int:
@@ -59,13 +64,25 @@ class Tensor:
 
     @property
     def row(self) -> int:
-        """Floats of one row, halo excluded."""
+        """Floats of one row, frame excluded."""
         return self.shape[2] * self.lanes
 
     def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
-        """Planes low..high along the cut axis of one block, for the dependency tracker."""
-        section = batch * self.blocks + block
-        return Region(self.buffer, low, self.extent if high is None else high, section)
+        """Planes low..high along the cut axis of one block, for the dependency tracker.
+
+        What lies outside the images belongs to their outermost plane.
+        """
+        section, (before, after) = batch * self.blocks + block, self.beyond[self.cut]
+        last, end = self.extent - before - after, self.extent if high is None else high
+        if before or after:
+            low, end = min(max(low - before, 0), last - 1), max(min(end - before, last), 1)
+        return Region(self.buffer, low, end, section)
+
+    def framed(self, sides: Sides) -> Tensor:
+        """A view of the images and voxels around them; who reads or writes it must know which are there."""
+        z, y, x = firsts(sides)
+        address = self.at(0, 0, -z, -y, -x)
+        return replace(self, address=address, shape=grown(self.shape, sides), beyond=sides)
 
     def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
         """The same planes of all blocks of one image of the batch."""
@@ -81,26 +98,40 @@ def new_tensor(
     *,
     cut: int,
     lanes: int = LANES,
-    halo: int = 0,
+    frame: Sides = BARE,
     shared: bool = False,
     filled: Filled = Filled.STEP,
 ) -> Tensor:
     """Reserve a tensor.
 
-    `halo`: zero voxels on both sides of every row. `cut`: the axis of its ranges. `shared`: the memory
-    may serve others before and after it is used.
+    `frame`: voxels around the images. `cut`: the axis of its ranges. `shared`: the memory may serve others
+    before and after it is used.
     """
-    y_stride = (shape[2] + 2 * halo) * lanes
-    z_stride = shape[1] * y_stride
-    block_stride = shape[0] * z_stride
+    depth, height, width = grown(shape, frame)
+    y_stride = width * lanes
+    z_stride = height * y_stride
+    block_stride = depth * z_stride
     batch_stride = -(-images // lanes) * block_stride
     floats = batch * batch_stride
     address = arena.share(name, floats) if shared else arena.reserve(floats, name.use)
     buffer = Buffer(name, address, floats, filled)
+    first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
-        address + 4 * halo * lanes, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        buffer, cut,
+        address + 4 * first, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
+        buffer, cut, frame,
     )  # fmt: skip
+
+
+def firsts(sides: Sides) -> Triple:
+    """What lies before an image."""
+    (z, _), (y, _), (x, _) = sides
+    return z, y, x
+
+
+def grown(shape: Triple, sides: Sides) -> Triple:
+    """A shape with what lies on its sides."""
+    z, y, x = (before + size + after for size, (before, after) in zip(shape, sides, strict=True))
+    return z, y, x
 
 
 def dense_floats(batch: int, images: int, shape: Triple) -> int:

@@ -28,6 +28,8 @@ def applied_forward(layout: Layout, edge: Edge) -> Node | None:
 
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:
     """The node whose gradient an edge's data gradient finishes: nothing else reads its images."""
+    if layout.folded(edge):
+        return None
     node = layout.network.node(edge.source)
     known = layout.traits(edge, "gradient").backward_functions
     alone = len(layout.network.outgoing(node.name)) == 1

@@ -71,6 +71,8 @@ class Part(Enum):
     AVERAGES = "averages", Kind.POOL
     DROPOUT = "", Kind.DROPOUT
     COPY = "", Kind.COPY
+    FRAME = "frame", Kind.COPY
+    FOLD = "fold", Kind.SUM, Pass.BACKWARD
     FUNCTION = "", Kind.TRANSFER
     STATISTICS = "statistics", Kind.STATISTICS
     MERGED = "merged statistics", Kind.STATISTICS

@@ -21,6 +21,7 @@ traits = Traits(
     reads_planar_gradients=True,
     writes_planar=True,
     reads_halos=True,
+    crops=True,
 )
 
 

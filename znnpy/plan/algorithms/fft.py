@@ -55,8 +55,8 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
 
 def fft_seconds(shape: ConvShape) -> float:
     """One pass by whole-image FFT on one core, its share of the shared transforms included."""
-    transform = 2.5 * voxels(shape.source) * log2(max(2, voxels(shape.source))) / TRANSFORM_RATE
-    product = 4.0 * voxels(shape.source) / PRODUCT_RATE
+    transform = 2.5 * voxels(shape.seen) * log2(max(2, voxels(shape.seen))) / TRANSFORM_RATE
+    product = 4.0 * voxels(shape.seen) / PRODUCT_RATE
     pairs = shape.inputs * shape.outputs
     transforms = shape.batch * (shape.inputs + shape.outputs) + pairs
     return transforms * transform + shape.batch * pairs * product
@@ -65,7 +65,7 @@ def fft_seconds(shape: ConvShape) -> float:
 def fft_bytes(shape: ConvShape) -> float:
     """Memory of the spectra of all filters, images and sums of a layer."""
     spectra = shape.inputs * shape.outputs + 2 * shape.batch * (shape.inputs + shape.outputs)
-    return 4.0 * spectra * voxels(shape.source)
+    return 4.0 * spectra * voxels(shape.seen)
 
 
 def _fits(shape: ConvShape) -> bool:

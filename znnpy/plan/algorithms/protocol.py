@@ -29,6 +29,8 @@ class Traits:
     writes_planar: bool = False
     # Whether data gradients read zeros on both sides of the gradient's rows.
     reads_halos: bool = False
+    # Whether data gradients leave out voxels that padding has added.
+    crops: bool = False
 
 
 class Algorithm(Protocol):

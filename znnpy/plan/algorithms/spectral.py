@@ -21,6 +21,7 @@ traits = Traits(
     forward_functions=("linear", "relu"),
     reads_planar=True,
     reads_planar_gradients=True,
+    crops=True,
 )
 
 

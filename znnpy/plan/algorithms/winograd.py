@@ -33,6 +33,7 @@ METHOD = Method("winograd")
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),
+    crops=True,
 )
 
 

@@ -21,7 +21,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import reads_halo
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
-from znnpy.engine.memory.tensors import Tensor, met_range, source_range
+from znnpy.engine.memory.tensors import Tensor, firsts, met_range, source_range
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
@@ -45,7 +45,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
     Bias and function of the target are applied where no other edge converges.
     """
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.seen(edge), build.images.contributions[edge.name]
     parameter = build.parameters[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
     node = applied_forward(build.layout, edge)
@@ -86,12 +86,13 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     With a stride, on each lattice of the source's voxels with the taps that meet them. The gradients of
     the source's function and bias are made where nothing else reads its images.
     """
-    target = build.images.backward[edge.name]
+    target = build.back(edge)
     dilation = build.layout.geometry.dilations[edge.name]
+    before = firsts(build.layout.cropped(edge))
     node = applied_backward(build.layout, edge)
     few = target.lanes == 1
     parameter = build.parameters[edge.name]
-    places = full_words(edge.stride, dilation, ORIGIN, gradient.shape, halo=reads_halo(edge))
+    places = full_words(edge.stride, dilation, before, gradient.shape, halo=reads_halo(edge))
     for panel in _panels(target):
         cuts = _cuts(target, panel, _seconds(build, edge, "gradient"), edge.stride[target.cut])
         words = {
@@ -110,7 +111,8 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         )
         partials = build.bias_partials(node, panel.first, len(cuts) * panel.count) if node else None
         for leaf, (batch, low, high, cost) in enumerate(cuts):
-            seen = met_range(edge, dilation, gradient, low, high)
+            first = before[target.cut]
+            seen = met_range(edge, dilation, gradient, low + first, high + first)
             epilogue = _backward_epilogue(build, node, batch, panel) if node else PLAIN
             if partials:
                 epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
@@ -243,7 +245,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 def _slabs(build: Build, edge: Edge, gradient: Tensor) -> list[tuple[int, int, int]]:
     """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
     planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
-    lanes = gradient.lanes + build.value(edge.source).lanes
+    lanes = gradient.lanes + build.seen(edge).lanes
     bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
     wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
     cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
@@ -261,7 +263,7 @@ def _slab_gradient(
     region: Region,
 ) -> None:
     """What one slab adds to one piece, by ranges of tap rows: they write side by side."""
-    source, (batch, low, high) = build.value(edge.source), slab
+    source, (batch, low, high) = build.seen(edge), slab
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, low, high)
     few = gradient.lanes == 1

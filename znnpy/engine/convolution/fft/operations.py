@@ -20,11 +20,12 @@ def operations(
 ) -> Operations:
     """What edges with a node in common share counts once for each grid."""
     shape = layout.conv_shape(edge)
-    z, y, x = (good_size(size) for size in shape.source)
+    z, y, x = (good_size(size) for size in shape.seen)
     grid, found = (z, y, x), _products(edge, shape, (z, y, x), passes)
     for task, count in _image_transforms(layout, edge, shape, passes).items():
-        if (task, grid) not in counted:
-            counted.add((task, grid))
+        key = task, grid, shape.padding, edge.border
+        if key not in counted:
+            counted.add(key)
             found[task] = count * of_transform(grid)
     return found
 

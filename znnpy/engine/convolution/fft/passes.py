@@ -6,12 +6,12 @@ What an edge brings stays a spectrum until the node's `finish_forward` or `finis
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from znnpy.engine.convolution.fft import filters
 from znnpy.engine.convolution.fft.products import Product, emit_product
 from znnpy.engine.convolution.fft.spectra import (
     Spectra,
+    border_of,
     combine_spectra,
     grid_of,
     image_spectra_of,
@@ -22,7 +22,7 @@ from znnpy.engine.memory.regions import Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
-from znnpy.network.types import Edge, Network, Node, Triple
+from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PassName, Plan
 
 IMAGE_SPECTRA = Use("spectra of images", "source spectra")
@@ -33,7 +33,7 @@ BACKWARD_SUMS = Use("spectra of gradient sums", "spectra of sums")
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Spectra of what a conv edge brings to its target."""
-    source = build.value(edge.source)
+    source = build.seen(edge)
     x = _source_spectra(step, build, edge)
     out = _sum(build, edge, "forward")
     what = Identity(edge.name, Pass.FORWARD, Part.PRODUCTS)
@@ -86,13 +86,13 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 def finish_forward(step: Step, build: Build, node: Node) -> None:
     """Sum what incoming edges brought; one inverse transform for each grid."""
     edges = build.layout.network.incoming(node.name)
-    _finish(step, build, edges, "forward", build.images.contributions, node.name)
+    _finish(step, build, edges, "forward", node.name)
 
 
 def finish_backward(step: Step, build: Build, node: Node) -> None:
     """The same for the gradients that outgoing edges brought back."""
     edges = build.layout.network.outgoing(node.name)
-    _finish(step, build, edges, "gradient", build.images.backward, node.name)
+    _finish(step, build, edges, "gradient", node.name)
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
@@ -105,29 +105,37 @@ def _finish(
     build: Build,
     edges: tuple[Edge, ...],
     which: PassName,
-    targets: Mapping[str, Tensor],
     owner: str,
 ) -> None:
     for group in _by_grid(build, edges, which):
         leaves = [_sum(build, edge, which) for edge in group]
         combine_spectra(step, leaves, Identity(owner, PASS_OF[which], Part.SPECTRAL_SUM))
         what = Identity(owner, PASS_OF[which], Part.INVERSE)
-        images_of_spectra(step, leaves[0], targets[group[0].name], what)
+        first = group[0]
+        target = (
+            build.back(first) if which == "gradient" else build.images.contributions[first.name]
+        )
+        images_of_spectra(step, leaves[0], target, what)
 
 
 def _by_grid(build: Build, edges: tuple[Edge, ...], which: PassName) -> list[list[Edge]]:
-    """Edges that run this pass by FFT, those with the same grid together."""
-    groups: dict[Triple, list[Edge]] = defaultdict(list)
+    """Edges that run this pass by FFT, together where one inverse transform makes images for all.
+
+    They have one grid, and gradients one way to be folded.
+    """
+    groups: dict[object, list[Edge]] = defaultdict(list)
     for edge in edges:
         if _by_fft(build.layout.plan, edge, which):
-            groups[grid_of(build, edge)].append(edge)
+            border = border_of(build, edge) if which == "gradient" else ()
+            groups[grid_of(build, edge), border].append(edge)
     return list(groups.values())
 
 
 def _source_spectra(step: Step, build: Build, edge: Edge) -> Spectra:
-    grid, source = grid_of(build, edge), build.value(edge.source)
+    grid, source = grid_of(build, edge), build.seen(edge)
     what = source_identity(build.layout.network, build.layout.plan, edge)
-    return image_spectra_of(step, build, source, IMAGE_SPECTRA, what, grid)
+    border = border_of(build, edge)
+    return image_spectra_of(step, build, source, IMAGE_SPECTRA, what, grid, border)
 
 
 def _gradient_spectra(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Spectra:

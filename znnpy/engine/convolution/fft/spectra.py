@@ -12,6 +12,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.geometry import voxels
+from znnpy.layers.values import BARE, Sides
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import TRANSFORM_RATE
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
@@ -21,13 +22,22 @@ LINE = 16  # floats: cuts between frequencies fall on cache lines
 
 
 def grid_of(build: Build, edge: Edge) -> Triple:
-    """FFT grid of an edge: the source's size, rounded up to sizes that transform fast."""
-    z, y, x = (good_size(size) for size in build.layout.shape(edge.source))
+    """FFT grid of an edge: the size of what it sees, rounded up to sizes that transform fast."""
+    z, y, x = (good_size(size) for size in build.seen(edge).shape)
     return (z, y, x)
 
 
+def border_of(build: Build, edge: Edge) -> tuple[Sides | str, ...]:
+    """What an edge sees round its source's images: nothing without padding."""
+    padding = build.layout.padding(edge)
+    return () if padding == BARE else (padding, edge.border)
+
+
 class Spectra:
-    """Spectra of a tensor's images on one grid: [batch][image][floats]; `kept` from step to step."""
+    """Spectra of a tensor's images on one grid: [batch][image][floats]; `kept` from step to step.
+
+    `border`: what tells images with different voxels round them apart.
+    """
 
     def __init__(
         self,
@@ -37,12 +47,13 @@ class Spectra:
         count: int,
         grid: Triple,
         *,
+        border: tuple[Sides | str, ...] = (),
         kept: bool = False,
     ) -> None:
         self.grid, self.count = grid, count
         self.floats = spectrum_floats(grid)
         reserve = build.kept if kept else build.shared
-        self.buffer = reserve(Name(use, owner, (grid,)), count * self.floats)
+        self.buffer = reserve(Name(use, owner, (grid, *border)), count * self.floats)
 
     def at(self, index: int, frequency: int = 0) -> int:
         """Address of one spectrum, from a float on."""
@@ -58,11 +69,18 @@ class Spectra:
 
 
 def image_spectra_of(
-    step: Step, build: Build, tensor: Tensor, use: Use, what: Identity, grid: Triple
+    step: Step,
+    build: Build,
+    tensor: Tensor,
+    use: Use,
+    what: Identity,
+    grid: Triple,
+    border: tuple[Sides | str, ...] = (),
 ) -> Spectra:
     """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
     assert what.owner is not None
-    spectra = Spectra(build, use, what.owner, tensor.batch * tensor.images, grid)
+    count = tensor.batch * tensor.images
+    spectra = Spectra(build, use, what.owner, count, grid, border=border)
     if not step.once(spectra.buffer):
         return spectra
     plan = plan_forward(grid, tensor.shape)

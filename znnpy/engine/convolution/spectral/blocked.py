@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import add, mul, sub
 
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
 
 from znnpy.engine.convolution.spectral.transform_task import TransformTask
 from znnpy.engine.convolution.spectral.words import ORIGIN, lattice_strides, sizes
-from znnpy.engine.convolution.tiles import PAIR, Stretch, TileSpectra, Window
+from znnpy.engine.convolution.tiles import PAIR, Grid, Stretch, TileSpectra, Tiling, Window
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Triple
 from znnpy.plan import ranges
 from znnpy.plan.tiles import tile_seconds
@@ -61,7 +62,6 @@ def image_tasks(
         "source_tile": spectra.tile_stride,
         "source_block": PAIR,
         **sizes("first", ORIGIN),
-        **sizes("origin", ORIGIN),
         **sizes("count", count),
         "old_z": old[0],
         "old_y": old[1],
@@ -76,14 +76,27 @@ def image_tasks(
             {
                 **words,
                 **_words(build, spectra, tensor, stretch, low, high),
+                **_inside(tensor, tiling, stretch.grid, low),
                 "source": spectra.at(stretch.group, stretch.grid.first - stretch.start, low),
-                "target": tensor.at(stretch.grid.batch, low, *stretch.grid.lattice),
             },
             seconds * (stretch.high - stretch.low) * (high - low),
             [stretch],
             range(low, high),
             stretch.grid.first + stretch.low,
         )
+
+
+def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str, int]:
+    """The first voxel of a lattice that lies in the images, where its tiles begin, and what is written."""
+    skipped = tiling.lattice_shape(firsts(tensor.beyond), grid.lattice)
+    z, y, x = map(add, grid.lattice, map(mul, skipped, tiling.dilation))
+    whole = map(sub, tensor.shape, (after for _, after in tensor.beyond))
+    end = tiling.lattice_shape(tuple(whole), grid.lattice)
+    return {
+        "target": tensor.at(grid.batch, block, z, y, x),
+        **sizes("origin", (-points for points in skipped)),
+        **sizes("limit", map(sub, end, skipped)),
+    }
 
 
 def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Stretch, int, int]]:

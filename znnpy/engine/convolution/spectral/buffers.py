@@ -76,16 +76,13 @@ def ring_slots(build: Build, spectra: TileSpectra) -> int:
 def source_spectra(build: Build, edge: Edge, which: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
     tiling = tiling_of(build, edge, which)
-    source = build.value(edge.source)
+    source = build.seen(edge)
     spectra = edge_spectra(build, edge, tiling, source)
-    layer = build.layout.plan.layers[edge.name]
+    layout = build.layout
+    layer = layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
-    if (
-        build.layout.training
-        and same
-        and kept_between_passes(tiling.tile, tiling.tiles, source.images)
-    ):
-        kind = isinstance(spectra, PlaneSpectra), spectra.most
+    if layout.training and same and kept_between_passes(tiling.tile, tiling.tiles, source.images):
+        kind = isinstance(spectra, PlaneSpectra), spectra.most, layout.padding(edge), edge.border
         for group in range(spectra.groups):
             shape = (*kind, tiling.tile, tiling.new, tiling.dilation, group)
             name = Name(TILES, edge.source, shape)
@@ -95,7 +92,7 @@ def source_spectra(build: Build, edge: Edge, which: PassName) -> TileSpectra:
 
 def by_columns(build: Build, edge: Edge, tile: Triple) -> bool:
     """Whether products go column by column: tiles are large, both ends packed if one saves lanes so."""
-    ends = build.value(edge.source), build.images.contributions[edge.name]
+    ends = build.seen(edge), build.images.contributions[edge.name]
     packed = any(saves_lanes(end.images, LANES) for end in ends)
     return packed and all(end.lanes == LANES for end in ends) and leaves_cache(tile)
 
@@ -104,7 +101,7 @@ def edge_spectra(build: Build, edge: Edge, tiling: Tiling, tensor: Tensor) -> Ti
     """Spectra of an end's tiles in groups that serve products."""
     if not by_columns(build, edge, tiling.tile):
         return grouped_spectra(tiling, tensor)
-    images = max(build.value(edge.source).images, build.images.contributions[edge.name].images)
+    images = max(build.seen(edge).images, build.images.contributions[edge.name].images)
     most = tiling.in_lattices(column_group(tiling.tile, tiling.tiles, images))
     return PlaneSpectra(tiling, tensor.images, most)
 

@@ -112,18 +112,19 @@ class FewSpectra:
 
 def is_few(build: Build, edge: Edge) -> bool:
     """Whether the source's images lie planar and two tiles at least fit into the lanes."""
-    source = build.value(edge.source)
+    source = build.seen(edge)
     return source.lanes == 1 and 2 * source.images <= LANES
 
 
 def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
     """Spectra of the source's tiles, made now unless the other pass has left them."""
-    source, tiling = build.value(edge.source), tiling_of(build, edge, which)
+    source, tiling = build.seen(edge), tiling_of(build, edge, which)
     x = FewSpectra(tiling, source.images)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
     shape = tiling.tile, tiling.new, tiling.dilation
-    name = Name(FEW_TILES, edge.source, (*shape, same or PASS_OF[which]))
+    view = build.layout.padding(edge), edge.border
+    name = Name(FEW_TILES, edge.source, (*shape, *view, same or PASS_OF[which]))
     x.place = build.shared(name, x.floats)
     if step.once(x.place):
         kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
@@ -133,7 +134,7 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
 
 
 def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Identity) -> None:
-    source, tiling = build.value(edge.source), x.tiling
+    source, tiling = build.seen(edge), x.tiling
     seconds = tile_seconds(tiling.tile, LANES_RATE)
     for grid in tiling.grids:
         limit = tiling.lattice_shape(source.shape, grid.lattice)

@@ -25,7 +25,15 @@ def operations(
         found[Identity(edge.name, PASS_OF[which], Part.PRODUCTS)] = flops
         for part, count in _transforms(shape, which, tiles).items():
             found[Identity(edge.name, PASS_OF[which], part)] = count * of_transform(tile)
-        key = ("kept tiles", edge.source, tile, edge.size, shape.dilation)
+        key = (
+            "kept tiles",
+            edge.source,
+            tile,
+            edge.size,
+            shape.dilation,
+            shape.padding,
+            edge.border,
+        )
         if which != "gradient" and key not in counted:
             counted.add(key)
             kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)

@@ -35,7 +35,7 @@ def image_tasks(
 ) -> Iterator[TransformTask]:
     """Back, the first `count` points of each tile."""
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
-    words = _words(build, spectra, tensor, group, count)
+    words = _words(build, spectra, tensor, group, count) | _inside(tensor)
     for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
         yield _task(kernel, spectra, group, words, low, high)
 
@@ -92,6 +92,7 @@ def _words(
         **sizes("step", tiling.new),
         **sizes("count", count),
         **sizes("shape", tensor.shape),
+        **sizes("before", ORIGIN),
         **sizes("size", tiling.tile),
         "first": group * spectra.most,
         "tiles": spectra.count(group),
@@ -102,6 +103,17 @@ def _words(
         "image_y": tensor.y_stride,
         "image_x": tensor.lanes,
         **_places(build, spectra, group),
+    }
+
+
+def _inside(tensor: Tensor) -> dict[str, int]:
+    """Which voxels of a view are the images': nothing else is written."""
+    (z0, z1), (y0, y1), (x0, x1) = tensor.beyond
+    z, y, x = tensor.shape
+    return {
+        **sizes("shape", (z - z0 - z1, y - y0 - y1, x - x0 - x1)),
+        **sizes("before", (z0, y0, x0)),
+        "image": tensor.at(0, 0, z0, y0, x0),
     }
 
 

@@ -136,11 +136,12 @@ class _Back:
 
     def __init__(self, step: Step, build: Build, edge: Edge, dy: TileSpectra) -> None:
         self.step, self.build, self.edge, self.dy = step, build, edge, dy
-        self.target = build.images.backward[edge.name]
+        image = build.back(edge)
+        self.target = image.framed(build.layout.cropped(edge))
         self.dx = _like(dy, self.target)
         self.filters = filters_for(step, build, edge, backward=True)
         if any(d > n for d, n in zip(dy.tiling.dilation, dy.tiling.extents, strict=True)):
-            _emit_zeros(step, self.target, Identity(edge.name, Pass.BACKWARD, Part.ZEROS))
+            _emit_zeros(step, image, Identity(edge.name, Pass.BACKWARD, Part.ZEROS))
 
     def emit(self, group: int) -> None:
         """Declare the tasks of a group."""
@@ -194,7 +195,7 @@ def _emit_gradient(
     """Transforms of a group of the gradient's tiles, with zeros behind their new points."""
     room = dy
     if isinstance(dy, PlaneSpectra) and edge.name in build.images.backward:
-        room = max(dy, _like(dy, build.images.backward[edge.name]), key=lambda kept: kept.floats)
+        room = max(dy, _like(dy, build.back(edge)), key=lambda kept: kept.floats)
     dy.places[group] = ring_slot(step, build, edge, serves, Part.OUTPUT_TILES, room, group)
     window, what = Window(ORIGIN, dy.tiling.new), Identity(edge.name, serves, Part.OUTPUT_TILES)
     emit_spectra(step, build, dy, gradient, window, group, what)
@@ -230,5 +231,5 @@ def _emit_source(
         what = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
     else:
         return
-    source, window = build.value(edge.source), Window(ORIGIN, x.tiling.tile)
+    source, window = build.seen(edge), Window(ORIGIN, x.tiling.tile)
     emit_spectra(step, build, x, source, window, group, what)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from znnpy.engine.convolution.tiles import Tiling
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.network.types import Triple
 
 ORIGIN = (0, 0, 0)
 
@@ -19,5 +20,5 @@ def lattice_strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, in
     }
 
 
-def sizes(prefix: str, triple: Triple) -> dict[str, int]:
+def sizes(prefix: str, triple: Iterable[int]) -> dict[str, int]:
     return {f"{prefix}_{axis}": size for axis, size in zip("zyx", triple, strict=True)}

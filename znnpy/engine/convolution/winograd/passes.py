@@ -18,7 +18,7 @@ from znnpy_kernels.winograd.lines import NEW
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
@@ -37,7 +37,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
     Bias and function of the target are applied where no other edge converges.
     """
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.seen(edge), build.images.contributions[edge.name]
     node = applied_forward(build.layout, edge)
     words = PLAIN
     if node:
@@ -64,14 +64,15 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
     The gradients of the source's function and bias are made where nothing else reads its images.
     """
-    target = build.images.backward[edge.name]
+    target, before = build.back(edge), firsts(build.layout.cropped(edge))[gradient.cut]
     node = applied_backward(build.layout, edge)
     shape = backward_shape(shape_of(build, edge, target, gradient))
     seconds = winograd_seconds(shape) / target.batch
     tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
     partials = build.bias_partials(node, 0, len(tasks) * target.blocks) if node else None
     for leaf, task in enumerate(tasks):
-        seen = max(0, task.first - task.reach), min(gradient.extent, task.last)
+        first, last = task.first + before, task.last + before
+        seen = max(0, first - task.reach), min(gradient.extent, last)
         words = dict(PLAIN)
         values = build.images.activations[node.name] if node else None
         if node and values:
@@ -129,6 +130,8 @@ def _tasks(
     """All tasks of a pass; `seconds` for one image of the batch."""
     dilation = build.layout.geometry.dilations[edge.name]
     reach = (2 * dilation[0], 2 * dilation[1], 2 * dilation[2])
+    z, y, x = firsts(build.layout.cropped(edge))
+    outside = (reach[0] - z, reach[1] - y, reach[2] - x)
     words = {
         "filters": _points(build, edge, backward=backward).address,
         "inputs": source.images,
@@ -136,7 +139,7 @@ def _tasks(
         **size_words("source_size", source.shape),
         **size_words("target_size", target.shape),
         **size_words("dilation", dilation),
-        **size_words("before", reach if backward else (0, 0, 0)),
+        **size_words("before", outside if backward else (0, 0, 0)),
         **build.worker_scratch(scratch_floats(source.images, target.images)),
     }
     planes = tile_planes(target, dilation)

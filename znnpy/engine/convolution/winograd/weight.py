@@ -27,7 +27,7 @@ FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Products of tiles of source and gradient, summed: a fixed tree over ranges and batch."""
-    parameter, source = build.parameters[edge.name], build.value(edge.source)
+    parameter, source = build.parameters[edge.name], build.seen(edge)
     dilation = build.layout.geometry.dilations[edge.name]
     seconds = weight_seconds(shape_of(build, edge, source, gradient)) / gradient.batch
     tasks = [
