@@ -26,8 +26,8 @@ from znnpy.network import (
     Network,
     build_network,
     doubtful_outputs,
-    logits_network,
     parameter_shapes,
+    trained_network,
     training_losses,
 )
 from znnpy.plan import PASSES, ConvShape, Plan
@@ -56,7 +56,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     """
     training, run = config.training, config.run
     written = build_network(config.network)
-    network = logits_network(written, training.loss)
+    network = trained_network(config)
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
     refuse_single_values(network, geometry, training.batch)

@@ -85,6 +85,10 @@ class Config(Strict):
         default_factory=RunSection, description="Directory, threads, checkpoints, logs."
     )
 
+    def place(self, *key: str | int) -> str:
+        """File, line and name of a key, as problems begin; the name alone if it was not read from a file."""
+        return self.network.named_place(key)
+
     @model_validator(mode="before")
     @classmethod
     def _empty_sections(cls, data: Any) -> Any:

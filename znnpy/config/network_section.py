@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
-from znnpy.config.problems import Key, Place
+from znnpy.config.problems import Key, Place, dotted
 from znnpy.config.unet_section import UnetSection
 from znnpy.fields import FilePath, Images, Strict, shorthand, wrong
 from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
@@ -164,9 +164,19 @@ class NetworkSection(Strict):
         """Remember where the section was written, for later errors."""
         self._origin = origin
 
+    @property
+    def origin(self) -> Origin:
+        """Where the section was written."""
+        return self._origin
+
     def place(self, *key: str | int) -> str:
         """File and line of a key below this section; empty when it was not read from a file."""
         return str(self._origin.place((*self._origin.key, *key)))
+
+    def named_place(self, key: Key) -> str:
+        """File, line and name of a key of the whole config that this was read with."""
+        where = str(self._origin.place(key))
+        return f"{where}: {dotted(key)}" if where else dotted(key)
 
     @model_validator(mode="after")
     def _one_form(self) -> NetworkSection:

@@ -46,7 +46,7 @@ from znnpy.network import (
     parameter_shapes,
 )
 from znnpy.network.folding import fold, folded
-from znnpy.network.outputs import refuse_one_class
+from znnpy.network.outputs import refuse_untrainable
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
@@ -110,7 +110,7 @@ class Model:
         check_section(RunSection, running, "Model")
         self.network: Network = load_network(network)
         if training:
-            refuse_one_class(self.network, keys)
+            refuse_untrainable(self.network, keys)
         logits = logits_network(self.network, keys)
         self._logits = logits if training else folded(logits)
         self.losses = objectives(self._logits, keys)

@@ -39,6 +39,7 @@ class SingleEngine:
             {name: self._view(tensor) for name, tensor in staging.inputs.items()}
             for staging in self._build.staging
         ]
+        self._weigh_classes()
 
     def parameters(self) -> dict[str, Floats]:
         """Copies of all parameters, dense."""
@@ -170,6 +171,13 @@ class SingleEngine:
     def close(self) -> None:
         """Stop the workers; the engine cannot be used afterwards."""
         self._graphs.close()
+
+    def _weigh_classes(self) -> None:
+        for staging in self._build.staging:
+            for name, address in staging.classes.items():
+                images = self.layout.network.node(name).images
+                weights = self.settings.losses[name].class_weights(images)
+                self._room(address, (images,))[...] = weights
 
     def _stage(self, parity: int, inputs: ByName, iteration: int) -> None:
         self._build.parity = parity

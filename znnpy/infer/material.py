@@ -20,10 +20,10 @@ from znnpy.data.scene import Scene
 from znnpy.data.source import Keep, Role, load, open_volume
 from znnpy.data.values.normalise import Normalisation, normalisation
 from znnpy.data.volume import Volume
-from znnpy.errors import ConfigError, NetworkError
+from znnpy.errors import ConfigError
 from znnpy.learning.loss import Objective
-from znnpy.network import training_losses
-from znnpy.network.outputs import refuse_one_class
+from znnpy.network import blamed_on_loss, training_losses
+from znnpy.network.outputs import refuse_untrainable
 from znnpy.network.types import Network, Node
 
 _KEEP: Mapping[object, Keep] = {"auto": "auto", True: "memory", False: "file"}
@@ -97,10 +97,8 @@ def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     """What each output node shall show; ConfigError when a node's image count cannot show it."""
-    try:
-        refuse_one_class(network, config.training.loss)
-    except NetworkError as error:
-        raise ConfigError(f"training.loss: {error}") from None
+    with blamed_on_loss(config):
+        refuse_untrainable(network, config.training.loss)
     losses, made = training_losses(config, network), {}
     for node in network.outputs:
         target = _target(config, node, losses[node.name])
@@ -121,8 +119,8 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.BoundaryTarget(thickness)
         case AffinityTarget() if objective.reading.whole_voxels:
             raise ConfigError(
-                f"training.loss: {loss} lets one image of a voxel win, but several affinities may be 1; "
-                "take binomial_cross_entropy"
+                f"{config.place('training', 'loss')}: {loss} lets one image of a voxel win, but several "
+                "affinities may be 1; take binomial_cross_entropy"
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)

@@ -47,19 +47,35 @@ class Parts(Protocol):
         """The parts of the loss."""
 
 
+def _alike(keys: Any, reading: Reading, images: int) -> Sequence[float]:
+    return [1.0] * images
+
+
+def _none(keys: Any) -> Mapping[str, float]:
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Loss:
     """One kind of losses.
 
     `keys`: as users write them. `readings`: what it can take an output's values for, with the name of
-    the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`). Where there are several,
-    the output's function says which. `parts`: the meaning.
+    the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`, `overlap.OVERLAPS`). Where
+    there are several, the output's function says which. `parts`: the meaning. `numbers(keys)`: words of
+    the kernel, those that are not 0. `class_weights(keys, reading, images)`: how much each image of the
+    output counts; `weighs_mean`: in the mean over voxels too. `refused(keys, reading,
+    images)`: why an output of so many images cannot be trained, "" if it can. `example`: keys for the template.
     """
 
     name: str
     keys: type[LossKeys]
     readings: Mapping[Reading, str]
     parts: Parts
+    numbers: Callable[[Any], Mapping[str, float]] = _none
+    class_weights: Callable[[Any, Reading, int], Sequence[float]] = _alike
+    weighs_mean: bool = False
+    refused: Callable[[Any, Reading, int], str] = lambda keys, reading, images: ""
+    example: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,15 @@ class Objective:
     def kernel(self) -> str:
         """Name of the kernel that computes it."""
         return self.loss.readings[self.reading]
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """Words of the kernel, those that are not 0."""
+        return self.loss.numbers(self.keys)
+
+    def class_weights(self, images: int) -> Doubles:
+        """How much each image of the output counts."""
+        return np.array(self.loss.class_weights(self.keys, self.reading, images), np.float64)
 
     def parts(self, values: Array, target: Array, weight: Array) -> Sequence[Part]:
         """The parts of the loss of values, for weights as `voxel_weight` gives them; see `Parts`.
@@ -104,6 +129,11 @@ class Objective:
 
     def total_weight(self, target: Array, weight: Array | None) -> float:
         """Sum of the weights that count, of arrays (batch, image, z, y, x)."""
+        if self.loss.weighs_mean:
+            shape, classes = target.shape, self.class_weights(target.shape[IMAGES])
+            full = self.counting(weight, shape)
+            known = np.where(full != 0, target, 0.0)
+            return float((class_mass(known, classes) * full).sum(dtype=np.float64))
         if weight is None:
             whole = self.reading.whole_voxels
             return float(target.size // target.shape[IMAGES] if whole else target.size)
@@ -126,6 +156,12 @@ class Objective:
             )
         images = 1 if self.reading.whole_voxels else shape[1]
         return np.broadcast_to(weight[:, :images], (shape[0], images, *shape[2:]))
+
+
+def class_mass(target: Array, classes: Doubles) -> Doubles:
+    """What the classes of each voxel weigh, (..., 1, z, y, x)."""
+    along = classes[:, None, None, None]
+    return np.asarray((target * along).sum(axis=IMAGES, keepdims=True))
 
 
 def mean(losses: Doubles, slopes: Callable[[], Doubles], weight: Doubles) -> Part:

@@ -11,9 +11,11 @@ from pydantic import Field
 from znnpy.errors import ZnnpyError
 from znnpy.fields import shorthand
 from znnpy.learning.loss import Loss, LossKeys
-from znnpy.learning.voxelwise import BINOMIAL, SOFTMAX, SQUARE
+from znnpy.learning.overlap import BCE_DICE, CE_DICE, DICE
+from znnpy.learning.voxelwise import BINOMIAL, FOCAL, SOFTMAX, SQUARE
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SQUARE, BINOMIAL, SOFTMAX)}
+_ALL = (SQUARE, BINOMIAL, SOFTMAX, FOCAL, DICE, BCE_DICE, CE_DICE)
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in _ALL}
 
 if TYPE_CHECKING:
     AnyLoss = LossKeys

@@ -1,6 +1,7 @@
 """The network as a graph, from YAML or ZNN's files, and what it learns."""
 
 from znnpy.network.build import (
+    blamed_on_loss,
     build_network,
     load_network,
     network_to_section,
@@ -17,6 +18,7 @@ __all__ = [
     "Init",
     "Network",
     "Node",
+    "blamed_on_loss",
     "build_network",
     "doubtful_outputs",
     "initial_parameters",

@@ -9,7 +9,8 @@ are `parameters["conv2"]`, and the biases of the last layer `parameters["output"
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,18 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
 
 def trained_network(config: Config) -> Network:
     """The network of a config as its loss takes it: `logits_network` of the one that is written."""
-    return logits_network(build_network(config.network), config.training.loss)
+    network = build_network(config.network)
+    with blamed_on_loss(config):
+        return logits_network(network, config.training.loss)
+
+
+@contextmanager
+def blamed_on_loss(config: Config) -> Iterator[None]:
+    """What a network's outputs have against a loss, as a ConfigError that names the loss's line."""
+    try:
+        yield
+    except NetworkError as error:
+        raise ConfigError(f"{config.place('training', 'loss')}: {error}") from None
 
 
 def training_losses(config: Config, network: Network) -> Objectives:
@@ -149,6 +161,7 @@ def self_contained(config: Config) -> Config:
         return config
     full = network_to_section(build_network(config.network))
     network = full.model_copy(update={"name": config.network.name})
+    network.came_from(config.network.origin)
     return config.model_copy(update={"network": network})
 
 

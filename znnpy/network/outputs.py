@@ -8,7 +8,7 @@ those functions are put on its output values last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from znnpy.errors import NetworkError
@@ -42,12 +42,21 @@ def _reading(node: Node, keys: LossKeys) -> Reading:
         if shown in reading.functions:
             return reading
     own = [reading.functions[0] for reading in readings if reading.functions]
+    what = f"output {node.name!r} has the function {shown}"
+    if len(own) > 1:
+        raise NetworkError(
+            f"{what}, but loss {keys.kind} needs one that says what it is: {_or(own)}"
+        )
     if own and (others := _meant_by(shown)):
         raise NetworkError(
-            f"output {node.name!r} has the function {shown}, which fits loss {others[0]}, "
-            f"not loss {keys.kind}: choose that loss, or the function {own[0]} or linear"
+            f"{what}, which fits loss {others[0]}, not loss {keys.kind}: choose that loss, or the "
+            f"function {own[0]} or linear"
         )
     return readings[0]
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(words)
 
 
 def _meant_by(function: str) -> list[str]:
@@ -116,10 +125,17 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
                 yield from _shown(network, network.node(edge.source))
 
 
-def refuse_one_class(network: Network, loss: str | LossKeys) -> None:
-    """NetworkError for classes of a single image, whose share is 1 whatever the network learns."""
+def refuse_untrainable(network: Network, loss: str | LossKeys) -> None:
+    """NetworkError for outputs whose number of images does not suit their loss.
+
+    So classes of a single image, whose share is 1 whatever the network learns.
+    """
     for node in network.outputs:
         objective = objectives(network, loss)[node.name]
+        if why := objective.loss.refused(objective.keys, objective.reading, node.images):
+            raise NetworkError(
+                f"{objective.loss.name} {why}, but output {node.name!r} has {node.images} images"
+            )
         if objective.reading.whole_voxels and node.images < 2:
             raise NetworkError(
                 f"{objective.loss.name} needs an image for each class, at least 2, but output "

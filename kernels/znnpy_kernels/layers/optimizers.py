@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.arithmetic import quotient
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
@@ -73,12 +74,6 @@ def sgd(args: Any, worker: int) -> None:
         store_masked(args[at.parameters] + i, tail, p)
         if args[at.momentum]:
             store_masked(args[at.momentum] + i, tail, m)
-
-
-@inlined
-def quotient(a: float, b: float) -> float:
-    """a / b without the check for zero, which would leave the kernel by an exception."""
-    return a / b
 
 
 @inlined

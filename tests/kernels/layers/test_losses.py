@@ -12,6 +12,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 SIZES = [(1, 5), (3, LANES + 4), (LANES, 1), (LANES + 1, 2 * LANES), (33, 3)]
 NORMALISER = np.array([0.125], np.float32)
+NUMBERS = {"gamma": 0.0, "ones": 0.0, "zeros": 0.0, "smoothing": 0.0}
 
 
 def square(x: Any, t: Any) -> Any:
@@ -30,14 +31,59 @@ def softmax(x: Any, t: Any) -> Any:
     return -(t * log_p).sum(0)[None], np.exp(log_p) * t.sum(0) - t, wrong
 
 
-EXACT = {"square": square, "binomial_cross_entropy": binomial, "softmax": softmax}
+def focal(x: Any, t: Any) -> Any:
+    p, yes, no = 1 / (1 + np.exp(-x)), np.logaddexp(0, -x), np.logaddexp(0, x)
+    ones, zeros = 0.3 * t * (1 - p) ** GAMMA, 0.7 * (1 - t) * p**GAMMA
+    slope = zeros * (GAMMA * (1 - p) * no + p) - ones * (GAMMA * p * yes + 1 - p)
+    return ones * yes + zeros * no, slope, (x > 0) != (t > 0.5)
+
+
+def counted(t: Any) -> Any:
+    """Targets smoothed and weighed by class."""
+    return ((1 - SMOOTHING) * t + SMOOTHING / len(t)) * weights_of(len(t))[:, None, None, None]
+
+
+def weights_of(channels: int) -> Any:
+    return np.linspace(0.5, 2, channels).astype(np.float32)
+
+
+def smoothed_softmax(x: Any, t: Any) -> Any:
+    loss, slope, _ = softmax(x, counted(t))
+    return loss, slope, softmax(x, t)[2]
+
+
+def focal_softmax(x: Any, t: Any) -> Any:
+    _, _, wrong = softmax(x, t)
+    log_p, q = -np.stack([softmax(x, e)[0][0] for e in one_hots(x)]), counted(t)
+    p = np.exp(log_p)
+    loss = -(q * (1 - p) ** GAMMA * log_p).sum(0)[None]
+    each = q * ((1 - p) ** (GAMMA - 1) * GAMMA * p * log_p - (1 - p) ** GAMMA)
+    return loss, each - p * each.sum(0), wrong
+
+
+def one_hots(x: Any) -> Any:
+    for c in range(len(x)):
+        yield np.broadcast_to(np.eye(len(x))[c][:, None, None, None], x.shape)
+
+
+GAMMA, SMOOTHING = 1.5, 0.1
+FOCAL = {"gamma": GAMMA, "ones": 0.3, "zeros": 0.7}
+CASES: dict[str, tuple[str, Any, dict[str, float]]] = {
+    "square": ("square", square, {}),
+    "binomial_cross_entropy": ("binomial_cross_entropy", binomial, {}),
+    "softmax": ("softmax", softmax, {}),
+    "smoothed": ("softmax", smoothed_softmax, {"smoothing": SMOOTHING}),
+    "focal": ("focal", focal, FOCAL),
+    "focal_softmax": ("focal_softmax", focal_softmax, FOCAL | {"smoothing": SMOOTHING}),
+}
+OF_CLASSES = ("softmax", "smoothed", "focal_softmax")
 
 
 def made(name: str, channels: int, width: int) -> tuple[Any, Any, Any]:
     x = normal(1, channels, 2, 3, width, scale=4.0)
     random = np.random.default_rng(2)
     t = random.random(x.shape).astype(np.float32)
-    if name == "softmax":
+    if name in OF_CLASSES:
         t = t / t.sum(0)
         t[:, 0] = np.eye(channels)[random.integers(0, channels, t.shape[2:])].transpose(2, 0, 1)
     else:
@@ -56,8 +102,12 @@ def run(
     fields |= weight.whole("weight", z) if weight else {}
     places = {"gradient": 0, "gradient_block": 0, "gradient_z": 0, "gradient_y": 0}
     places |= gradient.whole("gradient", z) if gradient else {}
-    LOSSES[name].run(
+    kernel, _, numbers = CASES[name]
+    plain = name == "softmax"
+    classes = np.ones(output.channels, np.float32) if plain else weights_of(output.channels)
+    LOSSES[kernel].run(
         **output.whole("output", z), **places, **target.whole("target", z), **fields,
+        **NUMBERS | numbers, classes=address(classes),
         normaliser=address(NORMALISER), partial=address(partial), channels=output.channels,
         planes=planes, rows=3, width=output.shape[2], lanes=output.lanes, places=0,
         bias_gradient=0 if biases is None else address(biases), bias_block=LANES,
@@ -68,15 +118,15 @@ def run(
 
 @pytest.mark.parametrize(("channels", "width"), SIZES)
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CASES)
 def test_loss_and_gradient(name: str, weighted: bool, channels: int, width: int) -> None:
     x, t, weight = made(name, channels, width)
     output, target = Blocked.of(x, pad=5.0), Planar(t)
     gradient = Blocked(channels, x.shape[1:], gap=3)
     found = run(name, output, gradient, target, Planar(weight) if weighted else None)
-    loss, slope, wrong = EXACT[name](np.float64(x), np.float64(t))
+    loss, slope, wrong = CASES[name][1](np.float64(x), np.float64(t))
     w = np.float64(weight if weighted else np.ones_like(weight))
-    w = w[:1] if name == "softmax" else w
+    w = w[:1] if name in OF_CLASSES else w
     np.testing.assert_allclose(found, [(w * loss).sum(), (w * wrong).sum()], rtol=1e-6)
     np.testing.assert_allclose(gradient.planar(), slope * w * NORMALISER[0], rtol=1e-5, atol=3e-7)
     assert not gradient.pad().any()
@@ -86,10 +136,10 @@ def test_loss_and_gradient(name: str, weighted: bool, channels: int, width: int)
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -3e38])
 @pytest.mark.parametrize("lanes", [1, LANES])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CASES)
 def test_targets_that_weigh_nothing_may_be_anything(name: str, lanes: int, value: float) -> None:
     x, t, weight = made(name, 3, LANES + 4)
-    hidden = np.broadcast_to(weight[:1] if name == "softmax" else weight, t.shape) == 0
+    hidden = np.broadcast_to(weight[:1] if name in OF_CLASSES else weight, t.shape) == 0
     assert 0 < hidden.sum() < hidden.size
     whole, found = np.resize(x, (1, LANES, *x.shape[1:])), []
     for target in (np.where(hidden, np.float32(0), t), np.where(hidden, np.float32(value), t)):
@@ -103,7 +153,7 @@ def test_targets_that_weigh_nothing_may_be_anything(name: str, lanes: int, value
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CASES)
 def test_gradient_is_the_same_in_parts_and_sums_add_up(name: str) -> None:
     x, t, weight = made(name, LANES + 3, 21)
     output, target, weights = Blocked.of(x), Planar(t), Planar(weight)
@@ -115,7 +165,7 @@ def test_gradient_is_the_same_in_parts_and_sums_add_up(name: str) -> None:
 
 
 @pytest.mark.parametrize(("channels", "width"), SIZES)
-@pytest.mark.parametrize("name", ["square", "binomial_cross_entropy"])
+@pytest.mark.parametrize("name", ["square", "binomial_cross_entropy", "focal"])
 def test_bias_gradient_is_the_sum_over_the_part(name: str, channels: int, width: int) -> None:
     x, t, weight = made(name, channels, width)
     gradient, biases = Blocked(channels, x.shape[1:]), np.full(3 * LANES, 5, np.float32)
@@ -127,7 +177,7 @@ def test_bias_gradient_is_the_sum_over_the_part(name: str, channels: int, width:
     assert (biases[padded:] == 5).all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CASES)
 def test_planar_images_give_what_blocked_ones_give(name: str) -> None:
     x, t, weight = made(name, LANES + 3, 21)
     planar = Blocked(LANES + 3, x.shape[1:], lanes=1)
@@ -143,7 +193,7 @@ def test_planar_images_give_what_blocked_ones_give(name: str) -> None:
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CASES)
 def test_targets_and_weights_may_be_elsewhere_at_each_step(name: str, weighted: bool) -> None:
     x, t, weight = made(name, 3, 7)
     output, target, weights = Blocked.of(x), Planar(t), Planar(weight)
@@ -152,7 +202,10 @@ def test_targets_and_weights_may_be_elsewhere_at_each_step(name: str, weighted: 
     offset = strides["target"] - address(target.memory)
     partial = np.zeros(2)
     gradient = dict.fromkeys(("gradient", "gradient_block", "gradient_z", "gradient_y"), 0)
-    LOSSES[name].run(
+    kernel, _, numbers = CASES[name]
+    classes = np.ones(3, np.float32) if name == "softmax" else weights_of(3)
+    LOSSES[kernel].run(
+        **NUMBERS | numbers, classes=address(classes),
         **output.whole("output", 1), **gradient, **strides | {"target": offset, "weight": offset},
         normaliser=address(NORMALISER), partial=address(partial), channels=3, planes=1, rows=3,
         width=7, lanes=LANES, places=address(places), bias_gradient=0, bias_block=0,
@@ -174,7 +227,7 @@ def test_stable_for_large_logits(name: str) -> None:
     np.testing.assert_allclose(gradient.planar()[1], -NORMALISER[0])
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_divergence_is_seen(name: str, value: float) -> None:
     x, t, _ = made(name, 3, 5)

@@ -26,7 +26,7 @@ class Staging:
     `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images, frame included.
     `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
     holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
-    `normalizers` are of one float32 each.
+    `normalizers` are of one float32 each. `classes` holds how much each image of an output counts.
     `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64, `results` two float64 by
     output: loss and error. `given` stands for all that Python fills beside inputs.
     """
@@ -36,6 +36,7 @@ class Staging:
     weights: dict[str, int]
     places: dict[str, int]
     normalizers: dict[str, int]
+    classes: dict[str, int]
     hyper: int
     hyper_biases: int
     iteration: int
@@ -70,6 +71,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> Staging:
         {name: reserve(size) for name, size in sizes.items()},
         {name: reserve(4) for name in sizes},
         {name: reserve(1) for name in sizes},
+        {node.name: reserve(node.images) for node in outputs},
         reserve(2 * HYPER_WORDS),
         reserve(2 * HYPER_WORDS),
         reserve(2),

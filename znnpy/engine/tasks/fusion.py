@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.layers.losses import BIASED
+
 from znnpy.engine.memory.images import Layout
 from znnpy.layers.values import BARE
 from znnpy.learning.loss import Objective
@@ -74,4 +76,4 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
 def biased_in_loss(node: Node, objective: Objective) -> bool:
     """Whether the loss adds up the gradient of an output node's bias."""
     linear = is_plain(node) and node.function == "linear"
-    return linear and not objective.reading.whole_voxels
+    return linear and objective.kernel in BIASED

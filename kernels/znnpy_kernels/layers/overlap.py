@@ -1,0 +1,302 @@
+"""Losses of overlap (soft Dice), alone or with a cross-entropy: sums over whole images come first.
+
+Three kernels: sums over a part (`*_sums`), the loss and each image's slopes from all sums
+(`overlap_total`), and the gradient (`*_gradient`). The overlap of an image is
+(2 I + smooth) / (P + T + smooth), with I = sum of w p t, P = sum of w p, T = sum of w t, and p the
+logistic, or the share by softmax. The words are those of `loss_rows`, and: `partial` gets two float64,
+the sums of weight * cross-entropy and of weight * wrong, and I, P, T of each channel; `slopes` is the
+address of two float32 a and b for each channel, the loss's slope by p being w (a t + b); `entropy` is
+the factor of the cross-entropy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.layers.loss_rows import (
+    AT as ROWS,
+)
+from znnpy_kernels.layers.loss_rows import (
+    block_step,
+    exp_sum,
+    first_target,
+    first_weight,
+    load_rows,
+    store_rows,
+    target_at,
+    weights_at,
+)
+from znnpy_kernels.layers.softmax import blocks_of
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.arithmetic import quotient
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import doubles, float_argument, floats
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.transpose import scratch_tile
+from znnpy_kernels.simd.vector_math import exp, larger, log, log1p, logistic
+from znnpy_kernels.simd.vectors import (
+    absolute,
+    below,
+    load,
+    select,
+    splat,
+    store,
+    to_doubles,
+    total,
+)
+
+AT = words(ROWS, "slopes entropy:float")
+SUMS = 3  # I, P and T
+
+
+@inlined
+def _add(place: int, value: Any) -> None:
+    """Add LANES floats to a float64."""
+    doubles(place)[0] += total(to_doubles(value))
+
+
+@inlined
+def _add_overlap(args: Any, c: int, inside: Any, weight: Any, p: Any, t: Any) -> None:
+    sums = args[AT.partial] + 8 * (2 + SUMS * c)
+    _add(sums, select(inside, weight * p * t, splat(0.0)))
+    _add(sums + 8, select(inside, weight * p, splat(0.0)))
+    _add(sums + 16, weight * t)
+
+
+@inlined
+def _clear(args: Any) -> None:
+    for i in range(2 + SUMS * args[AT.channels]):
+        doubles(args[AT.partial])[i] = 0.0
+
+
+@inlined
+def _row(address: int, z: int, z_step: int, y: int, y_step: int) -> int:
+    return address + 4 * (z * z_step + y * y_step)
+
+
+@inlined
+def _each_chunk(args: Any, tile: int, chunk: Any) -> None:
+    """Call `chunk` for each LANES voxels of each row, with the addresses in the first image."""
+    for z in range(args[AT.planes]):
+        for y in range(args[AT.rows]):
+            output = _row(args[AT.output], z, args[AT.output_z], y, args[AT.output_y])
+            gradient = _row(args[AT.gradient], z, args[AT.gradient_z], y, args[AT.gradient_y])
+            target = _row(first_target(args), z, args[AT.target_z], y, args[AT.target_y])
+            weight = first_weight(args)
+            weight = _row(weight, z, args[AT.weight_z], y, args[AT.weight_y]) if weight else 0
+            for x in range(0, args[AT.width], LANES):
+                here = 4 * x * args[AT.lanes]
+                chunk(
+                    args, output + here, gradient + here, target + 4 * x,
+                    weight + 4 * x if weight else 0, min(args[AT.width] - x, LANES), tile,
+                )  # fmt: skip
+
+
+@inlined
+def _logistic_sums(
+    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
+) -> None:  # fmt: skip
+    inside = below(width)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * block_step(args, args[AT.output_block])
+        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        for i in range(real):
+            c = block * LANES + i
+            w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
+            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            x = load(tile + VECTOR_BYTES * i)
+            loss = larger(x, splat(0.0)) - x * t + log1p(exp(-absolute(x)))
+            wrong = (x > splat(0.0)) ^ (t > splat(0.5))
+            _add(args[AT.partial], select(inside, w * loss, splat(0.0)))
+            _add(args[AT.partial] + 8, select(wrong, w, splat(0.0)))
+            _add_overlap(args, c, inside, w, logistic(x), t)
+
+
+@kernel(AT)
+def overlap_sums(args: Any, worker: int) -> None:
+    """Sums over a part, each image by itself."""
+    _clear(args)
+    _each_chunk(args, scratch_tile(), _logistic_sums)
+
+
+@inlined
+def _scan(
+    args: Any, output: int, target: int, weight: Any, inside: Any, width: int, tile: int
+) -> Any:
+    """Largest logit, sum of targets, sum of target * logit, and where the two argmaxes differ."""
+    lowest = splat(-3.4028234663852886e38)
+    largest, truest = lowest, lowest
+    mass, product, best, true = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * block_step(args, args[AT.output_block])
+        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        for i in range(real):
+            c = block * LANES + i
+            x, number = load(tile + VECTOR_BYTES * i), splat(float(c))
+            t = target_at(target + 4 * c * args[AT.target_image], inside, weight)
+            best, largest = select(x > largest, number, best), larger(x, largest)
+            true, truest = select(t > truest, number, true), larger(t, truest)
+            mass, product = mass + t, product + t * x
+    return largest, mass, product, best != true
+
+
+@inlined
+def _softmax_sums(
+    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
+) -> None:  # fmt: skip
+    inside = below(width)
+    w = weights_at(weight, inside)
+    largest, mass, product, wrong = _scan(args, output, target, w, inside, width, tile)
+    logs = largest + log(exp_sum(args, output, largest, inside, width, tile))
+    _add(args[AT.partial], select(inside, w * (logs * mass - product), splat(0.0)))
+    _add(args[AT.partial] + 8, select(wrong, w, splat(0.0)))
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * block_step(args, args[AT.output_block])
+        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        for i in range(real):
+            c = block * LANES + i
+            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            _add_overlap(args, c, inside, w, exp(load(tile + VECTOR_BYTES * i) - logs), t)
+
+
+@kernel(AT)
+def overlap_softmax_sums(args: Any, worker: int) -> None:
+    """Sums over a part, of shares over the images."""
+    _clear(args)
+    _each_chunk(args, scratch_tile(), _softmax_sums)
+
+
+@inlined
+def _slope(args: Any, c: int, t: Any) -> Any:
+    pair = floats(args[AT.slopes] + 8 * c)
+    return splat(pair[0]) * t + splat(pair[1])
+
+
+@inlined
+def _entropy(args: Any) -> Any:
+    return splat(float_argument(args[AT.entropy]) * floats(args[AT.normaliser])[0])
+
+
+@inlined
+def _logistic_gradient(
+    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
+) -> None:  # fmt: skip
+    inside = below(width)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * block_step(args, args[AT.output_block])
+        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        for i in range(real):
+            c = block * LANES + i
+            w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
+            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            x = load(tile + VECTOR_BYTES * i)
+            p = logistic(x)
+            slope = _slope(args, c, t) * p * logistic(-x) + _entropy(args) * (p - t)
+            store(tile + VECTOR_BYTES * i, w * slope)
+        step = block * block_step(args, args[AT.gradient_block])
+        store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+
+
+@kernel(AT)
+def overlap_gradient(args: Any, worker: int) -> None:
+    """w ((a t + b) p (1 - p) + entropy normaliser (p - t)), p = logistic(x)."""
+    _each_chunk(args, scratch_tile(), _logistic_gradient)
+
+
+@inlined
+def _softmax_gradient(
+    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
+) -> None:  # fmt: skip
+    inside = below(width)
+    w = weights_at(weight, inside)
+    largest, mass, _, _ = _scan(args, output, target, w, inside, width, tile)
+    logs = largest + log(exp_sum(args, output, largest, inside, width, tile))
+    mean = splat(0.0)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * block_step(args, args[AT.output_block])
+        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        for i in range(real):
+            c = block * LANES + i
+            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            mean = mean + exp(load(tile + VECTOR_BYTES * i) - logs) * _slope(args, c, t)
+    for block in range(blocks_of(args[AT.channels])):
+        real = min(args[AT.channels] - block * LANES, LANES)
+        step = block * block_step(args, args[AT.output_block])
+        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        for i in range(real):
+            c = block * LANES + i
+            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            p = exp(load(tile + VECTOR_BYTES * i) - logs)
+            slope = p * (_slope(args, c, t) - mean) + _entropy(args) * (p * mass - t)
+            store(tile + VECTOR_BYTES * i, w * slope)
+        step = block * block_step(args, args[AT.gradient_block])
+        store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+
+
+@kernel(AT)
+def overlap_softmax_gradient(args: Any, worker: int) -> None:
+    """w (p_c (g_c - sum of p g) + entropy normaliser (p_c sum(t) - t_c)), g = a t + b, p = softmax(x)."""
+    _each_chunk(args, scratch_tile(), _softmax_gradient)
+
+
+TOTAL = words(
+    "partials count batch channels pooled classes normaliser slopes target "
+    "smooth:float entropy:float overlap:float"
+)
+
+
+@inlined
+def _sum(args: Any, first: int, last: int, i: int) -> float:
+    """Entry i of the partial sums, parts first..last added in order."""
+    found = 0.0
+    for part in range(first, last):
+        place = part * (2 + SUMS * args[TOTAL.channels]) + i
+        found += doubles(args[TOTAL.partials])[place]
+    return found
+
+
+@kernel(TOTAL)
+def overlap_total(args: Any, worker: int) -> None:
+    """Loss and error into two float64 at `target`, and the slopes of each image of each sample.
+
+    `partials`: of `count` parts of each of `batch` samples, in order. An overlap is one sample's, or
+    with `pooled` that of all samples together; their mean over samples and images weighs images by the
+    float32 `classes`. The loss is entropy * mean cross-entropy + overlap * (1 - mean overlap).
+    """
+    at = TOTAL
+    parts, channels = args[at.count] * args[at.batch], args[at.channels]
+    smooth = float_argument(args[at.smooth])
+    every = 0.0
+    for c in range(channels):
+        every += floats(args[at.classes])[c]
+    samples = 1 if args[at.pooled] else args[at.batch]
+    mean = 0.0
+    for c in range(channels):
+        share = quotient(floats(args[at.classes])[c], every * samples)
+        for sample in range(args[at.batch]):
+            first = 0 if args[at.pooled] else sample * args[at.count]
+            last = parts if args[at.pooled] else first + args[at.count]
+            both = 2.0 * _sum(args, first, last, 2 + SUMS * c) + smooth
+            each = _sum(args, first, last, 3 + SUMS * c) + _sum(args, first, last, 4 + SUMS * c)
+            found = quotient(both, each + smooth)
+            if sample < samples:
+                mean += share * found
+            factor = float_argument(args[at.overlap]) * quotient(share, each + smooth)
+            pair = floats(args[at.slopes] + 8 * (sample * channels + c))
+            pair[0] = -2.0 * factor
+            pair[1] = factor * found
+    scale = floats(args[at.normaliser])[0]
+    entropy = float_argument(args[at.entropy]) * scale * _sum(args, 0, parts, 0)
+    doubles(args[at.target])[0] = entropy + float_argument(args[at.overlap]) * (1.0 - mean)
+    doubles(args[at.target])[1] = scale * _sum(args, 0, parts, 1)
+
+
+OVERLAPS: dict[str, tuple[Kernel, Kernel]] = {
+    "overlap": (overlap_sums, overlap_gradient),
+    "overlap_softmax": (overlap_softmax_sums, overlap_softmax_gradient),
+}

@@ -1,0 +1,144 @@
+"""Losses of overlap: soft Dice over the voxels of each image, alone or with a cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from znnpy.fields import Bool, NonNegative, Positive
+from znnpy.learning.loss import Doubles, Loss, LossKeys, Part
+from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, Reading
+from znnpy.learning.voxelwise import binomial, cross_entropy
+
+VOXELS = (-3, -2, -1)
+
+
+class OverlapKeys(LossKeys):
+    """1 - (2 I + smooth) / (P + T + smooth), I, P and T the sums of p t, p and t, a mean over images."""
+
+    smooth: Positive = Field(default=1e-5, description="Added to both sides of each fraction.")
+    batch: Bool = Field(
+        default=False, description="One fraction over all patches of a batch, not one for each."
+    )
+    include_background: Bool = Field(default=True, description="Whether the first image counts.")
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Of the cross-entropy and of what lacks in overlap."""
+        return 0.0, 1.0
+
+
+class Dice(OverlapKeys):
+    """Soft Dice: 1 - (2 I + smooth) / (P + T + smooth), I, P, T the sums of p t, p and t."""
+
+    kind: Literal["dice"] = Field(description="Loss.")
+
+
+class BceDice(OverlapKeys):
+    """Weighted sum of binomial cross-entropy and soft Dice of the logistic."""
+
+    kind: Literal["bce_dice"] = Field(description="Loss.")
+    bce: NonNegative = Field(default=1.0, description="Factor of the binomial cross-entropy.")
+    dice: Positive = Field(default=1.0, description="Factor of the Dice loss.")
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Of the cross-entropy and of what lacks in overlap."""
+        return self.bce, self.dice
+
+
+class CeDice(OverlapKeys):
+    """Weighted sum of cross-entropy and soft Dice of the softmax."""
+
+    kind: Literal["ce_dice"] = Field(description="Loss.")
+    ce: NonNegative = Field(default=1.0, description="Factor of the cross-entropy.")
+    dice: Positive = Field(default=1.0, description="Factor of the Dice loss.")
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Of the cross-entropy and of what lacks in overlap."""
+        return self.ce, self.dice
+
+
+def _numbers(keys: OverlapKeys) -> Mapping[str, float]:
+    entropy, overlap = keys.factors
+    return {"entropy": entropy, "overlap": overlap, "smooth": keys.smooth, "pooled": keys.batch}
+
+
+def _class_weights(keys: OverlapKeys, reading: Reading, images: int) -> Sequence[float]:
+    return [float(keys.include_background), *[1.0] * (images - 1)]
+
+
+def _parts(
+    keys: OverlapKeys, reading: Reading, y: Doubles, t: Doubles, weight: Doubles
+) -> Sequence[Part]:
+    numbers = _numbers(keys)
+    parts = [_scaled(_overlap(keys, reading, y, t, weight), numbers["overlap"])]
+    if numbers["entropy"]:
+        entropy = cross_entropy if reading.whole_voxels else binomial
+        parts.append(_scaled(entropy(y, t, weight), numbers["entropy"]))
+    return parts
+
+
+def _scaled(part: Part, factor: float) -> Part:
+    return Part(factor * part.total, part.weight, lambda: factor * part.gradient())
+
+
+def _overlap(keys: OverlapKeys, reading: Reading, y: Doubles, t: Doubles, weight: Doubles) -> Part:
+    """The sum over samples, one if the batch is pooled, of what lacks in overlap."""
+    p = reading.probabilities(y)
+    axes = (*range(y.ndim + IMAGES), *VOXELS) if keys.batch else VOXELS
+    shares = np.array(_class_weights(keys, reading, y.shape[IMAGES]))[:, None, None, None]
+    shares = shares / shares.sum()
+    both = 2 * (weight * p * t).sum(axis=axes, keepdims=True) + keys.smooth
+    each = (weight * (p + t)).sum(axis=axes, keepdims=True) + keys.smooth
+    lost = shares * (1 - both / each)
+    slope = lambda: weight * shares * (both / each - 2 * t) / each  # noqa: E731
+    return Part(
+        float(lost.sum()), float(lost.size // lost.shape[IMAGES]), _through(reading, p, slope)
+    )
+
+
+def _through(reading: Reading, p: Doubles, slope: Callable[[], Doubles]) -> Callable[[], Doubles]:
+    """The gradient by logits, from that by their probabilities."""
+
+    def gradient() -> Doubles:
+        by_p = slope()
+        if reading == LOGITS:
+            return np.asarray(by_p * p * (1 - p))
+        return np.asarray(p * (by_p - (p * by_p).sum(axis=IMAGES, keepdims=True)))
+
+    return gradient
+
+
+def _refused(keys: OverlapKeys, reading: Reading, images: int) -> str:
+    alone = images == 1 and not keys.include_background
+    return "leaves the first image out (include_background: false)" if alone else ""
+
+
+def _entry(
+    keys: type[OverlapKeys], name: str, readings: Mapping[Reading, str], example: str
+) -> Loss:
+    return Loss(
+        name=name,
+        keys=keys,
+        readings=readings,
+        parts=_parts,
+        numbers=_numbers,
+        class_weights=_class_weights,
+        refused=_refused,
+        example=example,
+    )
+
+
+DICE = _entry(
+    Dice,
+    "dice",
+    {LOGITS: "overlap", CLASSES: "overlap_softmax"},
+    "{kind: dice, smooth: 1e-5, batch: false, include_background: true}  # logistic or softmax, too",
+)
+BCE_DICE = _entry(BceDice, "bce_dice", {LOGITS: "overlap"}, "{kind: bce_dice, bce: 1, dice: 1}")
+CE_DICE = _entry(CeDice, "ce_dice", {CLASSES: "overlap_softmax"}, "{kind: ce_dice, ce: 1, dice: 1}")
