@@ -63,7 +63,7 @@ class Loss:
     the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`, `overlap.OVERLAPS`). Where
     there are several, the output's function says which. `parts`: the meaning. `numbers(keys)`: words of
     the kernel, those that are not 0. `class_weights(keys, reading, images)`: how much each image of the
-    output counts; `weighs_mean`: in the mean over voxels too. `refused(keys, reading,
+    output counts; `weighs_mean(keys)`: in the mean over voxels too. `refused(keys, reading,
     images)`: why an output of so many images cannot be trained, "" if it can. `example`: keys for the template.
     """
 
@@ -73,7 +73,7 @@ class Loss:
     parts: Parts
     numbers: Callable[[Any], Mapping[str, float]] = _none
     class_weights: Callable[[Any, Reading, int], Sequence[float]] = _alike
-    weighs_mean: bool = False
+    weighs_mean: Callable[[Any], bool] = lambda keys: False
     refused: Callable[[Any, Reading, int], str] = lambda keys, reading, images: ""
     example: str = ""
 
@@ -127,13 +127,20 @@ class Objective:
             gradient += part.gradient() / part.weight
         return sum(part.total / part.weight for part in counted), gradient
 
-    def total_weight(self, target: Array, weight: Array | None) -> float:
-        """Sum of the weights that count, of arrays (batch, image, z, y, x)."""
-        if self.loss.weighs_mean:
+    def total_weights(self, target: Array, weight: Array | None) -> tuple[float, float]:
+        """Sum of the weights that the mean loss is of, and of those that the error is a share of.
+
+        Arrays are (batch, image, z, y, x).
+        """
+        total = self._total(target, weight)
+        if self.loss.weighs_mean(self.keys):
             shape, classes = target.shape, self.class_weights(target.shape[IMAGES])
             full = self.counting(weight, shape)
             known = np.where(full != 0, target, 0.0)
-            return float((class_mass(known, classes) * full).sum(dtype=np.float64))
+            return float((class_mass(known, classes) * full).sum(dtype=np.float64)), total
+        return total, total
+
+    def _total(self, target: Array, weight: Array | None) -> float:
         if weight is None:
             whole = self.reading.whole_voxels
             return float(target.size // target.shape[IMAGES] if whole else target.size)

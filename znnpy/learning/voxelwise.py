@@ -92,6 +92,8 @@ def _softmax(
     even = keys.label_smoothing / y.shape[IMAGES]
     smooth = ((1 - keys.label_smoothing) * t + even) * classes[:, None, None, None]
     part = cross_entropy(y, smooth, weight)
+    if keys.class_weights is None:
+        return [part]
     return [Part(part.total, float((class_mass(t, classes) * weight).sum()), part.gradient)]
 
 
@@ -166,7 +168,7 @@ SOFTMAX = Loss(
     parts=_softmax,
     numbers=lambda keys: {"smoothing": keys.label_smoothing},
     class_weights=_class_weights,
-    weighs_mean=True,
+    weighs_mean=lambda keys: keys.class_weights is not None,
     refused=_refused,
     example="{kind: softmax, label_smoothing: 0.1, class_weights: [1, 5]}  # an image for each class",
 )

@@ -353,18 +353,20 @@ SUM_PARTIALS = words("partials count normaliser target")
 
 @kernel(SUM_PARTIALS)
 def sum_partials(args: Any, worker: int) -> None:
-    """Add `count` pairs of float64 in order into two float64 at `target`, times the normaliser.
+    """Add `count` pairs of float64 in order into two float64 at `target`, times the two normalisers.
 
-    `normaliser`: address of one float32, or 0 for plain sums.
+    `normaliser`: address of two float32, of the loss and of what is wrong, or 0 for plain sums.
     """
     at = SUM_PARTIALS
     losses, wrongs = 0.0, 0.0
     for i in range(args[at.count]):
         losses += doubles(args[at.partials])[2 * i]
         wrongs += doubles(args[at.partials])[2 * i + 1]
-    scale = floats(args[at.normaliser])[0] if args[at.normaliser] else 1.0
+    scale, share = 1.0, 1.0
+    if args[at.normaliser]:
+        scale, share = floats(args[at.normaliser])[0], floats(args[at.normaliser])[1]
     doubles(args[at.target])[0] = losses * scale
-    doubles(args[at.target])[1] = wrongs * scale
+    doubles(args[at.target])[1] = wrongs * share
 
 
 LOSSES: dict[str, Kernel] = {

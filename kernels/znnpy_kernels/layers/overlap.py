@@ -266,7 +266,8 @@ def overlap_total(args: Any, worker: int) -> None:
 
     `partials`: of `count` parts of each of `batch` samples, in order. An overlap is one sample's, or
     with `pooled` that of all samples together; their mean over samples and images weighs images by the
-    float32 `classes`. The loss is entropy * mean cross-entropy + overlap * (1 - mean overlap).
+    float32 `classes`. `normaliser`: as in `sum_partials`. The loss is
+    entropy * mean cross-entropy + overlap * (1 - mean overlap).
     """
     at = TOTAL
     parts, channels = args[at.count] * args[at.batch], args[at.channels]
@@ -290,10 +291,10 @@ def overlap_total(args: Any, worker: int) -> None:
             pair = floats(args[at.slopes] + 8 * (sample * channels + c))
             pair[0] = -2.0 * factor
             pair[1] = factor * found
-    scale = floats(args[at.normaliser])[0]
-    entropy = float_argument(args[at.entropy]) * scale * _sum(args, 0, parts, 0)
+    scales = floats(args[at.normaliser])
+    entropy = float_argument(args[at.entropy]) * scales[0] * _sum(args, 0, parts, 0)
     doubles(args[at.target])[0] = entropy + float_argument(args[at.overlap]) * (1.0 - mean)
-    doubles(args[at.target])[1] = scale * _sum(args, 0, parts, 1)
+    doubles(args[at.target])[1] = scales[1] * _sum(args, 0, parts, 1)
 
 
 OVERLAPS: dict[str, tuple[Kernel, Kernel]] = {

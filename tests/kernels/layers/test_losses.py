@@ -11,7 +11,7 @@ from znnpy_kernels.layers.losses import LOSSES, sum_partials
 from znnpy_kernels.simd.lanes import LANES
 
 SIZES = [(1, 5), (3, LANES + 4), (LANES, 1), (LANES + 1, 2 * LANES), (33, 3)]
-NORMALISER = np.array([0.125], np.float32)
+NORMALISER = np.array([0.125, 0.25], np.float32)
 NUMBERS = {"gamma": 0.0, "ones": 0.0, "zeros": 0.0, "smoothing": 0.0}
 
 
@@ -245,5 +245,5 @@ def test_sum_partials_adds_in_order() -> None:
     sum_partials.run(**places, normaliser=0)
     assert same_bits(result[:2], np.array([sum(pairs[:, 0]), sum(pairs[:, 1])]))
     sum_partials.run(**places, normaliser=address(NORMALISER))
-    assert same_bits(result[:2], np.array([sum(pairs[:, 0]), sum(pairs[:, 1])]) * 0.125)
+    assert same_bits(result[:2], np.array([sum(pairs[:, 0]), sum(pairs[:, 1])]) * NORMALISER)
     assert result[2] == 0

@@ -26,7 +26,8 @@ class Staging:
     `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images, frame included.
     `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
     holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
-    `normalizers` are of one float32 each. `classes` holds how much each image of an output counts.
+    `normalizers` are of two float32 each, which sums of losses and of what is wrong are multiplied by.
+    `classes` holds how much each image of an output counts.
     `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64, `results` two float64 by
     output: loss and error. `given` stands for all that Python fills beside inputs.
     """
@@ -70,7 +71,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> Staging:
         {name: reserve(size) for name, size in sizes.items()},
         {name: reserve(size) for name, size in sizes.items()},
         {name: reserve(4) for name in sizes},
-        {name: reserve(1) for name in sizes},
+        {name: reserve(2) for name in sizes},
         {node.name: reserve(node.images) for node in outputs},
         reserve(2 * HYPER_WORDS),
         reserve(2 * HYPER_WORDS),
