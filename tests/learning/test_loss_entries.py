@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
-from objectives import objective_of
+from objectives import every_objective, objective_of
 
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.learning.losses import LOSSES
+
+OBJECTIVES = every_objective()
 
 
-def loss_and_gradient(name, *arrays):
-    return objective_of(name).value_and_gradient(*arrays)
+def loss_and_gradient(loss, *arrays):
+    objective = objective_of(loss) if isinstance(loss, str) else loss
+    return objective.value_and_gradient(*arrays)
 
 
 SHAPE = (2, 3, 1, 2, 2)
@@ -22,7 +24,7 @@ def sample(seed=0):
     return rng.standard_normal(SHAPE), shares / shares.sum(axis=1, keepdims=True), weight
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", OBJECTIVES, ids=lambda it: f"{it.keys!r}-{it.reading.name}")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradient_is_the_finite_difference(name, weighted):
     values, target, weight = sample()
@@ -70,7 +72,7 @@ def test_a_weight_of_one_image_counts_for_all_images():
     np.testing.assert_allclose(one[1], all_images[1])
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", OBJECTIVES, ids=lambda it: f"{it.keys!r}-{it.reading.name}")
 def test_masked_voxels_weigh_nothing(name):
     values, target, weight = sample()
     weight[:, :, :, 0] = 0.0
@@ -83,7 +85,7 @@ def test_masked_voxels_weigh_nothing(name):
     assert loss_and_gradient(name, values, target, 0 * weight)[0] == 0.0
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", OBJECTIVES, ids=lambda it: f"{it.keys!r}-{it.reading.name}")
 def test_targets_that_weigh_nothing_may_be_nan(name):
     values, target, weight = sample()
     weight[:, :, :, 0] = 0.0
@@ -95,7 +97,7 @@ def test_targets_that_weigh_nothing_may_be_nan(name):
     np.testing.assert_array_equal(got[1], clean[1])
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", OBJECTIVES, ids=lambda it: f"{it.keys!r}-{it.reading.name}")
 def test_nan_and_huge_logits_show(name):
     values, target, _ = sample()
     assert np.isnan(loss_and_gradient(name, values * np.nan, target)[0])

@@ -46,13 +46,15 @@ FIRST = {
     "repeat": {"size": "[1, 2, 2]"},
     "padding": {"size": "3"},
 }
-OUTPUTS = {"data.target={kind: affinity": 3, "training.loss=softmax": 2}
-BESIDE = {"training.loss=softmax": ["data.target=labels"]}
+OUTPUTS = {"data.target={kind: affinity": 3, "softmax": 2, "kind: ce_dice": 2}
+FUNCTIONS = {"kind: focal": "logistic", "kind: dice": "logistic"}
+CLASSES = ("training.loss=softmax", "training.loss={kind: softmax", "training.loss={kind: ce_dice")
 # These hide what other keys say, or do not suit them: tried without them.
 ALONE = (
     "augment.enabled=",
     "data.resolution=",
     "data.target=",
+    "training.loss=",
     "training.iterations=",
     "training.output_shape=",
     "training.plan=",
@@ -168,7 +170,10 @@ def chain(*kinds: str) -> str:
 def trained(*settings: str, volume: int = 0) -> None:
     """Train the template here, made small, with examples of it."""
     images = next((n for words, n in OUTPUTS.items() if any(words in s for s in settings)), 1)
-    network = chain(f"{{{TAPS}}}", f"{{conv: {{images: {images}, size: 1}}}}")
+    function = next(
+        (name for words, name in FUNCTIONS.items() if any(words in s for s in settings)), "linear"
+    )
+    network = chain(f"{{{TAPS}}}", f"{{conv: {{images: {images}, size: 1, function: {function}}}}}")
     if any(setting.startswith("network") for setting in settings):
         network = "network.name=example"
     here = flow([volumes()[volume]])
@@ -188,8 +193,9 @@ def rounds() -> list[list[str]]:
     by_key: dict[str, list[str]] = {}
     alone = []
     for example in examples():
-        if any(example.startswith(words) for words in (*OUTPUTS, *ALONE)):
-            alone.append([*BESIDE.get(example, []), example])
+        if any(example.startswith(words) for words in ALONE):
+            classes = ["data.target=labels"] if example.startswith(CLASSES) else []
+            alone.append([*classes, example])
         else:
             by_key.setdefault(example.partition("=")[0], []).append(example)
     most = max(map(len, by_key.values()))

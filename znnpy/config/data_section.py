@@ -132,9 +132,12 @@ class AffinityTarget(Strict):
 
 
 class LabelsTarget(Strict):
-    """The labels as given: class numbers for softmax, else values of the output images."""
+    """The labels as given: class numbers for losses of classes, else values of the output images."""
 
     kind: Literal["labels"] = Field(description="Target.")
+    ignore: Int | None = Field(
+        default=None, description="Label of voxels that do not count (default: none)."
+    )
 
 
 class MaskTarget(Strict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS
+from znnpy.learning.losses import LOSSES
 
 TEMPLATE = """\
 # A znnpy config. Sizes are in voxels along z, y, x; one number stands for all three.
@@ -87,9 +88,10 @@ data:
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
   validation: []
   # test: []                       # for the final evaluation; default: those of validation; []: none
-  target: {kind: boundary, thickness: 1}           # or one of the next four
+  target: {kind: boundary, thickness: 1}           # or one of the next five
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
-  # target: labels                                 # as given; class numbers for softmax
+  # target: labels                                 # as given; class numbers for losses of classes
+  # target: {kind: labels, ignore: 255}            # voxels with this label do not count
   # target: mask                                   # 1 where labels are not 0, an image per channel
   # target: {kind: image, scale: 0.00392157}       # values times scale, an image per channel
   normalize: mean_std              # mean_std, unit or none, per volume
@@ -110,7 +112,7 @@ training:
   batch: 1                         # patches per update
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # square, binomial_cross_entropy or softmax
-  rebalance: none                  # none, patch or volume
+<losses>  rebalance: none                  # none, patch or volume
   optimizer: {kind: sgd, momentum: 0.9, nesterov: false, weight_decay: 0}
   # optimizer: {kind: adam, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0}
   learning_rate: 0.01
@@ -146,4 +148,6 @@ def template() -> str:
     functions = ", ".join(name for name in FUNCTIONS if name != "linear")
     examples = [kind.example for kind in EDGE_KINDS.values() if kind.example]
     layers = "".join(f"  #   - {example}\n" for example in examples)
-    return TEMPLATE.replace("<functions>", functions).replace("<layers>", layers)
+    losses = "".join(f"  # loss: {loss.example}\n" for loss in LOSSES.values() if loss.example)
+    filled = TEMPLATE.replace("<functions>", functions).replace("<layers>", layers)
+    return filled.replace("<losses>", losses)

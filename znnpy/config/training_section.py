@@ -89,8 +89,8 @@ class TrainingSection(Strict):
     )
     loss: AnyLoss = Field(
         default=BINOMIAL.keys(kind=BINOMIAL.name),
-        description="Loss; the cross-entropies take a linear output as logits, a logistic or softmax one as "
-        "probabilities.",
+        description="Loss, or a mapping of its kind and keys; the cross-entropies take a linear output as "
+        "logits, a logistic or softmax one as probabilities.",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
         default="none",

@@ -124,10 +124,10 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
-        case LabelsTarget() if objective.reading.whole_voxels:
-            return targets.ClassesTarget(node.images)
-        case LabelsTarget():
-            return targets.ImageTarget(1.0, taken, node.images)
+        case LabelsTarget(ignore=ignore) if objective.reading.whole_voxels:
+            return targets.ClassesTarget(node.images, ignore=ignore)
+        case LabelsTarget(ignore=ignore):
+            return targets.ImageTarget(1.0, taken, node.images, ignore)
         case MaskTarget():
             return targets.MaskTarget(1.0, taken, node.images)
         case ImageTarget(scale=scale):

@@ -138,7 +138,7 @@ DICE = _entry(
     Dice,
     "dice",
     {LOGITS: "overlap", CLASSES: "overlap_softmax"},
-    "{kind: dice, smooth: 1e-5, batch: false, include_background: true}  # logistic or softmax, too",
+    "{kind: dice, smooth: 1e-5, batch: false, include_background: true}  # outputs as for focal",
 )
 BCE_DICE = _entry(BceDice, "bce_dice", {LOGITS: "overlap"}, "{kind: bce_dice, bce: 1, dice: 1}")
 CE_DICE = _entry(CeDice, "ce_dice", {CLASSES: "overlap_softmax"}, "{kind: ce_dice, ce: 1, dice: 1}")

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.sampling.labelled import read_labelled
+from znnpy.data.sampling.taken import read_counted
 from znnpy.data.sampling.targets import Target
 from znnpy.data.values.normalise import statistics_slabs
 from znnpy.data.volume import Triple, Volume
@@ -51,7 +51,7 @@ def count_volume(
     _, height, width = labels.extent
     for start, stop in statistics_slabs(labels):
         lower, upper = (start - margin, 0, 0), (stop + margin, height, width)
-        values, weights = target.compute(*read_labelled(labels, mask, lower, upper, shift))
+        values, weights = target.compute(*read_counted(target, labels, mask, lower, upper, shift))
         inner = slice(margin, margin + stop - start)
         total += count_patch(values[:, inner], weights[:, inner])
     return total

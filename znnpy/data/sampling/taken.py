@@ -26,7 +26,7 @@ def check_labels(
         return
     seen = _Seen()
     for lower, upper in pieces(labels):
-        values, known = read_labelled(labels, mask, lower, upper, shift)
+        values, known = read_counted(target, labels, mask, lower, upper, shift)
         seen.add(target, values, known, lower)
     seen.refuse(target, labels.name)
 
@@ -39,13 +39,26 @@ def read_taken(
     upper: Triple,
     shift: Triple = (0, 0, 0),
 ) -> tuple[Array, Bool]:
-    """As `read_labelled`; VolumeError with the place where the target cannot take what counts."""
-    values, known = read_labelled(labels, mask, lower, upper, shift)
+    """As `read_counted`; VolumeError with the place where the target cannot take what counts."""
+    values, known = read_counted(target, labels, mask, lower, upper, shift)
     if not target.takes_all(labels.dtype):
         seen = _Seen()
         seen.add(target, values, known, lower)
         seen.refuse(target, labels.name)
     return values, known
+
+
+def read_counted(
+    target: Target,
+    labels: Volume,
+    mask: Volume | None,
+    lower: Triple,
+    upper: Triple,
+    shift: Triple = (0, 0, 0),
+) -> tuple[Array, Bool]:
+    """As `read_labelled`; voxels with the label that the target ignores are not known."""
+    values, known = read_labelled(labels, mask, lower, upper, shift)
+    return values, target.counted(values, known)
 
 
 @dataclass

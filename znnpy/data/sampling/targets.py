@@ -31,6 +31,13 @@ class Target(ABC):
     channels: int | None = None
     """Channels that the labels must have; None: any number."""
 
+    ignore: int | None = None
+    """Label of voxels that do not count; None: all count."""
+
+    def counted(self, labels: Array, known: Bool) -> Bool:
+        """Which of the known voxels (z, y, x) count, by their labels (C, z, y, x)."""
+        return known if self.ignore is None else known & (labels != self.ignore).all(axis=0)
+
     @property
     @abstractmethod
     def margin(self) -> int:
@@ -146,6 +153,7 @@ class ImageTarget(Target):
     scale: float = 1.0
     taken: Taken = VALUES.target
     channels: int | None = None
+    ignore: int | None = None
 
     @property
     def margin(self) -> int:
@@ -241,6 +249,7 @@ class ClassesTarget(Target):
 
     classes: int
     channels: int | None = 1
+    ignore: int | None = None
 
     @property
     def margin(self) -> int:
