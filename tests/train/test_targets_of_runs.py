@@ -33,6 +33,18 @@ CASES = [
     (2, "classes", "labels", "softmax", "float32", "volume"),
     (1, "gaps", "labels", "square", "float32", "patch"),
 ]
+# The function of the output goes with the loss.
+OTHERS = [
+    ("logistic", 1, "bytes", "mask", "dice", "float32", "none"),
+    ("logistic", 2, "two", "mask", "{kind: dice, batch: true, smooth: 1}", "float64", "volume"),
+    ("softmax", 2, "holes", "{kind: labels, ignore: 255}", "dice", "float32", "none"),
+    ("linear", 1, "bytes", "mask", "{kind: bce_dice, bce: 0.5}", "float32", "patch"),
+    ("linear", 2, "holes", "{kind: labels, ignore: 255}", "ce_dice", "float32", "none"),
+    ("logistic", 1, "gaps", "image", "{kind: focal, alpha: 0.25}", "float32", "none"),
+    ("softmax", 2, "classes", "labels", "{kind: focal, gamma: 1}", "float32", "none"),
+    ("linear", 2, "holes", "{kind: labels, ignore: 255}",
+     "{kind: softmax, label_smoothing: 0.1, class_weights: [1, 3]}", "float32", "volume"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -47,6 +59,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file["raw"], file["mask"], file["gaps"] = raw, mask, gaps
         file["bytes"], file["classes"] = on * np.uint8(255), on.astype(np.float32)
         file["two"] = np.stack([on, ~on]) * np.uint8(255)
+        holes = on.astype(np.uint8)
+        holes[:, :5] = 255
+        file["holes"] = holes
         file["shares"] = np.stack([gaps, 1 - gaps])
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -62,10 +77,11 @@ def znnpy(*words: str) -> None:
     assert not code, words
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [("linear", *case) for case in CASES] + OTHERS)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
 def test_a_target_goes_all_the_way(folder: Path, case: tuple[Any, ...]) -> None:
-    Path("config.yaml").write_text(CONFIG % case)
+    text = CONFIG.replace("size: 2}", "size: 2, function: %s}") % (case[1], case[0], *case[2:])
+    Path("config.yaml").write_text(text)
     znnpy("train", "config.yaml")
     records = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
     losses = [r["loss"] for r in records if "loss" in r]
