@@ -1,10 +1,18 @@
 """Shapes against counting by hand and against NumPy's own valid sliding windows."""
 
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
 import pytest
+from unets import unet
 
 from znnpy.errors import NetworkError, ShapeError
-from znnpy.geometry import fit, fit_input
+from znnpy.geometry import fit, fit_input, smallest
+from znnpy.layers.values import BARE
+from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node
+from znnpy.reference import forward
 
 
 def chain(*edges: Edge) -> Network:
@@ -87,3 +95,213 @@ def test_true_stride_after_a_sparse_layer_is_refused():
 def test_impossible_output_shapes(shape):
     with pytest.raises(ShapeError, match="at least 1"):
         fit(chain(conv(1)), shape)
+
+
+def test_a_valid_unet_has_the_published_sizes():
+    net = unet(4)
+    geometry = fit(net, (28, 44, 44))
+    assert geometry.input_shapes["in"] == (116, 132, 132)  # Cicek et al. 2016, figure 2
+    assert geometry.nodes["down3"].shape == (7, 9, 9)
+    assert geometry.nodes["up2"].shape == (14, 18, 18)
+    assert fit_input(net, (116, 132, 132)) == geometry
+    assert [geometry.nodes[f"pool{n}"].stride[0] for n in range(3)] == [2, 4, 8]
+    assert geometry.output_stride("out") == (1, 1, 1)
+    assert geometry.periods == {"in": (8, 8, 8)}
+    assert geometry.output_offset("in") == (44, 44, 44)
+    assert smallest(net) == (4, 4, 4)
+    assert smallest(net, (4, 5, 13)) == (4, 12, 20)
+
+
+def test_a_padded_unet_keeps_its_size():
+    geometry = fit(unet(4, padding="same"), (16, 24, 32))
+    assert geometry.input_shapes["in"] == (16, 24, 32)
+    assert geometry.output_offset("in") == (0, 0, 0)
+    assert fit_input(unet(4, padding=((1, 1),) * 3), (16, 24, 32)) == geometry
+
+
+@pytest.mark.parametrize(
+    ("padding", "how", "shape", "words"),
+    [
+        (BARE, fit, 27, "makes 30 or 32 voxels along z, never 31; the nearest possible sizes are "
+         "20 x 20 x 20 and 28 x 28 x 28"),
+        (BARE, fit, (28, 45, 44), "the nearest possible sizes are 28 x 44 x 44 and 28 x 52 x 44"),
+        (BARE, fit, 1, "the nearest possible size is 4 x 4 x 4"),
+        (BARE, fit_input, (116, 130, 132), "'e_pool1' leaves 1 of 59 voxels along y over; the nearest "
+         "possible sizes are 116 x 124 x 132 and 116 x 132 x 132"),
+        (BARE, fit_input, 10, "'e_skip0' takes at least 81 voxels along z, there are 6; the nearest "
+         "possible size is 92 x 92 x 92"),
+        ("same", fit, 30, "the nearest possible sizes are 24 x 24 x 24 and 32 x 32 x 32"),
+        ("same", fit_input, (8, 4, 8), "the nearest possible size is 8 x 8 x 8"),
+    ],
+)  # fmt: skip
+def test_sizes_that_a_unet_cannot_have_come_with_the_nearest(padding, how, shape, words):
+    with pytest.raises(ShapeError, match=f"does not fit this network: .*{words}"):
+        how(unet(4, padding=padding), shape)
+
+
+@pytest.mark.parametrize(
+    ("margins", "words"),
+    [
+        ((0, 0, 0), "offset 4 x 4 x 4 for 'e_skip2' fits"),
+        ((40, 16, 5), "offset 4 x 4 x 4 for 'e_skip2' fits"),
+        ((40, 10, 4), "offset 16 x 16 x 16 for 'e_skip1' fits"),
+        ((41, 16, 4), "offset 40 x 40 x 40 for 'e_skip0' fits"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [12, 13, 1])
+def test_skips_that_never_fit_say_what_would(margins, words, size):
+    with pytest.raises(NetworkError, match=words):
+        fit(unet(4, margins=margins), size)
+
+
+def test_a_stride_may_leave_padding_over():
+    edge = Edge(
+        "e1", "conv", "input", "n1", size=(3, 3, 3), stride=(2, 2, 2), padding=((1, 1),) * 3
+    )
+    assert fit(chain(edge), 4).input_shapes["input"] == (7, 7, 7)  # the smallest
+    assert fit_input(chain(edge), 8).output_shapes["n1"] == (
+        4,
+        4,
+        4,
+    )  # one of the padding is not seen
+    with pytest.raises(ShapeError, match="leaves 1 of 7 voxels along y over"):
+        fit_input(chain(replace(edge, padding=((1, 0),) * 3)), (8, 7, 8))
+    sparse = replace(edge, size=(1, 1, 1), padding=BARE)
+    assert fit_input(chain(sparse), 8).output_shapes["n1"] == (
+        4,
+        4,
+        4,
+    )  # nor what lies between windows
+
+
+def test_a_padded_stride_and_growth_agree_on_the_size_that_a_skip_has():
+    nodes = (
+        Node("in", "input", 1),
+        Node("low", "transfer", 1),
+        Node("high", "transfer", 1),
+        Node("out", "sum", 1),
+    )
+    edges = (
+        Edge("down", "conv", "in", "low", size=(3,) * 3, stride=(2,) * 3, padding=((1, 1),) * 3),
+        Edge("up", "upsample", "low", "high", factor=(2,) * 3),
+        Edge("stay", "identity", "high", "out"),
+        Edge("skip", "identity", "in", "out"),
+    )
+    geometry = fit(Network(nodes, edges), (8, 10, 12))
+    assert geometry.input_shapes["in"] == (8, 10, 12)
+    assert geometry.nodes["low"].shape == (4, 5, 6)
+    with pytest.raises(ShapeError, match=r"'up' makes 8 or 10 voxels along z, never 9; .* are 8 x"):
+        fit(Network(nodes, edges), 9)
+
+
+def test_outputs_finer_than_the_input_are_refused_and_hidden_ones_may_be():
+    up, down = (
+        Edge("up", "upsample", "input", "fine", factor=(1, 3, 3)),
+        Edge("down", "avg_pool", "fine", "out", size=(1, 2, 3), stride=(1, 2, 3)),
+    )
+    with pytest.raises(
+        NetworkError, match=r"'fine': its voxels lie 1 x 1/3 x 1/3 input voxels apart"
+    ):
+        fit(chain(up), 6)
+    with pytest.raises(NetworkError, match=r"'out': its voxels lie 1 x 2/3 x 1 input"):
+        fit(chain(up, down), 6)
+    whole = replace(down, size=(1, 6, 3), stride=(1, 6, 3))
+    geometry = fit(chain(up, whole), 2)
+    assert geometry.nodes["fine"].stride == (1, Fraction(1, 3), Fraction(1, 3))
+    assert geometry.output_stride("out") == (1, 2, 1)
+    assert geometry.input_shapes["input"] == (2, 4, 2)
+
+
+def test_images_that_reflect_are_larger_than_their_padding():
+    edge = Edge("e1", "conv", "input", "n1", size=(5,) * 3, padding=((2, 2),) * 3, border="reflect")
+    with pytest.raises(ShapeError, match=r"reflect padding is smaller .* size is 3 x 3 x 3"):
+        fit(chain(edge), 2)
+    with pytest.raises(ShapeError, match="takes at least 3 voxels along z, there are 2"):
+        fit_input(chain(edge), 2)
+    assert fit(chain(edge), 3).input_shapes["input"] == (3, 3, 3)
+    assert fit(chain(replace(edge, border="zeros")), 1).input_shapes["input"] == (1, 1, 1)
+
+
+def test_growth_that_never_meets_what_it_is_added_to():
+    """Twice as many voxels, and one less of as many, are never equally many."""
+    nodes = (Node("in", "input", 1), Node("a", "sum", 1), Node("out", "sum", 1))
+    edges = (
+        Edge("up", "upsample", "in", "a", factor=(2, 2, 2)),
+        Edge("stay", "identity", "a", "out"),
+        Edge("conv", "conv_transpose", "in", "out", size=(1, 1, 1), stride=(2, 2, 2)),
+        Edge("pool", "max_pool", "out", "end", size=(2, 2, 2), stride=(2, 2, 2)),
+    )
+    with pytest.raises(
+        NetworkError, match=r"makes .* voxels along z, never .*; no other size is possible either"
+    ):
+        fit(Network((*nodes, Node("end", "sum", 1)), edges), 3)
+
+
+def test_outputs_of_larger_stride_get_what_follows():
+    nodes = (
+        Node("in", "input", 1),
+        Node("low", "transfer", 1),
+        Node("fine", "sum", 1),
+        Node("coarse", "sum", 1),
+    )
+    edges = (
+        Edge("down", "max_pool", "in", "low", size=(2,) * 3, stride=(2,) * 3),
+        Edge("up", "upsample", "low", "fine", factor=(2,) * 3),
+        Edge("side", "identity", "low", "coarse"),
+    )
+    net = Network(nodes, edges)
+    assert fit(net, 8).output_shapes == {"fine": (8, 8, 8), "coarse": (4, 4, 4)}
+    assert fit(net, {"fine": 8, "coarse": 4}) == fit(net, 8)
+    with pytest.raises(NetworkError, match=r"'low': edge 'up' needs 4 x .* 'side' needs 5 x"):
+        fit(net, {"fine": 8, "coarse": 5})
+
+
+def test_what_one_voxel_sees_is_what_changes_it():
+    """Along x: every voxel of the input is raised by much; filters are positive, functions linear."""
+    compared = 0
+    for seed in range(100):
+        net = line_network(np.random.default_rng(seed))
+        try:
+            geometry = fit(net, smallest(net, (1, 1, 40)))
+        except NetworkError:  # what grew never meets the windows after it
+            continue
+        compared += 1
+        parameters = {name: np.ones(s) for name, s in parameter_shapes(net).items()}
+        count = geometry.input_shapes["input"][2]
+        images = np.zeros((count + 1, 1, 1, 1, count))
+        images[np.arange(count), :, 0, 0, np.arange(count)] = 1e6
+        output = net.outputs[0].name
+        values = forward(net, geometry, parameters, {"input": images})[output][:, 0, 0, 0]
+        sees = values[:-1] != values[-1]
+        spans = [
+            np.flatnonzero(column).max() - np.flatnonzero(column).min() + 1 for column in sees.T
+        ]
+        assert max(spans) == geometry.fields_of_view["input"][2], seed
+        period, step = geometry.periods["input"][2], geometry.output_stride(output)[2]
+        assert np.array_equal(sees[period:, period // step :], sees[:-period, : -(period // step)])
+    assert compared > 50
+
+
+def line_network(rng):
+    """A chain that shrinks and grows along x, as fine as its input at most; no padding."""
+    edges, stride = [], 1
+    for index in range(1, 7):
+        kind = str(
+            rng.choice(["conv", "max_pool", "avg_pool", "conv_transpose", "upsample", "crop"])
+        )
+        grows = kind in ("conv_transpose", "upsample")
+        step = int(rng.choice([n for n in (1, 2, 3, 4) if not grows or stride % n == 0]))
+        stride = stride // step if grows else stride if kind == "crop" else stride * step
+        size = int(rng.integers(1, 5))
+        more = {"size": (1, 1, size), "stride": (1, 1, step)}
+        if kind == "upsample":
+            more = {"factor": (1, 1, step)}
+        if kind == "conv_transpose":  # all that the filters' ends make alone is cut
+            size = max(size, step)
+            side = (size - step, size - step) if size > step else (0, 0)
+            more = {"size": (1, 1, size), "stride": (1, 1, step), "padding": (*BARE[:2], side)}
+        if kind == "crop":
+            more = {"offset": (0, 0, int(rng.integers(3)))}
+        before = "input" if index == 1 else f"n{index - 1}"
+        edges.append(Edge(f"e{index}", kind, before, f"n{index}", **more))
+    return chain(*edges)

@@ -8,8 +8,9 @@ from math import prod
 
 from znnpy.layers.values import AXES, Triple
 
-__all__ = ["AXES", "Step", "Steps", "describe", "scale", "voxels", "whole"]
+__all__ = ["AXES", "ONE", "Step", "Steps", "describe", "scale", "voxels", "whole"]
 
+ONE: Triple = (1, 1, 1)
 Step = int | Fraction
 """A distance in input voxels; a fraction only where it is no whole number."""
 Steps = tuple[Step, Step, Step]

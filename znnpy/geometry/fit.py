@@ -1,20 +1,19 @@
-"""Exact shapes of every image in a network for a wanted output, and what one output voxel sees."""
+"""Exact shapes of every image in a network for a wanted output, or a given input."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from math import prod
 from operator import index
-from typing import TypeVar
 
-from znnpy.errors import NetworkError, ShapeError
-from znnpy.geometry.axes import AXES, Steps, describe, scale, whole
-from znnpy.layers.edges import edge_kind
-from znnpy.network.types import Edge, Network, Triple
+from znnpy.errors import ShapeError
+from znnpy.geometry.axes import ONE, Steps
+from znnpy.geometry.lattice import Lattice, lattice_of
+from znnpy.geometry.line import Conflict, Found, Line
+from znnpy.geometry.search import Search, refuse
+from znnpy.network.types import Network, Triple
 
-ONE: Triple = (1, 1, 1)
-S = TypeVar("S", bound=Steps)
 Extent = int | Triple
 """Voxels z, y, x; one number stands for all three."""
 
@@ -38,8 +37,9 @@ class Geometry:
     """Shapes for one network and one output size.
 
     `nodes` by node name; `dilations` by edge name: the distance between the taps of a filter or
-    window, inherited sparsity included; `field_of_view` by input node: how many input voxels along
-    z, y, x one voxel of any output sees.
+    window, inherited sparsity included; `fields_of_view` by input node: how many input voxels along
+    z, y, x one voxel of any output sees at most, beyond the image as well. `periods` by input node: the
+    shortest shift of an input that shifts every image by whole voxels.
     """
 
     nodes: Mapping[str, NodeGeometry]
@@ -47,6 +47,7 @@ class Geometry:
     input_shapes: Mapping[str, Triple]
     output_shapes: Mapping[str, Triple]
     fields_of_view: Mapping[str, Triple]
+    periods: Mapping[str, Triple]
 
     def output_stride(self, name: str) -> Triple:
         """Distance, in input voxels, between neighbouring voxels of an output node."""
@@ -54,78 +55,80 @@ class Geometry:
         return (z, y, x)
 
     def output_offset(self, name: str) -> Triple:
-        """First voxel of the output patch inside input `name`'s patch, by centring: (fov - 1) // 2."""
-        z, y, x = self.fields_of_view[name]
-        return ((z - 1) // 2, (y - 1) // 2, (x - 1) // 2)
+        """First voxel of the first output's patch inside input `name`'s patch, by centring."""
+        output, shape = next(iter(self.output_shapes.items()))
+        sizes = zip(self.input_shapes[name], shape, self.output_stride(output), strict=True)
+        z, y, x = ((size - 1 - (count - 1) * step) // 2 for size, count, step in sizes)
+        return (z, y, x)
 
 
 def fit(network: Network, output_shape: Extent | Mapping[str, Extent]) -> Geometry:
-    """Shapes of all nodes so that every output has the wanted shape (z, y, x), by valid operations.
+    """Shapes of all nodes so that outputs have the wanted shape (z, y, x), from the smallest inputs.
 
-    One number stands for all three. Raises NetworkError when converging paths disagree, naming both
-    and the crop that would mend it.
+    One number stands for all three. One shape stands for all outputs of the least stride; others get
+    what follows. Raises ShapeError for a shape that is not possible, with the nearest that are, and
+    NetworkError when converging paths never agree, naming both and the crop that would mend it.
     """
-    wanted = wanted_shapes(network, output_shape)
-    sparsities, dilations = _sparsities(network)
-    shapes = _shapes(network, wanted, dilations)
-    single = dict.fromkeys(wanted, ONE)
-    try:
-        seen = _shapes(network, single, dilations)
-    except NetworkError:
-        seen = shapes  # outputs of different size: no common voxel, report the whole patch
-    strides = _strides(network, dilations)
-    nodes = {
-        node.name: NodeGeometry(shapes[node.name], sparsities[node.name], strides[node.name])
-        for node in network.nodes
-    }
-    return Geometry(
-        nodes=nodes,
-        dilations=dilations,
-        input_shapes={node.name: shapes[node.name] for node in network.inputs},
-        output_shapes={node.name: shapes[node.name] for node in network.outputs},
-        fields_of_view={node.name: seen[node.name] for node in network.inputs},
-    )
+    wanted, lattice = wanted_shapes(network, output_shape), lattice_of(network)
+    if not isinstance(output_shape, Mapping):
+        wanted = _finest(wanted, lattice)
+    searches = [_outputs(line, wanted) for line in _lines(network, lattice)]
+    return _geometry(network, lattice, _sizes_at("output", searches))
 
 
-def fit_input(network: Network, input_shape: Triple) -> Geometry:
-    """Shapes for inputs of one given shape (z, y, x); refuses shapes that leave a remainder.
+def fit_input(network: Network, input_shape: Extent | Mapping[str, Extent]) -> Geometry:
+    """Shapes for inputs of given shapes (z, y, x), one for all or a mapping by name.
 
     Raises ShapeError with the nearest possible input shapes.
     """
-    base = fit(network, ONE)
-    steps = _output_strides(network, base)
-    output, below, above = [], [], []
-    view = tuple(max(axis) for axis in zip(*base.fields_of_view.values(), strict=True))
-    for size, seen, step in zip(input_shape, view, steps, strict=True):
-        count = max(0, (size - seen) // step) + 1
-        output.append(count)
-        below.append(seen + (count - 1) * step)
-        above.append(seen + count * step if size > seen + (count - 1) * step else below[-1])
-    if tuple(below) != tuple(input_shape):
-        raise ShapeError(
-            f"input {describe(input_shape)} (z, y, x) does not fit this network; the nearest "
-            f"possible sizes are {describe(tuple(below))} and {describe(tuple(above))}"
-        )
-    return fit(network, (output[0], output[1], output[2]))
+    names, lattice = [node.name for node in network.inputs], lattice_of(network)
+    given = _shapes("input", names, input_shape)
+    lines = _lines(network, lattice)
+    searches = [Search(line, _along(given, line.axis), line.made, line.reach) for line in lines]
+    return _geometry(network, lattice, _sizes_at("input", searches))
 
 
 def wanted_shapes(
     network: Network, output_shape: Extent | Mapping[str, Extent]
 ) -> dict[str, Triple]:
     """One shape per output node, from one for all or a mapping by name; checked."""
+    return _shapes("output", [node.name for node in network.outputs], output_shape)
+
+
+def smallest(network: Network, at_least: Triple = ONE) -> Triple:
+    """The smallest possible output shape (z, y, x), of the outputs of least stride, of at least a size."""
+    lattice = lattice_of(network)
     names = [node.name for node in network.outputs]
-    if isinstance(output_shape, Mapping):
-        if set(output_shape) != set(names):
-            raise ShapeError(
-                f"output shapes for {sorted(output_shape)}, but the outputs are {names}"
-            )
-        given = dict(output_shape)
-    else:
-        given = dict.fromkeys(names, output_shape)
-    return {name: _sizes(name, shape) for name, shape in given.items()}
+    wanted = _finest(dict.fromkeys(names, at_least), lattice)
+    searches = [_outputs(line, wanted) for line in _lines(network, lattice)]
+    sizes = [search.nearest()[1] for search in searches]
+    if None in sizes:
+        refuse("output", searches)
+    z, y, x = (size or 0 for size in sizes)
+    return (z, y, x)
 
 
-def _sizes(name: str, shape: Extent) -> Triple:
+def _outputs(line: Line, wanted: Mapping[str, Triple]) -> Search:
+    alike = len({line.lattice.strides[name] for name in wanted}) == 1
+    far = line.output_reach if alike else 0
+    return Search(line, _along(wanted, line.axis), line.solved, far)
+
+
+def _finest(wanted: Mapping[str, Triple], lattice: Lattice) -> dict[str, Triple]:
+    """Without the outputs that have a larger stride than others."""
+    apart = {name: prod(lattice.strides[name]) for name in wanted}
+    return {name: shape for name, shape in wanted.items() if apart[name] == min(apart.values())}
+
+
+def _shapes(what: str, names: list[str], given: Extent | Mapping[str, Extent]) -> dict[str, Triple]:
+    if isinstance(given, Mapping):
+        if set(given) != set(names):
+            raise ShapeError(f"{what} shapes for {sorted(given)}, but the {what}s are {names}")
+        return {name: _sizes(what, name, shape) for name, shape in given.items()}
+    return {name: _sizes(what, name, given) for name in names}
+
+
+def _sizes(what: str, name: str, shape: Extent) -> Triple:
     """Three whole numbers; ShapeError for anything else."""
     try:
         sizes = [index(size) for size in (shape if isinstance(shape, Iterable) else [shape] * 3)]
@@ -133,106 +136,39 @@ def _sizes(name: str, shape: Extent) -> Triple:
         sizes = []
     if len(sizes) != 3 or min(sizes) < 1:
         raise ShapeError(
-            f"output {name!r}: shape {shape} must be three sizes (z, y, x) of at least 1, or one"
+            f"{what} {name!r}: shape {shape} must be three sizes (z, y, x) of at least 1, or one"
         )
     return (sizes[0], sizes[1], sizes[2])
 
 
-def needed(edge: Edge, shape: Triple, dilation: Triple) -> Triple:
-    """Smallest input shape that an edge makes an output shape of; axes z, y, x."""
-    along = zip(edge_kind(edge.kind).sizes(edge, dilation), shape, strict=True)
-    found = [sizes.sources(n) for sizes, n in along]
-    if not all(found):
-        raise NetworkError(f"edge {edge.name!r}: nothing makes {describe(shape)} voxels of")
-    z, y, x = (sizes[0] for sizes in found)
-    return (z, y, x)
+def _lines(network: Network, lattice: Lattice) -> list[Line]:
+    return [Line(network, lattice, axis) for axis in range(3)]
 
 
-def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]:
-    sparsities: dict[str, Triple] = {}
-    dilations: dict[str, Triple] = {}
-    for node in network.nodes:
-        found: dict[Triple, str] = {}
-        for edge in network.incoming(node.name):
-            inherited = sparsities[edge.source]
-            _refuse_stride_on_sparse(edge, inherited)
-            dilations[edge.name] = scale(inherited, edge.sparsity)
-            found.setdefault(scale(inherited, edge.sparsens), edge.name)
-        sparsities[node.name] = _agreed(found, node.name, "sparsity") or ONE
-    return sparsities, dilations
+def _along(shapes: Mapping[str, Triple], axis: int) -> dict[str, int]:
+    return {name: shape[axis] for name, shape in shapes.items()}
 
 
-def _refuse_stride_on_sparse(edge: Edge, sparsity: Triple) -> None:
-    for axis, stride, step in zip(AXES, edge.stride, sparsity, strict=True):
-        if stride > 1 and step > 1:
-            raise NetworkError(
-                f"edge {edge.name!r}: stride {stride} along {axis} follows a max_filter or sparse "
-                f"layer (sparsity {step}); use max_pool and stride throughout, or none"
-            )
+def _sizes_at(what: str, searches: list[Search]) -> list[Found]:
+    """Sizes of all nodes along each axis for what is given; an error if they are not possible."""
+    found = [search.at(0) for search in searches]
+    sizes = [one for one in found if not isinstance(one, Conflict)]
+    if len(sizes) < len(found):
+        refuse(what, searches)
+    return sizes
 
 
-def _strides(network: Network, dilations: Mapping[str, Triple]) -> dict[str, Steps]:
-    strides: dict[str, Steps] = {}
-    for node in network.nodes:
-        found: dict[Steps, str] = {}
-        for edge in reversed(network.incoming(node.name)):
-            sizes = edge_kind(edge.kind).sizes(edge, dilations[edge.name])
-            z, y, x = (
-                whole(before * Fraction(along.shrinks, along.grows))
-                for before, along in zip(strides[edge.source], sizes, strict=True)
-            )
-            found[z, y, x] = edge.name
-        strides[node.name] = _agreed(found, node.name, "stride") or ONE
-    for node in network.outputs:
-        if any(isinstance(step, Fraction) for step in strides[node.name]):
-            raise NetworkError(
-                f"node {node.name!r}: its voxels lie {describe(strides[node.name])} input voxels apart "
-                "(z, y, x), but those of an output lie whole numbers apart; let it grow less"
-            )
-    return strides
-
-
-def _agreed(found: Mapping[S, str], node: str, what: str) -> S | None:
-    """The value that all edges into a node bring (none into inputs); NetworkError if they differ."""
-    if len(found) > 1:
-        (first, name), (second, other) = list(found.items())[:2]
-        raise NetworkError(
-            f"node {node!r}: edges that converge must have one {what}, but {name!r} brings "
-            f"{describe(first)} and {other!r} brings {describe(second)}"
-        )
-    return next(iter(found), None)
-
-
-def _shapes(
-    network: Network, wanted: Mapping[str, Triple], dilations: Mapping[str, Triple]
-) -> dict[str, Triple]:
-    shapes = dict(wanted)
-    for node in reversed(network.nodes):
-        for edge in network.outgoing(node.name):
-            need = needed(edge, shapes[edge.target], dilations[edge.name])
-            have = shapes.setdefault(node.name, need)
-            if have != need:
-                raise NetworkError(_disagreement(network, node.name, edge, have, need))
-    return shapes
-
-
-def _disagreement(network: Network, node: str, edge: Edge, have: Triple, need: Triple) -> str:
-    first = network.outgoing(node)[0]
-    margin = tuple(abs(a - b) for a, b in zip(have, need, strict=True))
-    smaller = edge if all(n <= h for n, h in zip(need, have, strict=True)) else first
-    text = (
-        f"node {node!r}: edge {first.name!r} needs {describe(have)} voxels (z, y, x), edge "
-        f"{edge.name!r} needs {describe(need)}"
+def _geometry(network: Network, lattice: Lattice, found: list[Found]) -> Geometry:
+    z, y, x = found
+    shapes = {n.name: (z[n.name], y[n.name], x[n.name]) for n in network.nodes}
+    return Geometry(
+        nodes={
+            name: NodeGeometry(shape, lattice.sparsities[name], lattice.strides[name])
+            for name, shape in shapes.items()
+        },
+        dilations=lattice.dilations,
+        input_shapes={node.name: shapes[node.name] for node in network.inputs},
+        output_shapes={node.name: shapes[node.name] for node in network.outputs},
+        fields_of_view=lattice.views,
+        periods={node.name: lattice.period for node in network.inputs},
     )
-    if all(m % 2 == 0 for m in margin):
-        half = (margin[0] // 2, margin[1] // 2, margin[2] // 2)
-        return f"{text}; a crop edge with offset {describe(half)} before {smaller.name!r} fits"
-    return f"{text}; no crop fits an odd difference {describe(margin)}: change a filter size"
-
-
-def _output_strides(network: Network, geometry: Geometry) -> Triple:
-    z, y, x = (
-        max(geometry.output_stride(node.name)[axis] for node in network.outputs)
-        for axis in range(3)
-    )
-    return (z, y, x)

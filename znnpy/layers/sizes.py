@@ -104,13 +104,13 @@ AllSizes = tuple[Sizes, Sizes, Sizes]
 
 
 def windows(edge: Numbers, dilation: Triple) -> AllSizes:
-    """Those of a window or filter, with its padding; a crop's margin counts to the window."""
+    """Those of a window or filter, with its padding; a crop's margin is taken off."""
     z, y, x = (
         Windows(
-            (size - 1) * step + 1 + 2 * offset,
+            (size - 1) * step + 1,
             stride,
-            before,
-            after,
+            before - offset,
+            after - offset,
             max(before, after) + 1 if edge.border == "reflect" else 1,
         )
         for size, step, offset, stride, (before, after) in zip(

@@ -1,0 +1,153 @@
+"""Where the voxels of every node lie, whatever their number: sparsity, stride, period, field of view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import lcm
+from typing import TypeVar
+
+from znnpy.errors import NetworkError
+from znnpy.geometry.axes import AXES, ONE, Steps, describe, scale, whole
+from znnpy.layers.edges import edge_kind
+from znnpy.layers.sizes import AllSizes, Sizes
+from znnpy.network.types import Edge, Network, Triple
+
+S = TypeVar("S", bound=Steps)
+KEPT = 16  # networks whose lattices are kept
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """What of a network's geometry does not depend on how large its images are; all triples z, y, x.
+
+    `sparsities`, `strides` by node and `dilations`, `sizes` by edge: see `NodeGeometry` and `Geometry`.
+    `period`: an input shifted by so many voxels shifts every node by whole ones. `views` by input.
+    """
+
+    sparsities: Mapping[str, Triple]
+    dilations: Mapping[str, Triple]
+    sizes: Mapping[str, AllSizes]
+    strides: Mapping[str, Steps]
+    period: Triple
+    views: Mapping[str, Triple]
+
+
+@lru_cache(KEPT)
+def lattice_of(network: Network) -> Lattice:
+    """The lattice of a network; NetworkError where edges that converge disagree, or an output is too fine."""
+    sparsities, dilations = _sparsities(network)
+    sizes = {e.name: edge_kind(e.kind).sizes(e, dilations[e.name]) for e in network.edges}
+    _refuse_steps_on_sparse(network, sparsities, sizes)
+    strides = _strides(network, sizes)
+    period = _period(strides)
+    along = [_views(network, sizes, axis, strides, period[axis]) for axis in range(3)]
+    views = {n.name: (along[0][n.name], along[1][n.name], along[2][n.name]) for n in network.inputs}
+    return Lattice(sparsities, dilations, sizes, strides, period, views)
+
+
+def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]:
+    sparsities: dict[str, Triple] = {}
+    dilations: dict[str, Triple] = {}
+    for node in network.nodes:
+        found: dict[Triple, str] = {}
+        for edge in network.incoming(node.name):
+            inherited = sparsities[edge.source]
+            dilations[edge.name] = scale(inherited, edge.sparsity)
+            found.setdefault(scale(inherited, edge.sparsens), edge.name)
+        sparsities[node.name] = _agreed(found, node.name, "sparsity") or ONE
+    return sparsities, dilations
+
+
+def _refuse_steps_on_sparse(
+    network: Network, sparsities: Mapping[str, Triple], sizes: Mapping[str, AllSizes]
+) -> None:
+    """Strides and growth count neighbouring voxels, of which sparse ones are no use."""
+    for edge in network.edges:
+        for axis, along, sparsity in zip(
+            AXES, sizes[edge.name], sparsities[edge.source], strict=True
+        ):
+            if sparsity > 1 and (along.shrinks > 1 or along.grows > 1):
+                what = "stride" if along.shrinks > 1 else "growth"
+                raise NetworkError(
+                    f"edge {edge.name!r}: {what} {along.shrinks * along.grows} along {axis} follows a "
+                    f"max_filter or sparse layer (sparsity {sparsity}); use max_pool and stride "
+                    "throughout, or none"
+                )
+
+
+def _strides(network: Network, sizes: Mapping[str, AllSizes]) -> dict[str, Steps]:
+    strides: dict[str, Steps] = {}
+    for node in network.nodes:
+        found: dict[Steps, str] = {}
+        for edge in reversed(network.incoming(node.name)):
+            z, y, x = (
+                whole(before * Fraction(along.shrinks, along.grows))
+                for before, along in zip(strides[edge.source], sizes[edge.name], strict=True)
+            )
+            found[z, y, x] = edge.name
+        strides[node.name] = _agreed(found, node.name, "stride") or ONE
+    for node in network.outputs:
+        if any(isinstance(step, Fraction) for step in strides[node.name]):
+            raise NetworkError(
+                f"node {node.name!r}: its voxels lie {describe(strides[node.name])} input voxels apart "
+                "(z, y, x), but those of an output lie whole numbers apart; let it grow less"
+            )
+    return strides
+
+
+def _agreed(found: Mapping[S, str], node: str, what: str) -> S | None:
+    """The value that all edges into a node bring (none into inputs); NetworkError if they differ."""
+    if len(found) > 1:
+        (first, name), (second, other) = list(found.items())[:2]
+        raise NetworkError(
+            f"node {node!r}: edges that converge must have one {what}, but {name!r} brings "
+            f"{describe(first)} and {other!r} brings {describe(second)}"
+        )
+    return next(iter(found), None)
+
+
+def _period(strides: Mapping[str, Steps]) -> Triple:
+    """A shift moves a node by whole voxels if it is a multiple of the numerator of its stride."""
+    z, y, x = (
+        lcm(*(step.numerator for step in along)) for along in zip(*strides.values(), strict=True)
+    )
+    return (z, y, x)
+
+
+def _views(
+    network: Network,
+    sizes: Mapping[str, AllSizes],
+    axis: int,
+    strides: Mapping[str, Steps],
+    period: int,
+) -> dict[str, int]:
+    """The most voxels of each input that a voxel of an output sees, wherever it lies in its period."""
+    edges = [(edge, sizes[edge.name][axis]) for edge in _backwards(network)]
+    found = dict.fromkeys((node.name for node in network.inputs), 0)
+    for output in network.outputs:
+        for place in range(int(period // strides[output.name][axis])):
+            seen = _seen(edges, output.name, place)
+            for name in found.keys() & seen.keys():
+                low, high = seen[name]
+                found[name] = max(found[name], high - low + 1)
+    return found
+
+
+def _backwards(network: Network) -> Iterator[Edge]:
+    """All edges, those into a node before those that leave its sources."""
+    for node in reversed(network.nodes):
+        yield from network.incoming(node.name)
+
+
+def _seen(edges: list[tuple[Edge, Sizes]], output: str, place: int) -> dict[str, tuple[int, int]]:
+    """First and last voxel of each node that one voxel of an output sees."""
+    seen = {output: (place, place)}
+    for edge, along in edges:
+        if edge.target in seen:
+            low, high = along.seen(*seen[edge.target])
+            before = seen.get(edge.source, (low, high))
+            seen[edge.source] = (min(low, before[0]), max(high, before[1]))
+    return seen
