@@ -24,10 +24,11 @@ from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.errors import PlanError, VolumeError
 from znnpy.geometry import fit
 from znnpy.infer import tiling
-from znnpy.infer.blocks import Region
+from znnpy.infer.blocks import Region, cuts
 from znnpy.infer.build import prediction_of
 from znnpy.infer.cluster import cluster
 from znnpy.infer.distributed import run_distributed
+from znnpy.infer.kept import Kept
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.seams import verify_seams
 from znnpy.infer.windows import Windows
@@ -232,6 +233,38 @@ def test_each_window_is_computed_once_where_they_are_kept(
         del runs[:]
         run_job(job, Destination(tmp_path / "last.h5", "p"))
         assert len(runs) == job.runs > job.grid.count(everything)
+
+
+def computed(windows: Windows, region: Region, block: tuple[int, int, int], room: int) -> int:
+    """Windows that are computed for a region in blocks, so many remembered."""
+    kept, count = Kept(room), 0
+    axes = [cuts(region, block, (0, 0, 0), axis) for axis in range(3)]
+    for ends in itertools.product(*axes):
+        now = Region(tuple(a for a, _ in ends), tuple(b for _, b in ends))
+        for window in windows.meeting(now):
+            found = kept.take(window)
+            count += found is None
+            kept.keep(window, {}, now, region)
+    return count
+
+
+@given(TRIPLES, TRIPLES, SHARES, TRIPLES)
+def test_what_is_remembered_is_enough(extent, size, overlap, block):
+    windows = Windows(size, overlap, "constant", extent)
+    region = Region((0, 0, 0), extent)
+    enough = windows.shared(region, block, (0, 0, 0))
+    assert computed(windows, region, block, enough) == windows.count(region)
+
+
+def test_less_room_costs_about_as_much_as_is_said() -> None:
+    windows = Windows((64,) * 3, (0.5,) * 3, "constant", (300,) * 3)
+    region, last = Region((0, 0, 0), (300,) * 3), 0
+    for room in (0, 4, 30, 60, 120, 300):
+        count = computed(windows, region, (32, 64, 64), room)
+        said = windows.runs(region, (32, 64, 64), (0, 0, 0), room)
+        assert count <= said <= 1.5 * count
+        assert not last or count <= last
+        last = count
 
 
 @pytest.mark.usefixtures("windowed")

@@ -158,6 +158,13 @@ def made(geometry: Geometry) -> Triple:
     return next(iter(geometry.output_shapes.values()))
 
 
+def cuts(region: Region, block: Triple, phase: Triple, axis: int) -> list[tuple[int, int]]:
+    """Ends of a region's blocks along an axis; their grid begins `phase` voxels before the region."""
+    low, high, step = region.lower[axis], region.upper[axis], block[axis]
+    places = range(low - phase[axis] % step, high, step)
+    return [(max(low, place), min(place + step, high)) for place in places]
+
+
 def triple(values: Iterable[int]) -> Triple:
     """Three numbers as z, y, x."""
     z, y, x = values

@@ -71,6 +71,10 @@ class Grid:
         steps = zip(block, self.patch, strict=True)
         return triple(-(-(n - 1) // step) * step + step for n, step in steps)
 
+    def order(self, blocks: list[Region]) -> list[Region]:
+        """Those of one patch after each other."""
+        return sorted(blocks, key=lambda block: (self.span(block).lower, block.lower))
+
     def shared(self, region: Region, block: Triple, phase: Triple) -> int:
         """Patches to remember while a region is computed in blocks: those that two of them meet.
 
@@ -81,7 +85,7 @@ class Grid:
             return 0
         return 2 * math.prod(-(-n // step) + 1 for n, step, _, _ in steps)
 
-    def runs(self, region: Region, block: Triple, kept: int) -> int:
+    def runs(self, region: Region, block: Triple, phase: Triple, kept: int) -> int:
         """How many patches are computed for a region in blocks if so many are remembered."""
         return self.count(region)
 

@@ -100,11 +100,9 @@ class Job:
 
     @cached_property
     def order(self) -> list[Region]:
-        """Blocks in voxels of the field, those of one patch after each other."""
-        blocks = []
-        for lower, upper in self.spec.blocks():
-            blocks.append(Region(lower, upper).moved(self.region.lower))
-        return sorted(blocks, key=lambda block: (self.grid.span(block).lower, block.lower))
+        """Blocks in voxels of the field, in the order that computes the fewest patches twice."""
+        low = self.region.lower
+        return self.grid.order([Region(*ends).moved(low) for ends in self.spec.blocks()])
 
     def placed(self, block: Region) -> tuple[Triple, Triple]:
         """Where a block of the field lies in the output."""
@@ -114,7 +112,7 @@ class Job:
     def runs(self) -> int:
         """Network runs of the whole prediction, by what is remembered between blocks."""
         flips = 2 ** sum(v > 1 for v in self.view) if self.request.flips else 1
-        return self.grid.runs(self.region, self.spec.block, self.kept) * flips
+        return self.grid.runs(self.region, self.spec.block, self.spec.phase, self.kept) * flips
 
     @property
     def halo(self) -> Triple:

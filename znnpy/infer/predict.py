@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,12 +12,13 @@ import numpy.typing as npt
 
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Normalisation
-from znnpy.data.volume import Array, Triple, mirror_read
+from znnpy.data.volume import Array, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry
 from znnpy.infer.blocks import Field, Region, input_region, made, sub, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.joined import Joined
+from znnpy.infer.kept import Kept
 from znnpy.infer.parts import Parts, whole_part
 from znnpy.infer.windows import Windows
 from znnpy.learning.readings import Reading
@@ -119,10 +119,10 @@ class VolumePrediction:
         self.field, self.finish = field, finish or Finish()
         self.grid = grid or Grid(made(model.geometry))
         self._zeros = self.grid.blends and not mirror
-        self._model, self._scene, self._norms, self._room = model, scene, norms, kept
+        self._model, self._scene, self._norms = model, scene, norms
         self._names = [node.name for node in model.network.inputs]
         self._outputs = {node.name: node.images for node in model.network.outputs}
-        self._kept: OrderedDict[Triple, dict[str, Array]] = OrderedDict()
+        self._kept = Kept(kept)
         self._parts = parts
 
     def read(self, region: Region) -> Input:
@@ -193,13 +193,9 @@ class VolumePrediction:
         return whole
 
     def _patch(self, patch: Region, given: Input) -> dict[str, Array]:
-        known = self._kept.pop(patch.lower, None)
+        known = self._kept.take(patch)
         values = known if known is not None else self._computed(patch, given)
-        wanted = patch.within(Region((0, 0, 0), self.field.shape))
-        if self._room and wanted.within(given.region) != wanted:
-            self._kept[patch.lower] = values
-            while len(self._kept) > self._room:
-                self._kept.popitem(last=False)
+        self._kept.keep(patch, values, given.region, Region((0, 0, 0), self.field.shape))
         return values
 
     def _computed(self, patch: Region, given: Input) -> dict[str, Array]:

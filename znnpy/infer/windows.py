@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from znnpy.config.models import BlendName
 from znnpy.data.volume import Triple
-from znnpy.infer.blocks import Region, add, triple
+from znnpy.infer.blocks import Region, add, cuts, triple
 from znnpy.infer.joined import Blended, Floats
 from znnpy.infer.parts import Parts
 
@@ -87,40 +87,40 @@ class Windows:
         product = reduce(np.multiply.outer, lines).astype(np.float32)
         return np.maximum(product, np.float32(LEAST)) if self.blend == "gaussian" else product
 
+    def order(self, blocks: list[Region]) -> list[Region]:
+        """z slowest, as windows are numbered."""
+        return sorted(blocks, key=lambda block: block.lower)
+
     def shared(self, region: Region, block: Triple, phase: Triple) -> int:
-        """Windows to remember while a region is computed in blocks, so that none is computed twice.
+        """Windows to remember while a region is computed in blocks, z slowest, so that each is computed once.
 
-        Blocks come z slowest: a window is needed again by the next plane of blocks.
+        Blocks lie on a grid that begins `phase` voxels before the region.
         """
-        return self._needed(region, block)[0]
+        return self._needed(self._shares(region, block, phase))[0]
 
-    def runs(self, region: Region, block: Triple, kept: int) -> int:
-        """How many windows are computed for a region in blocks if so many are remembered."""
-        axes, runs = self._axes(region), 1
-        for axis, needed in enumerate(self._needed(region, block)):
-            low, high, step = region.lower[axis], region.upper[axis], block[axis]
-            ends = [(a, min(a + step, high)) for a in range(low, high, step)]
-            each = (self._met(axis, *pair) for pair in ends)
-            runs *= len(axes[axis]) if kept >= needed else sum(map(len, each))
-        return runs
+    def runs(self, region: Region, block: Triple, phase: Triple, kept: int) -> int:
+        """About how many windows are computed for a region in blocks if so many are remembered."""
+        shares, runs = self._shares(region, block, phase), 1.0
+        needed = [*self._needed(shares), 0]
+        for axis, (more, less) in zip(shares, itertools.pairwise(needed), strict=True):
+            again = 1.0 if kept < more else 0.0
+            if less < kept < more:
+                again = (more - kept) / (more - less)
+            runs *= axis.all + again * (axis.apart - axis.all)
+        return round(runs)
 
-    def _needed(self, region: Region, block: Triple) -> list[int]:
-        """Windows of two blocks that follow each other along z, y, x: planes of blocks, rows, single ones."""
-        found = []
-        for axis in range(3):
-            both = [n * (1 + (other == axis)) for other, n in enumerate(block)]
-            most = [
-                len(starts) if other > axis else self._most(other, both[other])
-                for other, starts in enumerate(self._axes(region))
-            ]
-            found.append(math.prod(most))
-        return found
+    def _shares(self, region: Region, block: Triple, phase: Triple) -> list[_Share]:
+        return [
+            _Share.of(self.starts[axis], self.size[axis], cuts(region, block, phase, axis))
+            for axis in range(3)
+        ]
 
-    def _most(self, axis: int, voxels: int) -> int:
-        """Most windows that meet so many voxels along an axis."""
-        # The last one may overlap more.
-        usual = -(-(voxels + self.size[axis] - 1) // self.unit[axis]) + 1
-        return min(len(self.starts[axis]), usual)
+    def _needed(self, shares: list[_Share]) -> list[int]:
+        """How many are remembered until the next plane of blocks, the next row, the next block."""
+        z, y, x = shares
+        block = z.most * y.most * x.across
+        row = block + z.most * y.across * x.all
+        return [row + z.across * y.all * x.all, row, block]
 
     def joined(
         self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
@@ -129,12 +129,28 @@ class Windows:
         return Blended(region, images, self.weight, parts)
 
     def _axes(self, region: Region) -> list[list[int]]:
-        ends = zip(region.lower, region.upper, strict=True)
-        return [self._met(axis, low, high) for axis, (low, high) in enumerate(ends)]
+        axes = zip(self.starts, self.size, region.lower, region.upper, strict=True)
+        return [[a for a in starts if a < high and a + n > low] for starts, n, low, high in axes]
 
-    def _met(self, axis: int, low: int, high: int) -> list[int]:
-        size = self.size[axis]
-        return [a for a in self.starts[axis] if a < high and a + size > low]
+
+@dataclass(frozen=True)
+class _Share:
+    """Windows along one axis of blocks: `all`, `most` that meet one block, `across` a border between two.
+
+    `apart`: how many all blocks meet, each counted by itself.
+    """
+
+    all: int
+    most: int
+    across: int
+    apart: int
+
+    @classmethod
+    def of(cls, starts: tuple[int, ...], size: int, blocks: list[tuple[int, int]]) -> _Share:
+        met = [{a for a in starts if a < high and a + size > low} for low, high in blocks]
+        across = [len(one & other) for one, other in itertools.pairwise(met)]
+        counts = list(map(len, met))
+        return cls(len(set.union(*met)), max(counts), max(across, default=0), sum(counts))
 
 
 def _starts(extent: int, size: int, step: int) -> list[int]:
