@@ -262,7 +262,7 @@ def test_less_room_costs_about_as_much_as_is_said() -> None:
     for room in (0, 4, 30, 60, 120, 300):
         count = computed(windows, region, (32, 64, 64), room)
         said = windows.runs(region, (32, 64, 64), (0, 0, 0), room)
-        assert count <= said <= 1.5 * count
+        assert count <= said <= 1.7 * count
         assert not last or count <= last
         last = count
 
