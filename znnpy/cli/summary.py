@@ -33,7 +33,7 @@ from znnpy.network import (
 from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
-from znnpy.plan.cost import MEMORY_RATE
+from znnpy.plan.cost import MEMORY_RATE, convolutions
 from znnpy.plan.ranges import TARGET_SECONDS
 from znnpy.scheduler.cores import available_cores
 from znnpy.train.survey import survey
@@ -227,8 +227,7 @@ def _affordable(config: Config, network: Network, geometry: Geometry, *, measure
 def _conv_shapes(config: Config, network: Network, geometry: Geometry) -> dict[str, ConvShape]:
     return {
         edge.name: ConvShape.of(edge, network, geometry, config.training.batch)
-        for edge in network.edges
-        if edge.kind == "conv"
+        for edge in convolutions(network)
     }
 
 

@@ -49,6 +49,12 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
         convolution.weight_gradient,
         convolution.derive,
     ),
+    "conv_transpose": Emitter(
+        convolution.forward,
+        convolution.data_gradient,
+        convolution.weight_gradient,
+        convolution.derive,
+    ),
     "max_filter": Emitter(pooling.forward, pooling.backward),
     "max_pool": Emitter(pooling.forward, pooling.backward),
     "upsample": Emitter(upsampling.forward, upsampling.backward),
@@ -59,6 +65,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
 }
 UNTAKEN: dict[EdgeKindName, tuple[str, ...]] = {
     "conv": ("groups",),
+    "conv_transpose": ("groups",),
 }
 """Numbers that the tasks of a kind take as they are unless said."""
 

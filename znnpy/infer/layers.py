@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from math import inf
 
 from znnpy.geometry import Geometry, voxels
+from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Network, Node
 from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.choose import DIRECT, takes
-from znnpy.plan.cost import STREAM_RATE, padded
+from znnpy.plan.cost import STREAM_RATE, convolutions, padded
 
 # Within forward passes of large patches, whose images no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
@@ -51,10 +52,10 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
     for edge in edges:
         if edge.kind in ("max_filter", "max_pool"):
             seconds += values * MAXIMUM_SECONDS * sum(size > 1 for size in edge.size)
-        elif edge.kind != "conv":
+        elif not edge_kind(edge.kind).learns and edge.kind != "identity":
             seconds += 8 * values / STREAM_RATE
     seconds += 12 * values * max(0, len(edges) - 1) / STREAM_RATE
-    alone = len(edges) == 1 and edges[0].kind == "conv"
+    alone = len(edges) == 1 and edge_kind(edges[0].kind).learns
     passed = alone and node.function in PASSED and node.norm is None
     if node.norm is not None and not node.norm.running:
         seconds += STATISTICS_SECONDS * values
@@ -67,9 +68,8 @@ def seconds_by(method: Method, shape: ConvShape) -> float:
 
 
 def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:
-    for edge in network.edges:
-        if edge.kind == "conv":
-            yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
+    for edge in convolutions(network):
+        yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
 
 
 def _cheapest(shape: ConvShape, *, planar: bool) -> LayerPlan:

@@ -11,7 +11,7 @@ from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
 from znnpy.plan.combine import cheapest, needed
-from znnpy.plan.cost import ConvShape
+from znnpy.plan.cost import ConvShape, convolutions
 from znnpy.plan.fftw import missing
 from znnpy.plan.record import Plan
 from znnpy.plan.types import SHARED, Costs, LayerPlan, Method, PartSeconds
@@ -37,8 +37,7 @@ def choose(
     """
     shapes = {
         edge.name: ConvShape.of(edge, network, geometry, batch, training)
-        for edge in network.edges
-        if edge.kind == "conv"
+        for edge in convolutions(network)
     }
     layers = {shape: _layer(shape, conv, measure) for shape in dict.fromkeys(shapes.values())}
     return Plan({name: layers[shape] for name, shape in shapes.items()})
@@ -56,8 +55,8 @@ def close_calls(
     """The layers, each shape once, whose methods `conv: auto` measures."""
     shapes = [
         ConvShape.of(edge, network, geometry, batch, training)
-        for edge in network.edges
-        if edge.kind == "conv" and max(edge.stride) == 1
+        for edge in convolutions(network)
+        if max(edge.stride) == 1 and edge.kind == "conv"
     ]
     return [shape for shape in dict.fromkeys(shapes) if candidates(shape) != [DIRECT]]
 
@@ -81,6 +80,8 @@ def takes(algorithm: Algorithm, shape: ConvShape, *, planar: bool) -> bool:
     """Whether a layer can run so, where its source's images lie `planar` or in blocks."""
     if planar and not algorithm.traits.reads_planar:
         return False
+    if shape.transposed and not algorithm.traits.transposes:
+        return False
     return not algorithm.refusal(shape.size, shape.stride)
 
 
@@ -102,6 +103,8 @@ def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:
 
 def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs, str]:
     """Seconds by part of the methods among which a layer's are chosen, and why by these."""
+    if shape.transposed:
+        return estimated_costs(shape, [DIRECT]), "transposed convolutions run directly"
     if max(shape.stride) > 1:
         return estimated_costs(shape, [DIRECT]), "strided convolutions run directly"
     if conv == "auto":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from znnpy.geometry import Geometry
 from znnpy.layers.borders import sides
+from znnpy.layers.edges import edge_kind
 from znnpy.layers.values import BARE, BorderName, Sides
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.types import PASSES, PassName
@@ -26,9 +27,14 @@ CLEAR_RATIO = 6.0
 MOST_BYTES = 2.0 * 2**30
 
 
+def convolutions(network: Network) -> list[Edge]:
+    """Edges with filters, transposed ones too: those that plans are for."""
+    return [edge for edge in network.edges if edge_kind(edge.kind).learns]
+
+
 @dataclass(frozen=True)
 class ConvShape:
-    """All that the cost of one conv edge depends on."""
+    """All that the cost of one conv edge, or transposed one, depends on."""
 
     inputs: int
     outputs: int
@@ -41,6 +47,12 @@ class ConvShape:
     passes: tuple[PassName, ...] = PASSES  # what is needed of it
     padding: Sides = BARE
     border: BorderName = "zeros"
+    transposed: bool = False
+
+    @property
+    def places(self) -> Triple:
+        """Where filters stand: voxels of the image that each meet every tap."""
+        return self.source if self.transposed else self.target
 
     @property
     def seen(self) -> Triple:
@@ -72,6 +84,7 @@ class ConvShape:
             updates if training else ("forward",),
             sides(edge, geometry.dilations[edge.name]),
             edge.border,
+            edge.kind == "conv_transpose",
         )
 
 

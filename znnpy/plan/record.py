@@ -9,6 +9,7 @@ from typing import Any
 from znnpy.errors import PlanError
 from znnpy.network.types import Network, Triple
 from znnpy.plan.algorithms import ALGORITHMS
+from znnpy.plan.cost import convolutions
 from znnpy.plan.types import PASSES, AlgorithmName, LayerPlan
 
 
@@ -25,7 +26,7 @@ class Plan:
     @classmethod
     def from_record(cls, record: Mapping[str, Mapping[str, Any]], network: Network) -> Plan:
         """Check and read a saved plan; PlanError when it is of another network or version."""
-        edges = {edge.name: edge for edge in network.edges if edge.kind == "conv"}
+        edges = {edge.name: edge for edge in convolutions(network)}
         if not isinstance(record, Mapping):
             raise PlanError(f"the saved plan is a {type(record).__name__}, not a table of layers")
         if set(record) != set(edges):
@@ -38,6 +39,8 @@ class Plan:
                 algorithm = ALGORITHMS[plan.layers[name].method(which).algorithm]
                 if refusal := algorithm.refusal(edge.size, edge.stride):
                     raise PlanError(f"the saved plan of {name!r}: {refusal}")
+                if edge.kind == "conv_transpose" and not algorithm.traits.transposes:
+                    raise PlanError(f"the saved plan of {name!r}: {edge.kind} runs by direct only")
         return plan
 
 

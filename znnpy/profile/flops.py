@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from znnpy.engine import Model
 from znnpy.engine.convolution.operations import Operations, of_convolution
 from znnpy.engine.convolution.passes import CONV_EMITTERS
 from znnpy.engine.memory.images import Layout
-from znnpy.network.types import Edge
+from znnpy.plan.cost import convolutions
 from znnpy.plan.types import PASSES
 
 
 def convolution_flops(model: Model) -> dict[str, float]:
     """Operations of one pass of each conv edge if it ran by direct convolution."""
     layout = _layout(model)
-    return {edge.name: of_convolution(layout.conv_shape(edge)) for edge in _convolutions(model)}
+    return {
+        edge.name: of_convolution(layout.conv_shape(edge)) for edge in convolutions(model.network)
+    }
 
 
 def flops_by_task(model: Model) -> Operations:
     """Operations of all tasks that are the same together, in one update, where they are known."""
     layout, counted = _layout(model), set[object]()
     found: Operations = defaultdict(float)
-    for edge in _convolutions(model):
+    for edge in convolutions(model.network):
         layer = model.plan.layers[edge.name]
         for name, emitter in CONV_EMITTERS.items():
             passes = [which for which in PASSES if layer.method(which).algorithm == name]
@@ -35,7 +36,3 @@ def flops_by_task(model: Model) -> Operations:
 
 def _layout(model: Model) -> Layout:
     return Layout(model.network, model.geometry, model.plan, model.batch, training=True)
-
-
-def _convolutions(model: Model) -> Iterator[Edge]:
-    return (edge for edge in model.network.edges if edge.kind == "conv")

@@ -19,7 +19,7 @@ Operations = dict[Identity, float]
 def of_convolution(shape: ConvShape) -> float:
     """One pass of a layer, if it ran by direct convolution."""
     pairs = shape.batch * shape.inputs * shape.outputs
-    return 2.0 * pairs * voxels(shape.size) * voxels(shape.target)
+    return 2.0 * pairs * voxels(shape.size) * voxels(shape.places)
 
 
 def of_transform(size: Triple) -> float:

@@ -270,9 +270,15 @@ def reads_halo(edge: Edge) -> bool:
 
 
 def _gradient_frame(layout: Layout, name: str) -> Sides:
-    """Zeros on both sides of a gradient's rows that direct data gradients of its edges may read."""
+    """Zeros round a gradient that its edges may read.
+
+    Those on both sides of its rows are for direct data gradients, others for what transposed convolutions
+    leave out of their images.
+    """
     frame, planar = BARE, layout.lanes(name) == 1
     for edge in layout.network.incoming(name):
+        if edge.kind == "conv_transpose":
+            frame = _wider(frame, layout.padding(edge))
         if reads_halo(edge) and layout.traits(edge, "gradient").reads_halos:
             reach = (edge.size[2] - 1) * layout.geometry.dilations[edge.name][2]
             before, after = (max(0, reach - left_out) for left_out in layout.cropped(edge)[2])

@@ -40,7 +40,9 @@ class Parameter:
     """One filter bank, or one float for each image of a node: addresses of values, gradient and states.
 
     All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions
-    count pieces. Padding is 0 and stays 0. What is not `learned` has neither gradient nor states.
+    count pieces. Padding is 0 and stays 0. What is not `learned` has neither gradient nor states. `exchanged`:
+    filters of a transposed convolution are packed as those of the convolution that goes the other way, with
+    inputs for outputs.
     """
 
     name: str
@@ -52,6 +54,12 @@ class Parameter:
     gradient_buffer: Buffer
     states: tuple[int, ...]
     learned: bool = True
+    exchanged: bool = False
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        """Outputs, inputs and taps as the filters are packed."""
+        return _exchanged(self.shape) if self.exchanged else self.shape
 
     @property
     def values(self) -> int:
@@ -98,9 +106,11 @@ class Parameter:
 def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, Parameter]:
     """Reserve values, by parameter name, and gradients and `states` buffers of what training moves."""
     found, moving = {}, set(learned(layout.network) if layout.training else ())
+    transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
     for name, shape in parameter_shapes(layout.network).items():
-        lanes = _source_lanes(layout, name) if len(shape) == 5 else LANES
-        pieces = _pieces(shape, lanes)
+        exchanged = name in transposed
+        lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
+        pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         count = states if name in moving else 0
         values = Buffer(Name(VALUES, name), arena.reserve(floats, VALUES), floats, Filled.EARLIER)
@@ -111,7 +121,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         )
         own = tuple(arena.reserve(floats, STATES) for _ in range(count))
         found[name] = Parameter(
-            name, shape, floats, lanes, pieces, values, gradient, own, name in moving
+            name, shape, floats, lanes, pieces, values, gradient, own, name in moving, exchanged
         )
     return found
 
@@ -119,6 +129,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
 def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
     """A dense array of the parameter's shape in packed order."""
     if parameter.is_filters:
+        array = array.swapaxes(0, 1) if parameter.exchanged else array
         return pack_filters(array, parameter.source_lanes)
     packed = np.zeros(parameter.floats, np.float32)
     packed[: array.size] = array
@@ -127,11 +138,16 @@ def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
 
 def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
     """The dense form of a packed buffer, as an array of its own."""
-    shape = parameter.shape
-    if len(shape) == 5:
-        outputs, inputs, z, y, x = shape
-        return unpack_filters(packed, (outputs, inputs, z, y, x), parameter.source_lanes)
-    return packed[: shape[0]].copy()
+    if parameter.is_filters:
+        outputs, inputs, z, y, x = parameter.packed_shape
+        filters = unpack_filters(packed, (outputs, inputs, z, y, x), parameter.source_lanes)
+        return filters.swapaxes(0, 1).copy() if parameter.exchanged else filters
+    return packed[: parameter.shape[0]].copy()
+
+
+def _exchanged(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Inputs first."""
+    return shape[1], shape[0], *shape[2:]
 
 
 def _source_lanes(layout: Layout, edge: str) -> int:

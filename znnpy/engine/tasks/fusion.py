@@ -5,6 +5,7 @@ from __future__ import annotations
 from znnpy_kernels.layers.losses import BIASED
 
 from znnpy.engine.memory.images import Layout
+from znnpy.layers.edges import edge_kind
 from znnpy.layers.values import BARE
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
@@ -58,7 +59,7 @@ def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
 def finished_forward(layout: Layout, node: Node) -> bool:
     """Whether bias and function are in the node's images once its edges have brought them."""
     return any(
-        edge.kind == "conv" and applied_forward(layout, edge) is node
+        edge_kind(edge.kind).learns and applied_forward(layout, edge) is node
         for edge in layout.network.incoming(node.name)
     )
 
@@ -70,7 +71,9 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
         return objective is not None and biased_in_loss(node, objective)
     if masked_by_maxima(layout, outgoing[0]) is node:
         return True
-    return any(e.kind == "conv" and applied_backward(layout, e) is node for e in outgoing)
+    return any(
+        edge_kind(edge.kind).learns and applied_backward(layout, edge) is node for edge in outgoing
+    )
 
 
 def biased_in_loss(node: Node, objective: Objective) -> bool:

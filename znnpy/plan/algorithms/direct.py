@@ -20,6 +20,7 @@ traits = Traits(
     reads_planar=True,
     reads_planar_gradients=True,
     writes_planar=True,
+    transposes=True,
     reads_halos=True,
     crops=True,
 )
@@ -69,7 +70,7 @@ def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
         lanes, other = other, lanes
     if lanes > FEW_IMAGES or other <= FEW_IMAGES:
         lanes = -(-lanes // LANES_COUNTED) * LANES_COUNTED
-    return 2.0 * shape.batch * lanes * other * voxels(shape.size) * voxels(shape.target)
+    return 2.0 * shape.batch * lanes * other * voxels(shape.size) * voxels(shape.places)
 
 
 def direct_seconds(shape: ConvShape, which: PassName = "forward") -> float:

@@ -1,0 +1,278 @@
+"""Direct correlations as tasks: panels of outputs times ranges of the image, whichever way filters go.
+
+An edge's filters are those of a convolution, or, where the edge is transposed, of the convolution that goes
+the other way. Along them, voxel i of the target reads voxels i * stride + k * dilation of the source; against
+them, it reads voxels (i + before - k * dilation) / stride, where whole: the data gradient of a convolution,
+and the forward pass of a transposed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.few import few_kernel
+from znnpy_kernels.direct.filters import group_offset, output_groups
+from znnpy_kernels.direct.forward import forward_kernel
+from znnpy_kernels.direct.lattices import NO_LIMIT, VALID, full_words, tap_words
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.convolution.direct.filters import transposed
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import reads_halo
+from znnpy.engine.memory.regions import Buffer, Region
+from znnpy.engine.memory.tensors import Tensor, met_range, source_range
+from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
+from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part
+from znnpy.engine.tasks.step import Step
+from znnpy.layers.values import ONCE
+from znnpy.network.types import Edge, Node, Triple
+from znnpy.plan import PassName, ranges
+from znnpy.plan.algorithms.direct import direct_seconds
+
+Seen = Callable[[int, int], tuple[int, int]]
+"""Planes of the source that planes low..high of the target read."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """One pass of an edge: what it reads and writes, and `words` of where taps are.
+
+    `which`: the pass that it is. `turned`: filters are read with inputs and outputs exchanged. `together`:
+    planes of the target that read the same ones of the source.
+    """
+
+    which: PassName
+    source: Tensor
+    target: Tensor
+    words: Mapping[str, int]
+    seen: Seen
+    turned: bool
+    together: int = 1
+
+
+def along(build: Build, edge: Edge, which: PassName, source: Tensor, target: Tensor) -> Correlation:
+    """With the filters as they are: the forward pass of a convolution."""
+    dilation = build.layout.geometry.dilations[edge.name]
+    return Correlation(
+        which,
+        source,
+        target,
+        source_words(source, edge.stride, edge.size, dilation) | VALID,
+        lambda low, high: source_range(edge, dilation, target.cut, low, high),
+        turned=target.lanes == 1,
+    )
+
+
+def against(
+    build: Build, edge: Edge, which: PassName, source: Tensor, target: Tensor, before: Triple
+) -> Correlation:
+    """Full correlation with transposed filters, on each lattice of the target with the taps that meet it.
+
+    `before`: voxels of it that are left out before the target's first.
+    """
+    dilation = build.layout.geometry.dilations[edge.name]
+    places = full_words(edge.stride, dilation, before, source.shape, halo=reads_halo(edge))
+    words = source_words(source, ONCE, edge.size, dilation) | places
+    words |= tap_words(places, (source.z_stride, source.y_stride, source.lanes))
+    if source.lanes == 1:  # the halo holds zeros for all taps along x
+        words |= {"limit_x": NO_LIMIT, "shift_x": 0}
+    first = before[target.cut]
+    return Correlation(
+        which,
+        source,
+        target,
+        words,
+        lambda low, high: met_range(edge, dilation, source, low + first, high + first),
+        turned=target.lanes > 1,
+        together=edge.stride[target.cut],
+    )
+
+
+def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
+    """All tasks of a pass.
+
+    Forward bias and function of the edge's target are applied, backward the gradients of the function and
+    bias of its source made, where nothing else converges there.
+    """
+    node = _applied(build, edge, it.which)
+    for panel in _panels(it.target):
+        filters, read = _filters(build, edge, it, panel)
+        words = {**it.words, "filters": filters}
+        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which))
+        partials = None
+        if node and it.which == "gradient":
+            partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
+        for leaf, (batch, low, high, cost) in enumerate(cuts):
+            epilogue, met = _epilogue(build, node, it.which, panel, batch, (low, high))
+            if partials:
+                epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
+            step.add(
+                _kernel(it, panel),
+                _words(it, {**words, **epilogue}, panel, batch, (low, high)),
+                what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
+                cost=cost,
+                reads=[read, *it.source.regions(batch, *it.seen(low, high)), *met],
+                writes=[
+                    *blocks_of(it.target, batch, panel.first, panel.count, low, high),
+                    *left_behind(partials, leaf),
+                ],
+            )
+        if node and partials:
+            _sum_biases(step, build, node, it.target, panel, partials, len(cuts))
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Channel blocks, or planar images, that one task makes: `count` of them from `first` on."""
+
+    number: int
+    first: int
+    count: int
+
+
+def _panels(target: Tensor) -> list[_Panel]:
+    if target.lanes == 1:
+        return [_Panel(0, 0, target.images)]
+    vectors = output_groups(target.images)
+    return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
+
+
+def _cuts(it: Correlation, panel: _Panel, seconds: float) -> list[tuple[int, int, int, float]]:
+    """(batch, low, high, seconds) of each task of a panel."""
+    target = it.target
+    share = seconds / target.batch * panel.count / target.blocks
+    planes = [
+        (low * it.together, min(target.extent, high * it.together))
+        for low, high in ranges(-(-target.extent // it.together), share)
+    ]
+    return [
+        (batch, low, high, share * (high - low) / target.extent)
+        for batch in range(target.batch)
+        for low, high in planes
+    ]
+
+
+def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[int, Region]:
+    """Address of the filters that a panel reads, and their region."""
+    offset = 4 * group_offset(panel.number, it.source.images, prod(edge.size))
+    if it.turned:
+        buffer = transposed(build, edge)
+        return buffer.address + offset, buffer.region()
+    parameter = build.parameters[edge.name]
+    if it.target.lanes == 1:
+        return parameter.values, parameter.values_region()
+    first = panel.number * it.source.blocks
+    return parameter.values + offset, parameter.values_region(first, first + it.source.blocks)
+
+
+def _kernel(it: Correlation, panel: _Panel) -> Kernel:
+    if it.target.lanes == 1:
+        return few_kernel(it.target.images)
+    return forward_kernel(panel.count, it.words["source_x"])
+
+
+def _words(
+    it: Correlation,
+    words: Mapping[str, float],
+    panel: _Panel,
+    batch: int,
+    planes: tuple[int, int],
+) -> dict[str, float]:
+    """All argument words of one task."""
+    target = _target_words(it.target, batch, panel.first, *planes)
+    found = {**words, "source": it.source.at(batch), **target}
+    if it.target.lanes == 1:
+        del found["source_x"], found["source_lanes"]
+    return found
+
+
+def _applied(build: Build, edge: Edge, which: PassName) -> Node | None:
+    applied = applied_forward if which == "forward" else applied_backward
+    return applied(build.layout, edge)
+
+
+def _epilogue(
+    build: Build,
+    node: Node | None,
+    which: PassName,
+    panel: _Panel,
+    batch: int,
+    planes: tuple[int, int],
+) -> tuple[dict[str, float], list[Region]]:
+    """Words of what is done with finished sums, and what that reads."""
+    if node is None:
+        return PLAIN, []
+    slope = PLAIN | {"slope": slope_of(node)}
+    if which == "forward":
+        bias = build.bias_address(node.name, panel.first * LANES)  # planar images are one panel
+        return slope | {"bias": bias}, build.bias_reads(node.name)
+    output = build.images.activations[node.name]
+    words = {
+        "output": output.at(batch, panel.first),
+        "output_block": output.block_stride,
+        "output_z": output.z_stride,
+        "output_y": output.y_stride,
+    }
+    return slope | words, blocks_of(output, batch, panel.first, panel.count, *planes)
+
+
+def _sum_biases(
+    step: Step,
+    build: Build,
+    node: Node,
+    target: Tensor,
+    panel: _Panel,
+    partials: Buffer,
+    count: int,
+) -> None:
+    if target.lanes > 1:
+        sum_bias(step, build, node, panel.first, panel.count, partials, count)
+        return
+    for image in range(target.images):
+        sum_planar_bias(step, build, node, image, partials, count, target.images)
+
+
+def source_words(source: Tensor, stride: Triple, size: Triple, dilation: Triple) -> dict[str, int]:
+    """Words of the images that filters are correlated with."""
+    return {
+        "source_block": source.block_stride,
+        "source_z": source.z_stride * stride[0],
+        "source_y": source.y_stride * stride[1],
+        "source_x": source.lanes * stride[2],
+        "source_lanes": source.lanes,
+        "channels": source.images,
+        "taps_z": size[0],
+        "taps_y": size[1],
+        "taps_x": size[2],
+        "tap_z": source.z_stride * dilation[0],
+        "tap_y": source.y_stride * dilation[1],
+        "tap_x": source.lanes * dilation[2],
+    }
+
+
+def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -> dict[str, int]:
+    z0, z1, y0, y1 = target.box(low, high)
+    return {
+        "target": target.at(batch, block),
+        "target_block": target.block_stride,
+        "target_z": target.z_stride,
+        "target_y": target.y_stride,
+        "z0": z0,
+        "z1": z1,
+        "y0": y0,
+        "y1": y1,
+        "width": target.shape[2],
+        "accumulate": 0,
+    }
+
+
+def blocks_of(
+    tensor: Tensor, batch: int, block: int, count: int, low: int, high: int
+) -> list[Region]:
+    """Planes low..high of some blocks."""
+    return [tensor.region(batch, block + i, low, high) for i in range(count)]

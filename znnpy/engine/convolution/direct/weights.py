@@ -1,0 +1,120 @@
+"""Weight gradients of direct convolution as tasks: pieces of filters times slabs of the image."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
+from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor, source_range
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.network.types import Edge, Triple
+from znnpy.plan import ranges
+from znnpy.plan.algorithms.direct import DIRECT_RATE
+
+# About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
+SLAB_BYTES = 1 << 18
+MOST_SLABS = 16  # partial weight gradients kept side by side
+
+
+def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> None:
+    """Products of source and gradient summed over positions: a fixed tree over ranges and batch."""
+    parameter = build.parameters[edge.name]
+    slabs = _slabs(edge, source, gradient)
+    leaves = build.partial_gradients(edge.name, len(slabs))
+    for index, piece in enumerate(parameter.pieces):
+        regions = [leaf.region(index, index + 1) for leaf in leaves]
+        places = [leaf.address + 4 * piece.start for leaf in leaves]
+        for slab, place, region in zip(slabs, places, regions, strict=True):
+            _slab_gradient(step, build, edge, (source, gradient), piece, slab, place, region)
+        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+        combine_flat(step, places, regions, piece.floats, what)
+
+
+def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[tuple[int, int, int]]:
+    """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
+    planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
+    lanes = gradient.lanes + source.lanes
+    bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
+    wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
+    cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
+    return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+
+
+def _slab_gradient(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    factors: tuple[Tensor, Tensor],
+    piece: Piece,
+    slab: tuple[int, int, int],
+    place: int,
+    region: Region,
+) -> None:
+    """What one slab adds to one piece, by ranges of tap rows: they write side by side."""
+    (source, gradient), (batch, low, high) = factors, slab
+    dilation = build.layout.geometry.dilations[edge.name]
+    wide = source_range(edge, dilation, gradient.cut, low, high)
+    few = gradient.lanes == 1
+    vectors = gradient.images if few else piece.width // LANES
+    source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
+    z0, z1, y0, y1 = gradient.box(low, high)
+    kernel, extra, most = _gradient_kernel(edge, source, dilation, vectors, few=few)
+    words = source_words(source, edge.stride, edge.size, dilation) | extra
+    del words["taps_z"], words["source_block"]
+    if "vectors" in extra:
+        del words["source_lanes"]
+    width = gradient.images if few else piece.width
+    flops = 2.0 * piece.floats / piece.width * width
+    flops *= (high - low) * prod(gradient.shape) / gradient.extent
+    rows = edge.size[0] * edge.size[1]
+    for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):
+        first, last = first * most, min(rows, last * most)
+        step.add(
+            kernel,
+            {
+                **words,
+                "source": source.at(batch, source_block),
+                "channels": piece.inputs,
+                "tap_row0": first,
+                "tap_row1": last,
+                "gradient": gradient.at(batch, block),
+                "gradient_block": gradient.block_stride,
+                "gradient_z": gradient.z_stride,
+                "gradient_y": gradient.y_stride,
+                "z0": z0,
+                "z1": z1,
+                "y0": y0,
+                "y1": y1,
+                "width": gradient.shape[2],
+                "target": place,
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
+            cost=flops / DIRECT_RATE * (last - first) / rows,
+            reads=[
+                source.region(batch, source_block, *wide),
+                *blocks_of(gradient, batch, block, vectors, low, high),
+            ],
+            writes=[region._replace(strand=first)],
+        )
+
+
+def _gradient_kernel(
+    edge: Edge, source: Tensor, dilation: Triple, vectors: int, *, few: bool
+) -> tuple[Kernel, dict[str, int], int]:
+    """The kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
+    if few:
+        return FEW_OUTPUTS[vectors - 1], {"vectors": 1, "outputs": vectors}, 1
+    if source.lanes == 1 and dilation[2] == 1 and edge.size[2] <= WIDEST:
+        kernel = FEW_INPUTS[edge.size[2] - 1]
+        return kernel, {"vectors": vectors, "outputs": 0}, most_rows(edge.size[2])
+    return weight_gradient_kernel(vectors, source.lanes), {"accumulate": 0}, 1
