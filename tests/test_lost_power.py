@@ -30,6 +30,7 @@ def losses(library: str, folder: str, what: str, samples: int, step: int) -> tup
     return int(said[0]), int(said[1]), int(said[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [".h5", ".zarr", "train"])
 def test_some_losses(library: str, folder: str, what: str) -> None:
     calls, found, refused = losses(library, folder, what, 1, 30)

@@ -448,6 +448,7 @@ def test_wrong_usage(capsys: Capture, trained: Path, words: list[object]) -> Non
     refused(capsys, trained, words, "Usage", code=2)
 
 
+@pytest.mark.slow
 def test_kernel_cache_that_cannot_be_used(folder: Path) -> None:
     before = files(folder)
     environment = {**os.environ, "ZNNPY_CACHE": str(folder / "data.h5" / "cache")}
@@ -484,6 +485,7 @@ def test_read_only_run_directory(
     refused(capsys, trained, ["train", "config.yaml"], "run", "Permission denied", "run.directory")
 
 
+@pytest.mark.slow
 def test_the_installed_command_ends_the_same_way(folder: Path) -> None:
     edit("data.h5:raw", "data.h5:rwa")
     before = files(folder)

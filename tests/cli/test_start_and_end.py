@@ -37,6 +37,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_starts(config: Path) -> None:
     ended = []
     for number in range(TIMES):
@@ -119,6 +120,7 @@ VAST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "training"), VAST.values(), ids=VAST)
 def test_check_is_bounded(config: Path, layers: list[str], training: str) -> None:
     """These took minutes; the limits are far above the second and 150 MB that they take."""

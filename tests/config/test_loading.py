@@ -48,6 +48,7 @@ def test_exponents_without_a_dot_are_numbers(digits: int, power: int, letter: st
     assert math.isclose(number, digits * 10.0**power)
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_a_scalar_is_itself_or_a_number_or_refused(text: str) -> None:
     try:

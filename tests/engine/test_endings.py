@@ -42,6 +42,7 @@ def run(script):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_memory_stays_until_an_update_of_a_dropped_model_is_over():
     status, output = run(
         """
@@ -112,6 +113,7 @@ INTERRUPTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("call", INTERRUPTED)
 def test_an_interrupted_call_can_be_made_again(call, threads, interrupt_after):

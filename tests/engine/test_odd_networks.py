@@ -58,6 +58,7 @@ def finest_tasks(monkeypatch):
     monkeypatch.setattr("znnpy.engine.convolution.direct.passes.SLAB_BYTES", 1 << 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_order_that_the_graph_allows_gives_the_same_bits(name, finest_tasks, monkeypatch):
     """Tasks one by one, the most urgent ready one first: what is not declared shows without luck."""
@@ -74,6 +75,7 @@ def test_every_order_that_the_graph_allows_gives_the_same_bits(name, finest_task
         assert all(np.array_equal(found[0][key], wanted[0][key]) for key in wanted[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["thin, cut along y", "outgoing convs on one and on several grids"]
 )

@@ -42,6 +42,7 @@ def test_every_policy_gives_the_same_bits(policy, threads):
     assert trained(policy, threads) == trained("critical-path", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "output", "wins"), [("inception", (16, 16, 16), 1.2), ("vd2d3d", (1, 4, 4), 1.0)]
 )

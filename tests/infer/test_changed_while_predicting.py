@@ -24,6 +24,7 @@ BLOCK = (3, 5, 6)
 RAW = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_blocks_after_a_change_are_not_done(tmp_path: Path, form: str, change: str) -> None:

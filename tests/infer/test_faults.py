@@ -54,6 +54,7 @@ def tiny(warm: Small) -> Iterator[Small]:
         left.unlink()
 
 
+@pytest.mark.slow
 def test_killed_at_some_calls(tiny: Small) -> None:
     """`test_every_call` takes all of them."""
     whole = content(tiny.folder / "warm.h5")
@@ -63,6 +64,7 @@ def test_killed_at_some_calls(tiny: Small) -> None:
             return
 
 
+@pytest.mark.slow
 def test_killed_around_the_end(tiny: Small) -> None:
     """The last calls: all is written, the file is moved, the journal goes."""
     whole = content(tiny.folder / "warm.h5")

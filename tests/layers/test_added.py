@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_a_function_and_an_edge_kind_from_outside() -> None:
     words = [sys.executable, "-m", "pytest", "-n0", "-x", "-p", "no:cacheprovider"]
     folders = [str(HERE), str(HERE.parent / "engine"), os.environ.get("PYTHONPATH")]

@@ -46,6 +46,7 @@ def spectrum(home: Path, *words: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_wisdom_makes_processes_agree_and_is_not_measured_again(tmp_path: Path) -> None:
     first, _ = spectrum(tmp_path)
     (wisdom,) = tmp_path.glob("*.wisdom")
@@ -64,6 +65,7 @@ def test_wisdom_makes_processes_agree_and_is_not_measured_again(tmp_path: Path) 
     assert not list(tmp_path.glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_wisdom_is_the_same_where_pyfftw_was_imported(tmp_path: Path) -> None:
     first, _ = spectrum(tmp_path)
     second, said = spectrum(tmp_path, "pyfftw")

@@ -111,6 +111,7 @@ def life(name: str, choice: str) -> list[list[str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", [False, True])
 def test_nothing_but_fft_loads_it(
     folder: Path, without: bool, request: pytest.FixtureRequest
@@ -131,6 +132,7 @@ def test_nothing_but_fft_loads_it(
     assert (f"warning: conv: auto does not try fft: {TOLD}" in said) == without
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hidden")
 def test_who_asks_for_it_is_told(folder: Path) -> None:
     fft = ["--set", "training.conv=fft"]

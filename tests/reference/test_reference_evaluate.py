@@ -20,6 +20,7 @@ from znnpy.network.types import Edge, Network, Node
 from znnpy.reference import forward, gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_gradients_of_random_networks_are_finite_differences(seed):
     network, output_shape = random_network(seed, SMOOTH)

@@ -21,6 +21,7 @@ from znnpy.train.records import up_to
 from znnpy.train.signals import StopSignals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "change"),
     [

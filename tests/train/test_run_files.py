@@ -61,6 +61,7 @@ STRANGERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", STRANGERS)
 def test_a_plan_that_is_none_is_one_line(restored: Path, text: str) -> None:
     (restored / "plan.json").write_text(text)
@@ -79,6 +80,7 @@ def test_versions_that_are_none_are_a_warning(restored: Path, text: str) -> None
     assert len(line) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plan.json", "fftw.wisdom"])
 def test_lost_choices_are_said_before_training_goes_on(tmp_path: Path, name: str) -> None:
     path = write_config(tmp_path, 2)
@@ -102,6 +104,7 @@ def test_a_lost_plan_is_said_to_who_uses_the_run(restored: Path) -> None:
     assert looked(restored) == []  # all is trained, its plan is not asked for
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_the_command_says_it_in_a_line(restored: Path, command: str) -> None:
     (restored / "plan.json").write_text('{"conv1": 5, "conv2": 5}')

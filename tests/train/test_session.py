@@ -75,6 +75,7 @@ def test_killed_at_random_times_it_ends_bitwise_the_same(undisturbed, config, se
     assert state(config.parent / "run") == state(undisturbed / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_by_a_signal_it_saves_says_so_and_goes_on(undisturbed, config, number, code):
     ended, errors = train_until(config, 33, number)
@@ -92,6 +93,7 @@ def test_threads_do_not_change_the_bits(undisturbed, config):
     assert state(config.parent / "run") == state(undisturbed / "run")
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_at_once_and_more_iterations_go_on(undisturbed, config):
     words = ["train", config, "--set", "training.iterations=90"]
     result = config.parent / "run/result.json"
@@ -112,6 +114,7 @@ def test_a_finished_run_says_so_at_once_and_more_iterations_go_on(undisturbed, c
     assert state(config.parent / "run")[2] == state(undisturbed / "run")[2]
 
 
+@pytest.mark.slow
 def test_what_is_evaluated_in_the_end_is_said(config):
     def ended(*changes):
         sets = [
@@ -130,6 +133,7 @@ def test_what_is_evaluated_in_the_end_is_said(config):
     assert "names a volume" in ended("data.validation=[]").stderr
 
 
+@pytest.mark.slow
 def test_changed_config_is_refused_by_key_and_overwrite_starts_anew(undisturbed, tmp_path):
     copy_run(undisturbed, tmp_path)
     config = tmp_path / "config.yaml"
@@ -144,6 +148,7 @@ def test_changed_config_is_refused_by_key_and_overwrite_starts_anew(undisturbed,
     assert state(tmp_path / "run")[0] == "iteration-000000003.npz"
 
 
+@pytest.mark.slow
 def test_damaged_newest_checkpoint_falls_back_and_ends_the_same(undisturbed, tmp_path):
     copy_run(undisturbed, tmp_path)
     newest = max((tmp_path / "run/checkpoints").glob("*.npz"))
@@ -153,6 +158,7 @@ def test_damaged_newest_checkpoint_falls_back_and_ends_the_same(undisturbed, tmp
     assert state(tmp_path / "run") == state(undisturbed / "run")
 
 
+@pytest.mark.slow
 def test_nan_stops_names_the_layer_and_keeps_the_last_good_checkpoint(config):
     done = znnpy("train", config, "--set", "training.learning_rate=1e30", code=1)
     assert "is the first layer with a value that is not finite" in done.stderr

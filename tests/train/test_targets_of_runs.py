@@ -77,6 +77,7 @@ def znnpy(*words: str) -> None:
     assert not code, words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [("linear", *case) for case in CASES] + OTHERS)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
 def test_a_target_goes_all_the_way(folder: Path, case: tuple[Any, ...]) -> None:

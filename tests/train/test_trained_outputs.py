@@ -4,9 +4,11 @@ import json
 
 import h5py
 import numpy as np
+import pytest
 from small_run import write_config, znnpy
 
 
+@pytest.mark.slow
 def test_logistic_outputs_are_linear_ones_shown_as_probabilities(tmp_path):
     path = write_config(tmp_path, iterations=8)
     linear = path.read_text()
@@ -32,6 +34,7 @@ def test_logistic_outputs_are_linear_ones_shown_as_probabilities(tmp_path):
         assert (one.get("loss"), one.get("error")) == (other.get("loss"), other.get("error"))
 
 
+@pytest.mark.slow
 def test_check_and_train_warn_of_outputs_that_hinder_training(tmp_path):
     path = write_config(tmp_path, iterations=1)
     given = path.read_text()
@@ -96,6 +99,7 @@ size 1
 """
 
 
+@pytest.mark.slow
 def test_a_znn_file_trains_and_goes_on_without_the_file(tmp_path):
     path = write_config(tmp_path, iterations=4)
     text = path.read_text()

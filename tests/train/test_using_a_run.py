@@ -44,6 +44,7 @@ def test_predict_by_blocks_equals_one_piece(folder, tmp_path):
     assert np.array_equal(inner, np.rint(one * 255).astype(np.uint8))
 
 
+@pytest.mark.slow
 def test_predict_refuses_without_leaving_anything(folder, tmp_path):
     words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
     znnpy(*words, tmp_path / "there.h5")
@@ -58,6 +59,7 @@ def test_predict_refuses_without_leaving_anything(folder, tmp_path):
     assert (tmp_path / "there.h5").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
     mask = np.zeros((20, 25, 25), np.uint8)
     mask[3:9, 4:12, 5:20] = 1
@@ -79,6 +81,7 @@ def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
     assert attributes["offset"].tolist() == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_file_size_limit_is_one_clear_line(folder, tmp_path):
     words = command("predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw")
     words += ["--output", str(tmp_path / "out.h5")]
@@ -94,6 +97,7 @@ def test_file_size_limit_is_one_clear_line(folder, tmp_path):
     assert not list(tmp_path.glob("*out.h5.partial*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in.h5", "in.zarr"])
 def test_predict_never_replaces_its_input(folder, tmp_path, name):
     zarr = pytest.importorskip("zarr")
@@ -107,6 +111,7 @@ def test_predict_never_replaces_its_input(folder, tmp_path, name):
         assert volume.shape == (1, 20, 25, 25)
 
 
+@pytest.mark.slow
 def test_evaluate_repeats_what_training_found(folder):
     done = znnpy("evaluate", folder / "run", "--json")
     found = json.loads(done.stdout)
@@ -115,6 +120,7 @@ def test_evaluate_repeats_what_training_found(folder):
     assert {"voxel_error", "average_precision", "adapted_rand_error", "voi"} <= set(network)
 
 
+@pytest.mark.slow
 def test_evaluate_on_a_volume_given_in_the_line(folder):
     data = folder / "data.h5"
     words = ["evaluate", folder / "run", "--volume", f"{data}:raw", "--labels", f"{data}:labels"]
@@ -125,6 +131,7 @@ def test_evaluate_on_a_volume_given_in_the_line(folder):
     assert "go together" in znnpy(*words[:4], code=2).stderr
 
 
+@pytest.mark.slow
 def test_view_and_segment(folder, tmp_path):
     done = znnpy("view", folder / "run", "--slices", 2, "--output", tmp_path / "pictures")
     assert len(done.stdout.split()) == len(list((tmp_path / "pictures").iterdir())) == 2
@@ -141,6 +148,7 @@ def test_view_and_segment(folder, tmp_path):
     assert attributes["offset"].tolist() == [1, 2, 2]
 
 
+@pytest.mark.slow
 def test_volumes_of_all_formats_score_the_same(folder, tmp_path):
     tifffile, zarr = pytest.importorskip("tifffile"), pytest.importorskip("zarr")
     with h5py.File(folder / "data.h5") as file:

@@ -218,6 +218,7 @@ def writing(path: Path, calls: int, pipe: int) -> None:
         out.finish()
 
 
+@pytest.mark.slow
 def test_killed_at_every_call(tmp_path: Path) -> None:
     """Killed before each of its calls in turn, the next run ends with the same bytes."""
     path, whole = tmp_path / "out.h5", None

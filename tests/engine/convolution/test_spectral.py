@@ -65,6 +65,7 @@ def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead,
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("channels", "size", "sparsity", "output", "tiles"),
     [
@@ -85,6 +86,7 @@ def test_packed_tiles_do_not_depend_on_threads(channels, size, sparsity, output,
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_rounding_is_at_most_four_times_that_of_direct():
     network = two_layers((8, 32, 32), (3, 3, 3))
     spectral = errors(network, (12, 12, 12), "spectral")

@@ -54,6 +54,7 @@ def test_images_that_others_read_too():
     assert max(errors(net, (6, 5, 9), winograd_plan(net), 2).values()) < 3e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [12, 32])
 def test_rounding_is_at_most_four_times_that_of_direct(images):
     net = winograd_chain((images, images, images), functions=("linear",) * 3)

@@ -54,6 +54,7 @@ def measured(conv, width, output):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("conv", "width", "output"),
     [

@@ -74,6 +74,7 @@ DERIVED = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_made_of_filters_belongs_to_the_first_pass_that_reads_it(tasks):
     order = list(Pass)
     for task in tasks:

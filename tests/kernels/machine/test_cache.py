@@ -273,6 +273,7 @@ def test_eight_processes_that_start_cold_at_once(folder: Path, turn: int) -> Non
     started_cold_at_once(folder, 8)
 
 
+@pytest.mark.slow
 def test_two_processes_that_start_cold_at_once(folder: Path) -> None:
     started_cold_at_once(folder, 2)
 

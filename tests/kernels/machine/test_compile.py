@@ -23,6 +23,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     return [Kernel(made.function, made.words) for made in found[:2]]
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_work(kernels: list[Kernel]) -> None:
     heard: list[tuple[int, int]] = []
     count = compile.compile_all(kernels, 2, lambda done, total: heard.append((done, total)))
@@ -34,6 +35,7 @@ def test_several_processes_share_the_work(kernels: list[Kernel]) -> None:
     assert len(heard) == 2
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_processes(
     kernels: list[Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:

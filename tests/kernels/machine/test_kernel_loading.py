@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COMPILER = "numba.np.arraymath"  # imported before anything is compiled
 
 LOAD = f"""
@@ -38,6 +40,7 @@ def printed(code: str, folder: Path) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_loading_leaves_the_compiler_alone(tmp_path: Path) -> None:
     assert printed(LOAD, tmp_path) == "True\n"
     assert printed(LOAD, tmp_path) == "False\n"
