@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import Field
-from znnpy_kernels.layers import transfer
+from znnpy_kernels.layers import normed, transfer
 
 from znnpy.fields import Offset3, Strict
 from znnpy.layers.functions import FUNCTIONS, Function
@@ -59,7 +59,7 @@ EDGE_KINDS["trim"] = EdgeKind(
     sizes=lambda edge, dilation: tuple(Windows(span=1 + n) for n in edge.offset),
 )
 
-from added_kernels import backward_hard_tanh, transfer_hard_tanh
+from added_kernels import backward_hard_tanh, normed_hard_tanh, transfer_hard_tanh
 from against_reference import check
 from random_networks import loss_of, random_inputs, random_network, random_parameters
 
@@ -92,6 +92,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EMITTERS, "trim", TASKS)
     monkeypatch.setitem(transfer.FORWARD, "hard_tanh", transfer_hard_tanh)
     monkeypatch.setitem(transfer.BACKWARD, "hard_tanh", backward_hard_tanh)
+    monkeypatch.setitem(normed.NORMED, "hard_tanh", normed_hard_tanh)
 
 
 @pytest.fixture

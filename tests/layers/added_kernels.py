@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.layers import transfer
+from znnpy_kernels.layers import normed, transfer
 from znnpy_kernels.machine.abi import kernel
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.vectors import select, splat
@@ -32,3 +32,9 @@ def transfer_hard_tanh(args: Any, worker: int) -> None:
 def backward_hard_tanh(args: Any, worker: int) -> None:
     """target = gradient where -1 < y < 1, else 0."""
     transfer._backward(args, _hard_tanh_back)
+
+
+@kernel(normed.NORMED_WORDS)
+def normed_hard_tanh(args: Any, worker: int) -> None:
+    """Of hard_tanh, behind a normalised sum."""
+    normed._normed(args, _hard_tanh, _hard_tanh_back)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import assert_never
 
 from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
-from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
 from znnpy.engine.convolution.passes import summed_elsewhere
+from znnpy.engine.layers.function_kernels import kernel_of
 from znnpy.engine.layers.maxout import largest
 from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
@@ -21,7 +20,6 @@ from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
-from znnpy.errors import NetworkError
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
@@ -73,14 +71,6 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
             _transfer_backward(step, build, node)
 
 
-def _kernel(kernels: Mapping[str, Kernel], function: str, node: Node) -> Kernel:
-    """That of a node's function; NetworkError for a function that float64 alone knows."""
-    if function not in kernels:
-        what = f"node '{node.name}': {function} has no kernel in float32"
-        raise NetworkError(f"{what}; precision float64 runs it")
-    return kernels[function]
-
-
 def _shape(node: Node) -> dict[str, float]:
     return {"slope": node.slope, "amplitude": node.amplitude, "gain": node.gain}
 
@@ -116,7 +106,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                     bias = normed.affine_words(batch, block)
                     reads, left = [normed.affine_reads(batch, block)], []
                 step.add(
-                    _kernel(FORWARD, function, node),
+                    kernel_of(FORWARD, function, node),
                     {
                         **rows_of(summed, "source", batch, block, low),
                         **rows_of(tensor, "target", batch, block, low),
@@ -151,7 +141,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
             for index, (low, high) in enumerate(cuts):
                 leaf = batch * len(cuts) + index
                 step.add(
-                    _kernel(BACKWARD, function, node),
+                    kernel_of(BACKWARD, function, node),
                     {
                         **rows_of(output, "output", batch, block, low),
                         **rows_of(gradient, "gradient", batch, block, low),

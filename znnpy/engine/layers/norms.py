@@ -14,6 +14,7 @@ from znnpy_kernels.layers import statistics
 from znnpy_kernels.layers.normed import NORMED
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.engine.layers.function_kernels import kernel_of
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
@@ -291,7 +292,7 @@ def _way_back(
     function = "linear" if node.function == "softmax" else node.function
     none = dict.fromkeys(("target", "target_z", "target_y", "back", "sums"), 0)
     step.add(
-        NORMED[function],
+        kernel_of(NORMED, function, node),
         {
             **rows_of(summed, "summed", batch, block, low),
             **rows_of(gradient, "gradient", batch, block, low),
