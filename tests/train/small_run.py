@@ -16,7 +16,7 @@ from znnpy.config.models import Config
 CONFIG = """
 network:
   layers:
-    - conv: {{images: 4, size: [1, 3, 3], function: relu}}
+    - conv: {{images: 4, size: [1, 3, 3], norm: batch, function: relu}}
     - dropout: 0.8
     - max_filter: [1, 2, 2]
     - conv: {{images: 1, size: [3, 2, 2]}}

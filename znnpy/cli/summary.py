@@ -30,6 +30,7 @@ from znnpy.network import (
     trained_network,
     training_losses,
 )
+from znnpy.network.parameters import held
 from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
@@ -163,7 +164,8 @@ def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list
             "shape": geometry.nodes[node.name].shape,
             "sparsity": geometry.nodes[node.name].sparsity,
             "stride": geometry.nodes[node.name].stride,
-            "parameters": prod(shapes[node.name]) if node.name in shapes else 0,
+            "norm": node.norm.kind if node.norm else None,
+            "parameters": sum(prod(shapes.get(name, (0,))) for name in (node.name, *held(node))),
         }
         for node in network.nodes
     ]
@@ -243,6 +245,7 @@ def _layers(found: dict[str, Any]) -> Table:
             steps = _size(edge["stride"]), _size(edge["sparsity"])
             table.add_row(f"  {edge['name']}", what, "", size, *steps, _count(edge), style="dim")
         what = node["function"] or node["kind"]
+        what = f"{node['norm']} norm, {what}" if node["norm"] else what
         steps = _size(node["stride"]), _size(node["sparsity"])
         shape = _size(node["shape"])
         table.add_row(node["name"], what, str(node["images"]), shape, *steps, _count(node))
