@@ -23,6 +23,18 @@ def test_every_wanted_pass_and_no_other_is_measured(method, passes):
     assert min(costs.values()) > 0
 
 
+@pytest.mark.parametrize("border", ["zeros", "reflect"])
+@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
+def test_padded_layers_are_measured_with_their_padding(method, border):
+    padding = ((1, 1), (2, 0), (0, 1))
+    shape = replace(SMALL, padding=padding, border=border, source=(10, 10, 11))
+    layout, edge = autotune._alone(shape, Method.named(method))
+    assert (layout.shape("source"), layout.padding(edge)) == (shape.source, padding)
+    (costs,) = autotune.timed(shape, [Method.named(method)]).values()
+    assert min(costs.values()) > 0
+    assert autotune._key(shape) != autotune._key(replace(shape, border="replicate"))
+
+
 def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
     large = ConvShape(80, 80, (3, 3, 3), (2, 2, 2), ONE, (104, 84, 84), (100, 80, 80), 1)
     seen = []
