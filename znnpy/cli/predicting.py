@@ -176,14 +176,13 @@ def _predict(
     dask: str | None,
 ) -> None:
     from znnpy.data.writing.preflight import refuse_loss, refuse_output
-    from znnpy.infer.build import Weights
     from znnpy.infer.job import plan_job
     from znnpy.infer.material import open_inputs
     from znnpy.train.remembered import remember, remembered
 
     refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
-    weights = Weights(saved.config, saved.network, saved.plan, saved.checkpoint.parameters)
-    scene = open_inputs(section, saved.config.data, saved.network)
+    weights = saved.weights
+    scene = open_inputs(section, saved.config.data, weights.network)
     try:
         refuse_loss(destination, scene.volumes())
         patches = remembered(saved.path, _note)
@@ -259,7 +258,9 @@ def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: s
     for source in (section.mask or {}).values():
         sources["mask"] = source.path
     mirror = saved.config.data.border == "mirror"
-    return Request(_output(saved.network, node), mirror, dtype=np.dtype(dtype), sources=sources)
+    return Request(
+        _output(saved.weights.network, node), mirror, dtype=np.dtype(dtype), sources=sources
+    )
 
 
 def _with(request: Request, **changes: Any) -> Request:

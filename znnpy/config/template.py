@@ -112,7 +112,8 @@ training:
   batch: 1                         # patches per update
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # square, binomial_cross_entropy or softmax
-<losses>  rebalance: none                  # none, patch or volume
+<losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)
+  rebalance: none                  # none, patch or volume
   optimizer: {kind: sgd, momentum: 0.9, nesterov: false, weight_decay: 0}
   # optimizer: {kind: adam, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0}
   learning_rate: 0.01

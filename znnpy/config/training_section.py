@@ -77,6 +77,12 @@ class ValidationSection(Strict):
     )
 
 
+class OutputSection(Strict):
+    """What one output of the network counts for."""
+
+    weight: NonNegative = Field(default=1.0, description="Factor of this output's loss.")
+
+
 class TrainingSection(Strict):
     """What is learned from the patches, and how."""
 
@@ -85,12 +91,17 @@ class TrainingSection(Strict):
         default=1, description="Patches per update."
     )
     output_shape: Size3 = Field(
-        description="Size of an output patch in voxels, z y x; the input patch follows from it."
+        description="Size of an output patch in voxels, z y x; the input patch follows from it, and "
+        "from that the patches of coarser outputs."
     )
     loss: AnyLoss = Field(
         default=BINOMIAL.keys(kind=BINOMIAL.name),
         description="Loss, or a mapping of its kind and keys; the cross-entropies take a linear output as "
         "logits, a logistic or softmax one as probabilities.",
+    )
+    outputs: dict[str, OutputSection] = Field(
+        default={},
+        description="Outputs by node name, whose losses are added with weights (default: 1 each).",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
         default="none",
@@ -125,6 +136,10 @@ class TrainingSection(Strict):
     validation: ValidationSection = Field(
         default=ValidationSection(), description="When and how much to validate."
     )
+
+    def weight(self, output: str) -> float:
+        """Factor of the loss of an output."""
+        return self.outputs[output].weight if output in self.outputs else 1.0
 
 
 class CheckpointSection(Strict):

@@ -41,9 +41,9 @@ class Scene:
         return self.reference.resolution
 
     def volumes(self) -> Iterator[Volume]:
-        """All volumes, images first."""
-        for group in (self.images, self.labels, self.masks):
-            yield from group.values()
+        """All volumes, images first; what several nodes share comes once."""
+        groups = (self.images, self.labels, self.masks)
+        yield from {id(v): v for group in groups for v in group.values()}.values()
 
     def corner(self, volume: Volume) -> Triple:
         """Position of a volume's first voxel, in voxels of the first image."""

@@ -200,6 +200,6 @@ class DoubleEngine:
 
 
 def _share(objective: Objective, values: Doubles, target: Doubles, weight: Doubles | None) -> float:
-    """Weighted share of voxels on the wrong side."""
+    """Weighted share of voxels on the wrong side, times the output's factor."""
     wrong, total = objective.error(values, target, objective.counting(weight, values.shape))
-    return wrong / total if total else 0.0
+    return objective.factor * wrong / total if total else 0.0

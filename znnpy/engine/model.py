@@ -67,6 +67,7 @@ class Model:
     cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral. `loss`:
     square, binomial_cross_entropy or softmax; the cross-entropies take the values of a linear output as
     logits, those of a logistic or softmax one as probabilities.
+    `factors`: of the losses of several outputs, by node (default 1 each).
     `max_memory`: bytes; PlanError when the plan needs more, or more than the machine has. `plan`: a
     `plan_record` to repeat. `training=False` reserves no gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks.
@@ -86,6 +87,7 @@ class Model:
         conv: Choice = "auto",
         loss: str | Mapping[str, Any] | LossKeys = "binomial_cross_entropy",
         optimizer: Optimizer | None = None,
+        factors: Mapping[str, float] | None = None,
         clip_norm: float | None = None,
         max_memory: int | None = None,
         plan: Mapping[str, Mapping[str, Any]] | None = None,
@@ -98,6 +100,7 @@ class Model:
     ) -> None:
         learning: dict[str, Any] = {
             "output_shape": 1,
+            "outputs": {name: {"weight": factor} for name, factor in (factors or {}).items()},
             "batch": batch,
             "seed": seed,
             "loss": loss,
@@ -113,7 +116,7 @@ class Model:
             refuse_untrainable(self.network, keys)
         logits = logits_network(self.network, keys)
         self._logits = logits if training else folded(logits)
-        self.losses = objectives(self._logits, keys)
+        self.losses = objectives(self._logits, keys, lambda name: (factors or {}).get(name, 1.0))
         if precision == "float32":
             refuse_without_tasks(self.network)
         self.geometry: Geometry = fit(self.network, output_shape)

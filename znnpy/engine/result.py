@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepResult:
-    """Loss and share of wrong voxels of one step, both weighted means; sums over several outputs."""
+    """Loss and share of wrong voxels of one step, weighted means; of several outputs, sums by their factors."""
 
     loss: float
     error: float

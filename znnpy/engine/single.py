@@ -195,9 +195,10 @@ class SingleEngine:
             places[0] = self._place(array, staging.targets[name], borrow)
             places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
             self._borrowed[parity, name] = (array, weight) if borrow else ()
-            totals = self.settings.losses[name].total_weights(array, weight)
+            objective = self.settings.losses[name]
+            totals = objective.total_weights(array, weight)
             room = self._room(staging.normalizers[name], (2,))
-            room[...] = [1 / total if total else 0.0 for total in totals]
+            room[...] = [objective.factor / total if total else 0.0 for total in totals]
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
         """Address of an array's values: its own, or that of a copy."""

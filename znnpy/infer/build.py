@@ -58,6 +58,7 @@ def training_model(
         conv=training.conv,
         loss=training.loss,
         optimizer=make_optimizer(training.optimizer),
+        factors={node.name: training.weight(node.name) for node in network.outputs},
         clip_norm=training.clip_norm,
         max_memory=run.max_memory,
         plan=plan,

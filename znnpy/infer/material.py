@@ -32,7 +32,7 @@ _KEEP: Mapping[object, Keep] = {"auto": "auto", True: "memory", False: "file"}
 def open_scene(section: VolumeSection, data: DataSection, network: Network) -> Scene:
     """Open one volume of the config with its labels and masks; the caller closes it.
 
-    A bare path stands for the network's only input or output. Raises ConfigError when names do not
+    A bare path stands for the network's only input, or for all outputs. Raises ConfigError when names do not
     fit the network, VolumeError for files that cannot be used.
     """
     inputs, outputs = network.inputs, network.outputs
@@ -44,11 +44,13 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
             ("labels", section.labels or {}, outputs, "labels"),
             ("mask", section.mask or {}, outputs, "labels"),
         ):
-            group = {}
+            group: dict[str, Volume] = {}
+            shared: dict[Source, Volume] = {}
             for node, source in _by_node(what, sources, nodes).items():
-                volume = open_source(source, data, role)  # type: ignore[arg-type]
-                opened.append(volume)
-                group[node] = volume
+                if source not in shared:
+                    shared[source] = open_source(source, data, role)  # type: ignore[arg-type]
+                    opened.append(shared[source])
+                group[node] = shared[source]
             groups.append(group)
         _check_channels(groups[0], inputs)
         return Scene(*groups)
@@ -139,8 +141,8 @@ def _by_node(
 ) -> dict[str, Source]:
     names = [node.name for node in nodes]
     if set(sources) == {""}:
-        if len(names) == 1:
-            return {names[0]: sources[""]}
+        if len(names) == 1 or what != "image":
+            return dict.fromkeys(names, sources[""])
         raise ConfigError(
             f"data: {what} must be a mapping from node to path, the network has {', '.join(names)}"
         )

@@ -80,11 +80,12 @@ class Loss:
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss at one output: with its keys, and what it takes the output's values for."""
+    """A loss at one output: with its keys, what it takes the output's values for, and its factor."""
 
     loss: Loss
     keys: LossKeys
     reading: Reading
+    factor: float = 1.0
 
     @property
     def kernel(self) -> str:
@@ -112,7 +113,7 @@ class Objective:
     def value_and_gradient(
         self, values: Doubles, target: Doubles, weight: Doubles | None = None
     ) -> tuple[float, Doubles]:
-        """The loss of an output and its gradient for the output node's values, a new array.
+        """The loss of an output, times its factor, and the gradient for the output node's values, a new array.
 
         No weight means 1 everywhere; weights that sum to 0 give loss and gradient 0. All arrays are
         (batch, image, z, y, x); a weight may also have 1 image, and where voxels have one weight the
@@ -125,7 +126,8 @@ class Objective:
         gradient = np.zeros(values.shape)
         for part in counted:
             gradient += part.gradient() / part.weight
-        return sum(part.total / part.weight for part in counted), gradient
+        total = sum(part.total / part.weight for part in counted)
+        return self.factor * total, self.factor * gradient
 
     def total_weights(self, target: Array, weight: Array | None) -> tuple[float, float]:
         """Sum of the weights that the mean loss is of, and of those that the error is a share of.

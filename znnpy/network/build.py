@@ -73,8 +73,22 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
 def trained_network(config: Config) -> Network:
     """The network of a config as its loss takes it: `logits_network` of the one that is written."""
     network = build_network(config.network)
+    _refuse_other_outputs(config, [node.name for node in network.outputs])
     with blamed_on_loss(config):
         return logits_network(network, config.training.loss)
+
+
+def _refuse_other_outputs(config: Config, names: list[str]) -> None:
+    for name in config.training.outputs:
+        if name not in names:
+            raise ConfigError(
+                f"{config.place('training', 'outputs', name)}: the network has no such output; it has "
+                f"{', '.join(names)}"
+            )
+    if not any(config.training.weight(name) for name in names):
+        raise ConfigError(
+            f"{config.place('training', 'outputs')}: every weight is 0, so nothing is learned"
+        )
 
 
 @contextmanager
@@ -88,7 +102,7 @@ def blamed_on_loss(config: Config) -> Iterator[None]:
 
 def training_losses(config: Config, network: Network) -> Objectives:
     """The loss of each output of a config's `trained_network`, by name."""
-    return objectives(network, config.training.loss)
+    return objectives(network, config.training.loss, config.training.weight)
 
 
 def _node(name: str, node: NodeSection) -> Node:

@@ -8,7 +8,7 @@ those functions are put on its output values last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from znnpy.errors import NetworkError
@@ -23,15 +23,18 @@ Objectives = dict[str, Objective]
 """The loss of each output node, by name."""
 
 
-def objectives(network: Network, loss: str | LossKeys) -> Objectives:
-    """The loss at each output of a network, or of its `logits_network`.
+def objectives(
+    network: Network, loss: str | LossKeys, factor: Callable[[str], float] = lambda output: 1.0
+) -> Objectives:
+    """The loss at each output of a network, or of its `logits_network`, with its factor in the sum.
 
     Raises NetworkError for an output whose function is that of other losses: its values would be
     taken for logits.
     """
     keys = loss_keys(loss)
     return {
-        node.name: Objective(loss_of(keys), keys, _reading(node, keys)) for node in network.outputs
+        node.name: Objective(loss_of(keys), keys, _reading(node, keys), factor(node.name))
+        for node in network.outputs
     }
 
 

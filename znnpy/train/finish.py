@@ -8,7 +8,6 @@ from typing import Any
 
 from znnpy.config.models import Config, VolumeSection
 from znnpy.errors import RunError
-from znnpy.infer.build import Weights
 from znnpy.infer.evaluate import DEFAULT, Evaluation, evaluate
 from znnpy.infer.material import open_scene
 from znnpy.infer.scores import Objects
@@ -51,8 +50,7 @@ def evaluate_run(
         for section in sections:
             scene = open_scene(section, config.data, network)
             stack.callback(scene.close)
-            weights = Weights(config, network, saved.plan, saved.checkpoint.parameters)
-            found += evaluate(weights, scene, train, objects)
+            found += evaluate(saved.weights, scene, train, objects)
     return found
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.errors import PlanError, RunError
-from znnpy.infer.build import make_optimizer
+from znnpy.geometry.finest import finest
+from znnpy.infer.build import Weights, make_optimizer
 from znnpy.network import Network, learned, parameter_shapes, trained_network
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
@@ -43,6 +44,16 @@ class SavedRun:
     network: Network
     plan: dict[str, Any] | None
     checkpoint: Checkpoint
+
+    @property
+    def weights(self) -> Weights:
+        """What predictions are made of: without coarser outputs, which only help to train."""
+        network = finest(self.network)
+        edges = {edge.name for edge in network.edges}
+        plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
+        found = self.checkpoint.parameters
+        parameters = {name: found[name] for name in parameter_shapes(network)}
+        return Weights(self.config, network, plan, parameters)
 
 
 @dataclass(frozen=True)

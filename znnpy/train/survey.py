@@ -13,6 +13,7 @@ from znnpy.config.models import Config, VolumeSection
 from znnpy.data.sampling.taken import check_kind
 from znnpy.data.values.glance import glance
 from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.geometry.finest import finest
 from znnpy.infer.material import make_targets, open_scene, open_source
 from znnpy.infer.tiling import Tiling
 from znnpy.network import Network
@@ -108,5 +109,5 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
             check_kind(targets[node], scene.labels[node])
         corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
         mirror = config.data.border == "mirror"
-        field = Tiling.of(config, network).field(scene.images, corners, mirror)
+        field = Tiling.of(config, finest(network)).field(scene.images, corners, mirror)
         return {"positions": prod(field.shape)}

@@ -22,7 +22,7 @@ class Forward(Protocol):
 class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment.
 
-    Sums over several outputs, as a training step does. Stops early, with None, on a signal.
+    Sums over several outputs with their factors, as a training step does. Stops early, with None, on a signal.
     """
 
     def __init__(
@@ -50,5 +50,8 @@ class Validation:
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 tally.add(values[node], target, batch.weights[node])
-        found = tallies.values()
-        return {"loss": sum(t.loss for t in found), "error": sum(t.error for t in found)}
+        found = [(tally, tally.objective.factor) for tally in tallies.values()]
+        return {
+            "loss": sum(factor * tally.loss for tally, factor in found),
+            "error": sum(factor * tally.error for tally, factor in found),
+        }

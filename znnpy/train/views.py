@@ -10,7 +10,6 @@ from znnpy.data.volume import Array, ArrayVolume, Triple64
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import RunError
 from znnpy.infer.blocks import Field
-from znnpy.infer.build import Weights
 from znnpy.infer.evaluate import observe
 from znnpy.infer.material import open_scene
 from znnpy.network import training_losses
@@ -38,8 +37,7 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
     layer reads it.
     """
     config = saved.config
-    weights = Weights(config, saved.network, saved.plan, saved.checkpoint.parameters)
-    seen = observe(weights, scene, SHOWN)
+    seen = observe(saved.weights, scene, SHOWN)
     node = next(iter(seen.values))
     known, field = seen.known[node], seen.field
     reading = training_losses(config, saved.network)[node].reading

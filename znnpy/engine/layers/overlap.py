@@ -61,6 +61,7 @@ def _emit_total(
         overlap_total,
         {
             **parts.objective.numbers,
+            "overlap": parts.objective.factor * parts.objective.numbers["overlap"],
             "partials": partials.address,
             "count": parts.count // batch,
             "batch": batch,
