@@ -95,11 +95,11 @@ class VolumeSection(Strict):
     )
     labels: Sources | None = Field(
         default=None,
-        description="Labels, path or path:dataset; by output node with several outputs.",
+        description="Labels, path or path:dataset; by output node where outputs have others.",
     )
     mask: Sources | None = Field(
         default=None,
-        description="Voxels that count (not 0), path or path:dataset; by output node if several.",
+        description="Voxels that count (not 0), path or path:dataset; by output node where they differ.",
     )
 
 
