@@ -58,24 +58,25 @@ def small(
     conv: str = "direct",
     threads: int = 2,
     extent: tuple[int, int, int] = EXTENT,
-    layers: list[Any] | None = None,
+    network: dict[str, Any] | None = None,
     inference: dict[str, Any] | None = None,
+    shape: int | tuple[int, int, int] = 4,
     **run: Any,
 ) -> Small:
     """Write the input and make weights."""
     config = config_from(
         {
-            "network": {"layers": layers or LAYERS},
+            "network": network or {"layers": LAYERS},
             "data": {"border": "mirror"},
-            "training": {"output_shape": 4, "conv": conv},
+            "training": {"output_shape": shape, "conv": conv},
             "inference": inference or {},
             "run": {"threads": threads, **run},
         }
     )
-    network = build_network(config.network)
+    built = build_network(config.network)
     if not (folder / "raw.h5").exists():
         with h5py.File(folder / "raw.h5", "w") as file:
             file["raw"] = np.random.default_rng(0).integers(0, 255, extent).astype(np.uint8)
-    request = Request(network.outputs[0], True, patch=PATCH, sources={"input": folder / "raw.h5"})
-    weights = Weights(config, network, None, initial_parameters(network, 1))
+    request = Request(built.outputs[0], True, patch=PATCH, sources={"input": folder / "raw.h5"})
+    weights = Weights(config, built, None, initial_parameters(built, 1))
     return Small(folder, weights, request)

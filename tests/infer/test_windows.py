@@ -21,7 +21,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.data.writing.destination import Destination, journal_of
-from znnpy.errors import PlanError, VolumeError
+from znnpy.errors import PlanError, ShapeError, VolumeError
 from znnpy.geometry import fit
 from znnpy.infer import tiling
 from znnpy.infer.blocks import Region, cuts
@@ -335,6 +335,48 @@ def test_plan_says_what_values_depend_on(
     assert "so the test says" in out
     assert f"4 x 5 x 6, {job.grid.count(job.region)} network runs" in out
     assert "2 x 5 x 6 voxels around each patch" in out
+
+
+PADDED = {
+    "layers": [
+        {
+            "conv": {
+                "images": 5,
+                "size": 3,
+                "padding": "same",
+                "norm": "instance",
+                "function": "relu",
+            }
+        },
+        {"max_pool": [1, 2, 2]},
+        {"conv": {"images": 6, "size": 3, "padding": [0, 1, 1], "border": "reflect"}},
+        {"upsample": {"factor": [1, 2, 2], "mode": "linear"}},
+        {"conv": {"images": 2, "size": [1, 3, 2], "padding": "same"}},
+    ]
+}
+
+
+@pytest.mark.parametrize("conv", ["direct", "auto"])
+@pytest.mark.parametrize("mirror", [True, False])
+def test_padded_network(tmp_path: Path, mirror: bool, conv: str) -> None:
+    window = (4, 6, 8)
+    tiny = small(tmp_path, conv, network=PADDED, shape=window, inference={"overlap": 0.3})
+    found = tiny.run(mirror=mirror, patch=None)
+    windows = Windows(window, (0.3,) * 3, "gaussian", found.shape[1:])
+    assert found.shape[1:] == ((9, 17, 19) if mirror else (7, 17, 19))
+    np.testing.assert_allclose(found, blended(tiny, windows, mirror, False), atol=2e-5)
+    for number, block in enumerate(BLOCKS):
+        other = small(
+            tmp_path, conv, number + 1, network=PADDED, shape=window, inference={"overlap": 0.3}
+        )
+        again = other.run(mirror=mirror, patch=None, block=block, overwrite=True)
+        assert np.array_equal(again, found)
+
+
+def test_impossible_window_is_refused(tmp_path: Path) -> None:
+    tiny = small(tmp_path, network=PADDED, shape=(4, 6, 8), inference={"window": 5})
+    with pytest.raises(ShapeError, match=r"inference.window: .* nearest possible sizes are"):
+        tiny.run(patch=None)
 
 
 @pytest.mark.slow

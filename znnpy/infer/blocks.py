@@ -68,6 +68,7 @@ def whole_field(
     corners: Mapping[str, Triple],
     mirror: bool,
     run: Geometry | None = None,
+    unit: Triple | None = None,
 ) -> Field:
     """What can be predicted of a volume: all voxels with `mirror`, else those that see no border.
 
@@ -88,6 +89,9 @@ def whole_field(
         first = triple(max(axis) for axis in zip(*lows, strict=True))
         last = triple(min(axis) for axis in zip(*highs, strict=True))
     shape = triple((b - a) // step + 1 for a, b, step in zip(first, last, stride, strict=True))
+    if not mirror:
+        units = zip(shape, made(run), unit or lattice_unit(run), strict=True)
+        shape = triple(one + (n - one) // step * step for n, one, step in units)
     if min(shape) < 1:
         name = names[0]
         raise ShapeError(
@@ -103,14 +107,17 @@ def _view(run: Geometry, name: str, stride: Triple) -> Triple:
     return triple(n - (count - 1) * step for n, count, step in sizes)
 
 
-def middle(field: Field, most: int) -> Field:
-    """A field of at most `most` voxels around the middle of another, cut from its longest axes."""
+def middle(field: Field, most: int, unit: Triple = ONE) -> Field:
+    """A field of at most `most` voxels around the middle of another, cut from its longest axes.
+
+    It begins whole `unit`s of voxels after the other.
+    """
     shape = list(field.shape)
     while math.prod(shape) > most:
         axis = shape.index(max(shape))
         shape[axis] = shape[axis] * 15 // 16
-    steps = zip(field.first, field.shape, shape, field.stride, strict=True)
-    first = triple(a + (whole - part) // 2 * step for a, whole, part, step in steps)
+    steps = zip(field.first, field.shape, shape, unit, field.stride, strict=True)
+    first = triple(a + (n - part) // 2 // one * one * step for a, n, part, one, step in steps)
     return replace(field, first=first, shape=triple(shape))
 
 
@@ -151,6 +158,14 @@ def input_region(
     sizes = zip(region.shape, size or made(geometry), field.stride, strict=True)
     beyond = triple((n - one) * step for n, one, step in sizes)
     return Region(lower, add(lower, add(beyond, geometry.input_shapes[name])))
+
+
+def lattice_unit(geometry: Geometry) -> Triple:
+    """By how many output voxels runs may be apart to see their input alike: a period of pooling."""
+    output = next(iter(geometry.output_shapes))
+    periods = zip(*geometry.periods.values(), strict=True)
+    steps = zip(periods, geometry.output_stride(output), strict=True)
+    return triple(math.lcm(*axis) // step for axis, step in steps)
 
 
 def made(geometry: Geometry) -> Triple:

@@ -15,7 +15,7 @@ from znnpy.engine.report import Report
 from znnpy.infer.blocks import Field, Region, middle, triple
 from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
-from znnpy.infer.search import Candidate, best_patch, counted_workers
+from znnpy.infer.search import Candidate, best_patch, counted_workers, covering
 from znnpy.infer.tiling import Tiling
 from znnpy.learning.optimizers import OptimizerKeys
 from znnpy.network.types import Network, Triple
@@ -128,13 +128,13 @@ def prediction_of(
     mirror, tiling = config.data.border == "mirror", Tiling.of(config, network, patch)
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
     whole = tiling.field(scene.images, corners, mirror)
-    field = whole if most is None else middle(whole, most)
+    field = whole if most is None else middle(whole, most, tiling.unit)
     chosen = tiling.window or patch or _best(weights, field)
     if tiling.window is None:
-        chosen = triple(min(pair) for pair in zip(chosen, field.shape, strict=True))
-    plan = Candidate(network, chosen, config.training.conv, weights.plan).plan.to_record()
-    norms = normalisations(scene, config.data)
-    grid = tiling.grid(whole, chosen, field)
+        chosen = covering(network, triple(min(p) for p in zip(chosen, field.shape, strict=True)))
+    candidate = Candidate(network, chosen, config.training.conv, weights.plan)
+    plan, norms = candidate.plan.to_record(), normalisations(scene, config.data)
+    grid = tiling.grid(whole, candidate.geometry, field)
     region = Region((0, 0, 0), field.shape)
     kept = grid.shared(region, grid.unit, (0, 0, 0))
     with patch_model(config, network, chosen, plan) as model:

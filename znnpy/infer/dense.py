@@ -39,4 +39,8 @@ def _dense(edge: Edge) -> Edge:
 
 
 def _grows(network: Network) -> bool:
-    return any(max(edge.factor) > 1 for edge in network.edges)
+    return any(
+        along.grows > 1
+        for edge in network.edges
+        for along in edge_kind(edge.kind).sizes(edge, edge.sparsity)
+    )

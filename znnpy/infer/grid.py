@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from znnpy.data.volume import Triple
-from znnpy.infer.blocks import Region, add, triple
+from znnpy.errors import ShapeError
+from znnpy.geometry.fit import Geometry
+from znnpy.infer.blocks import Region, add, lattice_unit, made, triple
 from znnpy.infer.joined import SideBySide
 from znnpy.infer.parts import Parts
 
@@ -26,6 +28,19 @@ class Grid:
 
     patch: Triple
     origin: Triple = (0, 0, 0)
+
+    @classmethod
+    def of(cls, geometry: Geometry) -> Grid:
+        """Of runs of a network: as many voxels of each as keep all of them on the lattice of its pooling.
+
+        Raises ShapeError when a run has too few voxels for that.
+        """
+        found, unit = made(geometry), lattice_unit(geometry)
+        if any(n < step for n, step in zip(found, unit, strict=True)):
+            raise ShapeError(
+                f"patches of {found} voxels (z, y, x) are smaller than what pooling joins, {unit}"
+            )
+        return cls(triple(n // step * step for n, step in zip(found, unit, strict=True)))
 
     def span(self, region: Region) -> Region:
         """All voxels of the patches that meet a region."""

@@ -41,7 +41,7 @@ class Sizes:
 
     def grid(self, candidate: Candidate) -> AnyGrid:
         """Where patches of a candidate lie."""
-        return self.tiling.grid(self.field, candidate.patch)
+        return self.tiling.grid(self.field, candidate.geometry)
 
     @property
     def kept(self) -> int:

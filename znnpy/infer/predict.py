@@ -15,7 +15,7 @@ from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Array, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.geometry.fit import Geometry
-from znnpy.infer.blocks import Field, Region, input_region, made, sub, triple
+from znnpy.infer.blocks import Field, Region, input_region, sub, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.joined import Joined
 from znnpy.infer.kept import Kept
@@ -117,7 +117,7 @@ class VolumePrediction:
         mirror: bool = True,
     ) -> None:
         self.field, self.finish = field, finish or Finish()
-        self.grid = grid or Grid(made(model.geometry))
+        self.grid = grid or Grid.of(model.geometry)
         self._zeros = self.grid.blends and not mirror
         self._model, self._scene, self._norms = model, scene, norms
         self._names = [node.name for node in model.network.inputs]

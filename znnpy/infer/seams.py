@@ -43,7 +43,7 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
 
     Places are drawn with a fixed seed. Positions are voxels of the output.
     """
-    grid = job.grid if job.grid.blends else Grid(job.patch, triple(n // 2 for n in job.patch))
+    grid = job.grid if job.grid.blends else _shifted(job)
     largest, where, scale = 0.0, (0, 0, 0), 1.0
     with (
         open_volume(destination.name, max_bytes=job.spec.nbytes) as written,
@@ -59,6 +59,12 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
                 largest, where = difference, there.lower
     rounding = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
     return Seams(count, largest, where, 0.0 if job.grid.blends else rounding)
+
+
+def _shifted(job: Job) -> Grid:
+    """The job's patches, moved by half of one, whole periods of pooling."""
+    steps = zip(job.grid.unit, job.tiling.unit, strict=True)
+    return Grid(job.grid.unit, triple(n // 2 // one * one for n, one in steps))
 
 
 def _places(job: Job, count: int) -> list[Region]:

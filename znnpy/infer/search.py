@@ -20,7 +20,8 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
 from znnpy.errors import PlanError
 from znnpy.geometry import Geometry, fit, voxels
-from znnpy.infer.blocks import Region, triple
+from znnpy.geometry.fit import smallest
+from znnpy.infer.blocks import Region, lattice_unit, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.layers import forward_plan, forward_seconds
 from znnpy.network.folding import folded
@@ -69,7 +70,9 @@ class Candidate:
 
     def cost(self, region: Region) -> float:
         """Estimated seconds of predicting a region, added up over all cores of the machine."""
-        return Grid(self.patch).count(region) * (self.seconds + RUN_SECONDS * counted_workers())
+        return Grid.of(self.geometry).count(region) * (
+            self.seconds + RUN_SECONDS * counted_workers()
+        )
 
     @cached_property
     def least_bytes(self) -> int:
@@ -140,14 +143,22 @@ def candidates(
 
 def sizes(region: Region, network: Network) -> list[Triple]:
     """Patches worth looking at, smallest first: nearly cubes that share the region evenly."""
-    views = fit(network, (1, 1, 1)).fields_of_view.values()
+    views = fit(network, smallest(network)).fields_of_view.values()
     most = max(MOST_SIDE, 4 * max(max(view) for view in views))
     side, found = float(min(most, max(region.shape))), set()
     while side >= 1:
         parts = [-(-n // int(side)) for n in region.shape]
         found.add(triple(-(-n // k) for n, k in zip(region.shape, parts, strict=True)))
         side /= STEP
-    return sorted(found, key=lambda patch: (patch[0] * patch[1] * patch[2], patch))
+    possible = {covering(network, patch) for patch in found}
+    return sorted(possible, key=lambda patch: (patch[0] * patch[1] * patch[2], patch))
+
+
+def covering(network: Network, shape: Triple) -> Triple:
+    """The smallest patch of which whole periods of pooling hold so many voxels; `shape` without pooling."""
+    unit = lattice_unit(fit(network, smallest(network)))
+    whole = triple(-(-n // step) * step for n, step in zip(shape, unit, strict=True))
+    return smallest(network, whole)
 
 
 def counted_workers() -> int:

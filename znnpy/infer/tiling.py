@@ -8,8 +8,9 @@ from functools import cached_property
 
 from znnpy.config.models import Config, InferenceSection
 from znnpy.data.volume import Triple, Volume
-from znnpy.geometry.fit import Geometry, fit
-from znnpy.infer.blocks import Field, triple, whole_field
+from znnpy.errors import ShapeError
+from znnpy.geometry.fit import Geometry, fit, smallest
+from znnpy.infer.blocks import Field, lattice_unit, made, triple, whole_field
 from znnpy.infer.grid import Grid
 from znnpy.infer.windows import Windows
 from znnpy.network.types import Network
@@ -41,8 +42,18 @@ class Tiling:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Shapes of one run: of a window, or of the smallest patch."""
-        return fit(self.network, self.window or ONE)
+        """Shapes of one run: of a window, or of the smallest patch. ShapeError for an impossible window."""
+        if self.window is None:
+            return fit(self.network, smallest(self.network))
+        try:
+            return fit(self.network, self.window)
+        except ShapeError as error:
+            raise ShapeError(f"inference.window: {error}") from None
+
+    @cached_property
+    def unit(self) -> Triple:
+        """Output voxels by which runs may be moved: any number for windows."""
+        return lattice_unit(self.geometry) if self.window is None else ONE
 
     def field(
         self, images: Mapping[str, Volume], corners: Mapping[str, Triple], mirror: bool
@@ -51,15 +62,15 @@ class Tiling:
 
         Raises ShapeError when the volume is smaller than what one voxel sees.
         """
-        return whole_field(self.network, images, corners, mirror, self.geometry)
+        return whole_field(self.network, images, corners, mirror, self.geometry, self.unit)
 
-    def grid(self, whole: Field, patch: Triple, part: Field | None = None) -> AnyGrid:
-        """Where runs of one output shape lie in a field, counted from the first voxel of a part of it."""
+    def grid(self, whole: Field, run: Geometry, part: Field | None = None) -> AnyGrid:
+        """Where runs of a shape lie in a field, counted from the first voxel of a part of it."""
         if self.window is None:
-            return Grid(patch)
+            return Grid.of(run)
         steps = zip(whole.first, (part or whole).first, whole.stride, strict=True)
         origin = triple((a - b) // step for a, b, step in steps)
-        return Windows(patch, self.inference.overlap, self.inference.blend, whole.shape, origin)
+        return Windows(made(run), self.inference.overlap, self.inference.blend, whole.shape, origin)
 
     def record(self) -> dict[str, object] | None:
         """How windows overlap and blend, JSON-able; None without windows."""

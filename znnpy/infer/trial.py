@@ -8,11 +8,12 @@ import numpy as np
 
 from znnpy.data.volume import Triple
 from znnpy.engine.model import Model
+from znnpy.geometry import voxels
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
 from znnpy.infer.layers import forward_seconds
 from znnpy.infer.predict import Floats
-from znnpy.infer.search import Candidate
+from znnpy.infer.search import Candidate, covering
 
 MOST_SECONDS = 0.3  # of a trial, by estimate
 SMALLEST = 8  # voxels along an axis
@@ -48,16 +49,15 @@ def _smaller(job: Job) -> Candidate:
     plan, patch = job.candidate.plan, job.patch
     while True:
         made = Candidate(job.network, patch, job.candidate.conv, plan.to_record())
-        longest = patch.index(max(patch))
-        if (
-            forward_seconds(job.network, made.geometry, plan) <= MOST_SECONDS
-            or patch[longest] <= SMALLEST
-        ):
+        smaller = covering(job.network, _cut(patch))
+        quick = forward_seconds(job.network, made.geometry, plan) <= MOST_SECONDS
+        if quick or voxels(smaller) >= voxels(patch):
             return made
-        patch = _cut(patch, longest)
+        patch = smaller
 
 
-def _cut(patch: Triple, axis: int) -> Triple:
+def _cut(patch: Triple) -> Triple:
     sizes = list(patch)
-    sizes[axis] = max(SMALLEST, sizes[axis] * 3 // 4)
+    axis = sizes.index(max(sizes))
+    sizes[axis] = max(min(SMALLEST, sizes[axis]), sizes[axis] * 3 // 4)
     return sizes[0], sizes[1], sizes[2]

@@ -16,7 +16,7 @@ from znnpy.errors import PlanError
 from znnpy.infer.blocks import Region
 from znnpy.infer.identity import plan_record
 from znnpy.infer.memory import rss
-from znnpy.infer.search import Candidate, Needs
+from znnpy.infer.search import Candidate, Needs, covering
 from znnpy.network.types import Network
 from znnpy.plan import Choice, Plan
 
@@ -79,7 +79,8 @@ def recalled(known: Any, network: Network, conv: Choice, region: Region) -> Cand
     if not isinstance(known, Mapping) or set(known) != {"patch", "plan"}:
         raise PlanError("its record needs patch and plan")
     patch = patch_of(known["patch"])
-    if patch is None or any(n > m for n, m in zip(patch, region.shape, strict=True)):
+    most = covering(network, region.shape)
+    if patch is None or any(n > m for n, m in zip(patch, most, strict=True)):
         raise PlanError(f"{known['patch']!r} is no patch of {_size(region.shape)} voxels")
     Plan.from_record(known["plan"], network)
     return Candidate(network, patch, conv, known["plan"])
