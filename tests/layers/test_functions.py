@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from znnpy import Model, load_network
-from znnpy.layers.functions import FUNCTIONS
-from znnpy.network.types import Network, Node
+from znnpy.layers.functions import FUNCTIONS, Shaped
+from znnpy.network.types import Network
 
 SMOOTH = [name for name, function in FUNCTIONS.items() if not function.passes_on]
 SHAPE = (3, 4, 5)
+SLOPES = np.array([-0.2, 0.0, 0.7])[:, None, None, None]
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_gradient_is_that_of_the_values(name: str) -> None:
-    node, function = Node("n", "transfer", 3, slope=0.3, amplitude=1.7, gain=0.6), FUNCTIONS[name]
+    node, function = Shaped(0.3, 1.7, 0.6, SLOPES), FUNCTIONS[name]
     rng, step = np.random.default_rng(0), 1e-6
     x = 4 * rng.standard_normal((2, 3, 3, 4, 5))
     g = rng.standard_normal(x.shape)
@@ -24,6 +25,54 @@ def test_the_gradient_is_that_of_the_values(name: str) -> None:
     found = x if function.needs_sum else function.value(x, node)
     slope = np.vdot(function.gradient(found, g, node), way)
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+def test_the_gradient_of_learned_slopes_is_that_of_the_values() -> None:
+    function, rng = FUNCTIONS["prelu"], np.random.default_rng(0)
+    x, g = rng.standard_normal((2, 2, 3, 3, 4, 5))
+    assert function.held_gradients is not None
+    found = function.held_gradients(x, g, Shaped(slopes=SLOPES))["slopes"]
+    for image in range(3):
+        step = np.zeros_like(SLOPES)
+        step[image] = 1e-6
+        ends = [
+            np.vdot(g, function.value(x, Shaped(slopes=SLOPES + sign * step))) for sign in (1, -1)
+        ]
+        np.testing.assert_allclose(found[image], (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [None, "instance", "batch"])
+def test_slopes_are_learned_as_in_float64(norm: str | None) -> None:
+    found = {}
+    keys = {"images": 18, "size": 3, "function": "prelu"} | ({"norm": norm} if norm else {})
+    net = load_network({"layers": [{"conv": keys}, {"conv": {"images": 2, "size": 2}}]})
+    for precision in ("float32", "float64"):
+        with Model(net, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
+                   precision=precision) as model:  # fmt: skip
+            rng = np.random.default_rng(1)
+            assert (model.parameters["layer1.slopes"] == 0.25).all()
+            x = 3 * rng.standard_normal((2, 1, *model.input_shape), np.float32)
+            target = rng.random((2, 2, *SHAPE), np.float32)
+            for _ in range(5):
+                model.step(x, target, learning_rate=5e-4)
+            found[precision] = model.parameters["layer1.slopes"]
+    assert np.abs(found["float64"] - 0.25).min() > 1e-5
+    np.testing.assert_allclose(found["float32"], found["float64"], atol=1e-5)
+
+
+def test_softmax_between_layers_trains_as_float64_does() -> None:
+    layers = [{"images": 19, "size": 3, "function": "softmax"}, {"images": 2, "size": 2}]
+    net, found = load_network({"layers": [{"conv": keys} for keys in layers]}), {}
+    for precision in ("float32", "float64"):
+        with Model(net, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
+                   precision=precision) as model:  # fmt: skip
+            rng = np.random.default_rng(1)
+            x = 3 * rng.standard_normal((2, 1, *model.input_shape), np.float32)
+            target = rng.random((2, 2, *SHAPE), np.float32)
+            found[precision] = model.loss_and_gradients(x, target)[1]
+    for name, gradient in found["float64"].items():
+        scale = np.abs(gradient).max()
+        np.testing.assert_allclose(found["float32"][name], gradient, atol=1e-4 * scale)
 
 
 KEPT = [name for name, function in FUNCTIONS.items() if function.needs_sum]
@@ -36,7 +85,8 @@ def test_sums_are_kept_by_who_needs_them_and_while_training_alone() -> None:
 
     assert KEPT
     for name in KEPT:
-        assert used(name, False) == used("tanh", False)
+        if not FUNCTIONS[name].held:
+            assert used(name, False) == used("tanh", False)
         assert used(name, True) > used("tanh", True)
 
 

@@ -8,14 +8,14 @@ kernels do. The kernels are `znnpy_kernels.layers.transfer.FORWARD` and `BACKWAR
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
 
 from znnpy.errors import NetworkError
-from znnpy.layers.values import Array
+from znnpy.layers.values import Array, Held
 
 IMAGES = 1  # the axis of images
 
@@ -35,17 +35,33 @@ class Shape(Protocol):
     def gain(self) -> float:
         """Of tanh."""
 
+    @property
+    def slopes(self) -> Array:
+        """Of prelu, (images, 1, 1, 1): learned."""
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A shape by its numbers."""
+
+    slope: float = 0.01
+    amplitude: float = 1.0
+    gain: float = 1.0
+    slopes: Array = field(default_factory=lambda: np.empty((0, 1, 1, 1)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
     """One transfer function.
 
-    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, image, z, y, x). `needs_sum`: the function
-    is not monotone; its gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
+    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, image, z, y, x). `needs_sum`: its value does not
+    tell its slope; its gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
+    `held`: arrays (images,) that nodes keep for it, by the names that they have in its shape, and
+    `held_gradients(x, g, shape)` those of the ones that are learned.
     `shaped`: the node's keys that are for this function and those that have them too. `slope`: where a
     config says none. `unbounded`: it has a slope everywhere and reaches every value. `pointwise`: a
-    voxel of an image depends on that voxel alone; others are for output nodes. `passes_on`: the
-    gradient goes through unchanged, for losses made on what comes before.
+    voxel of an image depends on that voxel alone, not on other images. `passes_on`: the gradient goes
+    through unchanged, for losses made on what comes before.
     """
 
     name: str
@@ -54,6 +70,8 @@ class Function:
     shaped: tuple[str, ...] = ()
     slope: float = 0.01
     needs_sum: bool = False
+    held: Mapping[str, Held] = field(default_factory=dict)
+    held_gradients: Callable[[Array, Array, Shape], dict[str, Array]] | None = None
     unbounded: bool = False
     pointwise: bool = True
     passes_on: bool = False
@@ -109,11 +127,16 @@ def _gelu_tanh_gradient(x: Array, g: Array, shape: Shape) -> Array:
     return slope
 
 
+def _prelu_gradients(x: Array, g: Array, shape: Shape) -> dict[str, Array]:
+    return {"slopes": np.where(x > 0, 0.0, x * g).sum(axis=(0, 2, 3, 4))}
+
+
 # The names once more: a misspelt one is then found by the type checker.
 FunctionName = Literal[
     "linear",
     "relu",
     "leaky_relu",
+    "prelu",
     "elu",
     "tanh",
     "logistic",
@@ -142,6 +165,15 @@ _ALL = (
         name="leaky_relu",
         value=lambda x, shape: np.where(x > 0, x, shape.slope * x),
         gradient=lambda y, g, shape: np.where(y > 0, g, shape.slope * g),
+        unbounded=True,
+    ),
+    Function(
+        name="prelu",
+        value=lambda x, shape: np.where(x > 0, x, shape.slopes * x),
+        gradient=lambda x, g, shape: np.where(x > 0, g, shape.slopes * g),
+        needs_sum=True,
+        held={"slopes": Held(0.25, True)},
+        held_gradients=_prelu_gradients,
         unbounded=True,
     ),
     Function(

@@ -7,18 +7,10 @@ image of the group, voxel); their batch is 1 where they are over the whole batch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from znnpy.layers.values import Array, Norm
-
-
-class Held(NamedTuple):
-    """An array (images,) that a node keeps: what it starts with, and whether it has a gradient."""
-
-    start: float
-    learned: bool
+from znnpy.layers.values import Array, Held, Norm
 
 
 def held(norm: Norm) -> dict[str, Held]:

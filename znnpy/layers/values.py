@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,3 +62,10 @@ class Norm:
     def running(self) -> bool:
         """Whether prediction uses statistics of the training, which are kept with what is learned."""
         return self.kind == "batch"
+
+
+class Held(NamedTuple):
+    """An array (images,) that a node keeps: what it starts with, and whether it has a gradient."""
+
+    start: float
+    learned: bool

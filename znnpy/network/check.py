@@ -182,11 +182,8 @@ def _node_meaning(network: Network, node: Node) -> Iterable[str]:
             yield f"has {node.images} images, but {parts} = {sum(arriving)} arrive"
     if node.norm is not None:
         yield from _norm_meaning(node, node.norm)
-    if not FUNCTIONS[node.function].pointwise:
-        if network.outgoing(node.name):
-            yield f"{node.function} is for output nodes only"
-        if node.images < 2:
-            yield f"{node.function} needs at least 2 images"
+    if not FUNCTIONS[node.function].pointwise and node.images < 2:
+        yield f"{node.function} needs at least 2 images"
 
 
 def _norm_meaning(node: Node, norm: Norm) -> Iterable[str]:

@@ -18,7 +18,7 @@ from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry
 from znnpy.layers import norms
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.functions import function_of
+from znnpy.layers.functions import Shaped, function_of
 from znnpy.layers.kind import Applied
 from znnpy.layers.norms import Statistics
 from znnpy.layers.values import Array
@@ -136,7 +136,7 @@ class _State:
                 return np.asarray(np.max(arriving, axis=0))
             case "transfer":
                 total = self.normed(node, self.biased(node, arriving))
-                return function_of(node.function).value(total, node)
+                return function_of(node.function).value(total, self.shape(node))
             case "input":
                 return self.values[node.name]
             case _:
@@ -172,15 +172,27 @@ class _State:
         """An array (images,) that a node keeps, to be multiplied with images."""
         return self.parameters[f"{node.name}.{what}"][:, None, None, None]
 
+    def shape(self, node: Node) -> Shaped:
+        """The numbers that shape a node's function."""
+        held = {what: self.of_images(node, what) for what in function_of(node.function).held}
+        return Shaped(node.slope, node.amplitude, node.gain, **held)
+
     def before(self, node: Node, gradient: Array) -> Array:
         """The gradient by a transfer node's sum, from that by its values."""
-        function, found = function_of(node.function), self.values[node.name]
+        function, found, shape = (
+            function_of(node.function),
+            self.values[node.name],
+            self.shape(node),
+        )
         if not function.needs_sum and node.norm is None:
-            return function.gradient(found, gradient, node)
+            return function.gradient(found, gradient, shape)
         total = self.summed(node)
         if function.needs_sum:
             found = self.normed(node, total)
-        gradient = function.gradient(found, gradient, node)
+        if function.held_gradients is not None:
+            for what, by_held in function.held_gradients(found, gradient, shape).items():
+                self.parameter_gradients[f"{node.name}.{what}"] = by_held
+        gradient = function.gradient(found, gradient, shape)
         return gradient if node.norm is None else self.before_norm(node, node.norm, total, gradient)
 
     def before_norm(self, node: Node, norm: Norm, total: Array, gradient: Array) -> Array:

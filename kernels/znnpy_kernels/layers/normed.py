@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.layers.transfer import (
-    Shape,
     _elu,
     _elu_back,
     _gelu_back,
@@ -26,6 +25,7 @@ from znnpy_kernels.layers.transfer import (
     _linear_back,
     _logistic,
     _logistic_back,
+    _prelu_back,
     _relu_back,
     _silu_back,
     _soft_sign,
@@ -34,10 +34,10 @@ from znnpy_kernels.layers.transfer import (
     _softplus_back,
     _tanh,
     _tanh_back,
+    shape_of,
 )
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.memory import float_argument
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     fma,
@@ -50,24 +50,14 @@ from znnpy_kernels.simd.vectors import (
 
 NORMED_WORDS = words(
     "summed summed_z summed_y gradient gradient_z gradient_y target target_z target_y "
-    "coefficients back sums planes rows length slope:float amplitude:float gain:float",
+    "coefficients back sums planes rows length slope:float amplitude:float gain:float slopes",
 )
-
-
-@inlined
-def _shape(args: Any) -> Any:
-    at = NORMED_WORDS
-    return Shape(
-        float_argument(args[at.slope]),
-        float_argument(args[at.amplitude]),
-        float_argument(args[at.gain]),
-    )
 
 
 @inlined
 def _summed(args: Any, function: Any, derivative: Any) -> None:
     at = NORMED_WORDS
-    shape, table = _shape(args), args[at.coefficients]
+    shape, table = shape_of(args, NORMED_WORDS), args[at.coefficients]
     scale, centre, bias = (
         load(table),
         load(table + VECTOR_BYTES),
@@ -90,7 +80,7 @@ def _summed(args: Any, function: Any, derivative: Any) -> None:
 @inlined
 def _spread(args: Any, function: Any, derivative: Any) -> None:
     at = NORMED_WORDS
-    shape, table, back = _shape(args), args[at.coefficients], args[at.back]
+    shape, table, back = shape_of(args, NORMED_WORDS), args[at.coefficients], args[at.back]
     scale, centre, bias = (
         load(table),
         load(table + VECTOR_BYTES),
@@ -134,6 +124,12 @@ def normed_relu(args: Any, worker: int) -> None:
 def normed_leaky_relu(args: Any, worker: int) -> None:
     """Of leaky_relu."""
     _normed(args, _linear, _leaky_relu_back)
+
+
+@kernel(NORMED_WORDS)
+def normed_prelu(args: Any, worker: int) -> None:
+    """Of prelu."""
+    _normed(args, _linear, _prelu_back)
 
 
 @kernel(NORMED_WORDS)
@@ -194,6 +190,7 @@ NORMED: dict[str, Kernel] = {
     "linear": normed_linear,
     "relu": normed_relu,
     "leaky_relu": normed_leaky_relu,
+    "prelu": normed_prelu,
     "elu": normed_elu,
     "tanh": normed_tanh,
     "logistic": normed_logistic,

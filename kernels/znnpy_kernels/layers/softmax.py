@@ -15,7 +15,7 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import scratch_tile, to_rows, to_voxels
 from znnpy_kernels.simd.vector_math import exp, larger
-from znnpy_kernels.simd.vectors import below, load, select, splat, store
+from znnpy_kernels.simd.vectors import load, splat, store
 
 
 @inlined
@@ -115,8 +115,8 @@ def _inner_products(
 @inlined
 def _backward_chunk(
     output: int, gradient: int, target: int, inner: Any, real: int, width: int,
-    first: int, second: int, sums: Any,
-) -> Any:  # fmt: skip
+    first: int, second: int,
+) -> None:  # fmt: skip
     to_rows(output, width, first)
     to_rows(gradient, width, second)
     for c in range(real):
@@ -124,51 +124,36 @@ def _backward_chunk(
         store(first + VECTOR_BYTES * c, y * (load(second + VECTOR_BYTES * c) - inner))
     zero_pad(first, real)
     to_voxels(first, target, width)
-    for x in range(width):
-        sums = sums + load(target + VECTOR_BYTES * x)
-    return sums
 
 
 SOFTMAX_BACKWARD = words(
     "output output_block output_z output_y gradient gradient_block gradient_z gradient_y target "
-    "target_block target_z target_y bias_gradient channels planes rows width",
+    "target_block target_z target_y channels planes rows width",
 )
 
 
 @kernel(SOFTMAX_BACKWARD)
 def softmax_backward(args: Any, worker: int) -> None:
-    """target = y * (g - sum over channels of y g); `target` must not be `gradient`.
-
-    `bias_gradient`: address for the part's sums, LANES floats block after block, or 0.
-    """
+    """target = y * (g - sum over channels of y g); `target` may be `gradient`."""
     at = SOFTMAX_BACKWARD
     first, second = scratch_tile(), scratch_tile()
     output_block, gradient_block = 4 * args[at.output_block], 4 * args[at.gradient_block]
-    for block in range(blocks_of(args[at.channels])):
-        real = min(args[at.channels] - block * LANES, LANES)
-        sums = splat(0.0)
-        for z in range(args[at.planes]):
-            for y in range(args[at.rows]):
-                output = args[at.output] + 4 * (z * args[at.output_z] + y * args[at.output_y])
-                gradient = args[at.gradient] + 4 * (
-                    z * args[at.gradient_z] + y * args[at.gradient_y]
-                )
-                target = args[at.target] + 4 * (
-                    block * args[at.target_block] + z * args[at.target_z] + y * args[at.target_y]
-                )
-                for x in range(0, args[at.width], LANES):
-                    width = min(args[at.width] - x, LANES)
-                    here = VECTOR_BYTES * x
-                    inner = _inner_products(
-                        output + here, output_block, gradient + here, gradient_block,
-                        args[at.channels], width, first, second,
-                    )  # fmt: skip
-                    sums = _backward_chunk(
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            output = args[at.output] + 4 * (z * args[at.output_z] + y * args[at.output_y])
+            gradient = args[at.gradient] + 4 * (z * args[at.gradient_z] + y * args[at.gradient_y])
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            for x in range(0, args[at.width], LANES):
+                width = min(args[at.width] - x, LANES)
+                here = VECTOR_BYTES * x
+                inner = _inner_products(
+                    output + here, output_block, gradient + here, gradient_block,
+                    args[at.channels], width, first, second,
+                )  # fmt: skip
+                for block in range(blocks_of(args[at.channels])):
+                    _backward_chunk(
                         output + here + output_block * block,
                         gradient + here + gradient_block * block,
-                        target + here, inner, real, width, first, second, sums,
+                        target + here + 4 * args[at.target_block] * block, inner,
+                        min(args[at.channels] - block * LANES, LANES), width, first, second,
                     )  # fmt: skip
-        if args[at.bias_gradient]:
-            store(
-                args[at.bias_gradient] + VECTOR_BYTES * block, select(below(real), sums, splat(0.0))
-            )

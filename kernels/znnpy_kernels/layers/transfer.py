@@ -5,6 +5,7 @@ byte addresses of the part's first voxel (the same for in place), `*_z`, `*_y` s
 `bias` the address of LANES floats of this block or 0, `affine` that of LANES scales and then LANES
 centres (0: x + bias), `channels` the real channels of the block, `planes`, `rows`,
 `length` (row length in floats), `slope` for leaky_relu and elu, `amplitude` and `gain` for tanh.
+`slopes` the address of LANES floats for prelu, 0 for others.
 `planar` 1: one planar image, whose bias is one float; `channels` is LANES then.
 
 Backward kernels (`BACKWARD[name]`): target = gradient * f'(x) expressed by the output y, and the
@@ -12,7 +13,7 @@ sum of target over this part as LANES floats at `bias_gradient` (0: not wanted; 
 are added by the caller's tree; of a planar image sums of every LANES-th voxel). `target` may be
 `gradient`. leaky_relu and elu need slope >= 0, tanh an amplitude other than 0.
 
-The gradients of silu, hard_swish, gelu and gelu_tanh are expressed by v: without `affine` their
+The gradients of prelu, silu, hard_swish, gelu and gelu_tanh are expressed by v: without `affine` their
 forward kernels leave v at `source` unless that is the target, their backward kernels take it for
 `output`.
 
@@ -28,7 +29,7 @@ from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vector_math import expm1, logistic, normal, softplus, tanh
+from znnpy_kernels.simd.vector_math import expm1, logistic, logistics, normal, softplus, tanh
 from znnpy_kernels.simd.vectors import (
     absolute,
     below,
@@ -47,11 +48,11 @@ CUBIC = 0.044715
 MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
 FORWARD_WORDS = words(
     "source source_z source_y target target_z target_y bias affine channels planes rows length "
-    "slope:float planar amplitude:float gain:float",
+    "slope:float planar amplitude:float gain:float slopes",
 )
 BACKWARD_WORDS = words(
     "output output_z output_y gradient gradient_z gradient_y target target_z target_y "
-    "bias_gradient channels planes rows length slope:float amplitude:float gain:float",
+    "bias_gradient channels planes rows length slope:float amplitude:float gain:float slopes",
 )
 
 
@@ -61,6 +62,21 @@ class Shape(NamedTuple):
     slope: float
     amplitude: float
     gain: float
+    slopes: Any
+
+
+@inlined
+def shape_of(args: Any, at: Any) -> Any:
+    """The numbers in a kernel's words, which `at` says; `slopes` is a vector, one for each lane."""
+    slopes = splat(0.0)
+    if args[at.slopes]:
+        slopes = load(args[at.slopes])
+    return Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+        slopes,
+    )
 
 
 @inlined
@@ -76,6 +92,11 @@ def _relu(x: Any, shape: Any) -> Any:
 @inlined
 def _leaky_relu(x: Any, shape: Any) -> Any:
     return select(x > splat(0.0), x, x * splat(shape.slope))
+
+
+@inlined
+def _prelu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, x * shape.slopes)
 
 
 @inlined
@@ -156,6 +177,11 @@ def _leaky_relu_back(y: Any, g: Any, shape: Any) -> Any:
 
 
 @inlined
+def _prelu_back(v: Any, g: Any, shape: Any) -> Any:
+    return select(v > splat(0.0), g, g * shape.slopes)
+
+
+@inlined
 def _elu_back(y: Any, g: Any, shape: Any) -> Any:
     return select(y > splat(0.0), g, g * (y + splat(shape.slope)))
 
@@ -185,8 +211,8 @@ def _soft_sign_back(y: Any, g: Any, shape: Any) -> Any:
 @inlined
 def _silu_back(v: Any, g: Any, shape: Any) -> Any:
     v = _near(v)
-    s = logistic(v)
-    return g * (s * fma(v, logistic(-v), splat(1.0)))
+    share, rest = logistics(v)
+    return g * (share * fma(v, rest, splat(1.0)))
 
 
 @inlined
@@ -209,7 +235,8 @@ def _gelu_tanh_back(v: Any, g: Any, shape: Any) -> Any:
     square = v * v
     u = splat(TWICE_ROOT) * v * fma(square, splat(CUBIC), splat(1.0))
     steep = splat(TWICE_ROOT) * fma(square, splat(3.0 * CUBIC), splat(1.0))
-    return g * (logistic(u) * fma(v * steep, logistic(-u), splat(1.0)))
+    share, rest = logistics(u)
+    return g * (share * fma(v * steep, rest, splat(1.0)))
 
 
 class Affine(NamedTuple):
@@ -245,63 +272,14 @@ def _applied(x: Any, affine: Any) -> Any:
 
 
 @inlined
-def _forward(args: Any, function: Any) -> None:
+def _forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
+    """All rows; `keeps`: v is left at the source, before the target is written, for gradients that need it.
+
+    `masks`: pad lanes are set to 0 afterwards, of functions with f(0) != 0.
+    """
     at = FORWARD_WORDS
-    shape = Shape(
-        float_argument(args[at.slope]),
-        float_argument(args[at.amplitude]),
-        float_argument(args[at.gain]),
-    )
-    affine = _affine(args, below(args[at.channels]))
-    full = args[at.length] - args[at.length] % LANES
-    rest = below(args[at.length] - full)
-    for z in range(args[at.planes]):
-        for y in range(args[at.rows]):
-            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
-            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
-            for x in range(0, 4 * full, VECTOR_BYTES):
-                value = function(_applied(load(source + x), affine), shape)
-                store(target + x, value)
-            if full < args[at.length]:
-                value = function(_applied(load_masked(source + 4 * full, rest), affine), shape)
-                store_masked(target + 4 * full, rest, value)
-
-
-@inlined
-def _forward_masked(args: Any, function: Any) -> None:
-    """For functions with f(0) != 0: pad lanes are set to 0 afterwards."""
-    at = FORWARD_WORDS
-    shape = Shape(
-        float_argument(args[at.slope]),
-        float_argument(args[at.amplitude]),
-        float_argument(args[at.gain]),
-    )
-    real = below(args[at.channels])
-    affine = _affine(args, real)
-    full = args[at.length] - args[at.length] % LANES
-    rest = below(args[at.length] - full)
-    for z in range(args[at.planes]):
-        for y in range(args[at.rows]):
-            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
-            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
-            for x in range(0, 4 * full, VECTOR_BYTES):
-                value = function(_applied(load(source + x), affine), shape)
-                store(target + x, select(real, value, splat(0.0)))
-            if full < args[at.length]:
-                value = function(_applied(load_masked(source + 4 * full, rest), affine), shape)
-                store_masked(target + 4 * full, rest, value)
-
-
-@inlined
-def _forward_kept(args: Any, function: Any) -> None:
-    """For gradients that need v: it is left at the source, before the target is written."""
-    at = FORWARD_WORDS
-    shape = Shape(
-        float_argument(args[at.slope]),
-        float_argument(args[at.amplitude]),
-        float_argument(args[at.gain]),
-    )
-    affine = _affine(args, below(args[at.channels]))
+    shape, real = shape_of(args, FORWARD_WORDS), below(args[at.channels])
+    affine, kept = _affine(args, real), keeps and not args[at.affine]
     full = args[at.length] - args[at.length] % LANES
     rest = below(args[at.length] - full)
     for z in range(args[at.planes]):
@@ -310,12 +288,15 @@ def _forward_kept(args: Any, function: Any) -> None:
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, 4 * full, VECTOR_BYTES):
                 total = _applied(load(source + x), affine)
-                if args[at.affine] == 0:
+                if kept:
                     store(source + x, total)
-                store(target + x, function(total, shape))
+                value = function(total, shape)
+                if masks:
+                    value = select(real, value, splat(0.0))
+                store(target + x, value)
             if full < args[at.length]:
                 total = _applied(load_masked(source + 4 * full, rest), affine)
-                if args[at.affine] == 0:
+                if kept:
                     store_masked(source + 4 * full, rest, total)
                 store_masked(target + 4 * full, rest, function(total, shape))
 
@@ -357,11 +338,7 @@ def _backward_row(
 @inlined
 def _backward(args: Any, derivative: Any) -> None:
     at = BACKWARD_WORDS
-    shape = Shape(
-        float_argument(args[at.slope]),
-        float_argument(args[at.amplitude]),
-        float_argument(args[at.gain]),
-    )
+    shape = shape_of(args, BACKWARD_WORDS)
     sums = splat(0.0)
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -394,6 +371,12 @@ def transfer_leaky_relu(args: Any, worker: int) -> None:
 
 
 @kernel(FORWARD_WORDS)
+def transfer_prelu(args: Any, worker: int) -> None:
+    """y = v if v > 0 else slopes * v; v is left at `source`."""
+    _forward(args, _prelu, 1)
+
+
+@kernel(FORWARD_WORDS)
 def transfer_elu(args: Any, worker: int) -> None:
     """y = v if v > 0 else slope * (e^v - 1), v = x + bias."""
     _forward(args, _elu)
@@ -408,13 +391,13 @@ def transfer_tanh(args: Any, worker: int) -> None:
 @kernel(FORWARD_WORDS)
 def transfer_logistic(args: Any, worker: int) -> None:
     """y = 1 / (1 + e^-(x + bias)); pad lanes 0."""
-    _forward_masked(args, _logistic)
+    _forward(args, _logistic, 0, 1)
 
 
 @kernel(FORWARD_WORDS)
 def transfer_softplus(args: Any, worker: int) -> None:
     """y = log(1 + e^(x + bias)); pad lanes 0."""
-    _forward_masked(args, _softplus)
+    _forward(args, _softplus, 0, 1)
 
 
 @kernel(FORWARD_WORDS)
@@ -426,25 +409,25 @@ def transfer_soft_sign(args: Any, worker: int) -> None:
 @kernel(FORWARD_WORDS)
 def transfer_silu(args: Any, worker: int) -> None:
     """y = v / (1 + e^-v); v = x + bias is left at `source`."""
-    _forward_kept(args, _silu)
+    _forward(args, _silu, 1)
 
 
 @kernel(FORWARD_WORDS)
 def transfer_hard_swish(args: Any, worker: int) -> None:
     """y = v * min(max(v + 3, 0), 6) / 6; v = x + bias is left at `source`."""
-    _forward_kept(args, _hard_swish)
+    _forward(args, _hard_swish, 1)
 
 
 @kernel(FORWARD_WORDS)
 def transfer_gelu(args: Any, worker: int) -> None:
     """y = v * P(v), P the normal distribution; v = x + bias is left at `source`."""
-    _forward_kept(args, _gelu)
+    _forward(args, _gelu, 1)
 
 
 @kernel(FORWARD_WORDS)
 def transfer_gelu_tanh(args: Any, worker: int) -> None:
     """y = v / 2 * (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))); v = x + bias is left at `source`."""
-    _forward_kept(args, _gelu_tanh)
+    _forward(args, _gelu_tanh, 1)
 
 
 @kernel(BACKWARD_WORDS)
@@ -463,6 +446,12 @@ def backward_relu(args: Any, worker: int) -> None:
 def backward_leaky_relu(args: Any, worker: int) -> None:
     """target = gradient where y > 0, else slope * gradient."""
     _backward(args, _leaky_relu_back)
+
+
+@kernel(BACKWARD_WORDS)
+def backward_prelu(args: Any, worker: int) -> None:
+    """target = gradient where v > 0, else slopes * gradient, v at `output`."""
+    _backward(args, _prelu_back)
 
 
 @kernel(BACKWARD_WORDS)
@@ -524,6 +513,7 @@ FORWARD: dict[str, Kernel] = {
     "linear": transfer_linear,
     "relu": transfer_relu,
     "leaky_relu": transfer_leaky_relu,
+    "prelu": transfer_prelu,
     "elu": transfer_elu,
     "tanh": transfer_tanh,
     "logistic": transfer_logistic,
@@ -539,6 +529,7 @@ BACKWARD: dict[str, Kernel] = {
     "linear": backward_linear,
     "relu": backward_relu,
     "leaky_relu": backward_leaky_relu,
+    "prelu": backward_prelu,
     "elu": backward_elu,
     "tanh": backward_tanh,
     "logistic": backward_logistic,

@@ -95,6 +95,14 @@ def logistic(x: Any) -> Any:
 
 
 @inlined
+def logistics(x: Any) -> Any:
+    """The logistic of x and that of -x, by one e^-|x|."""
+    e = exp(-absolute(x))
+    positive, sum_ = x > splat(0.0), splat(1.0) + e
+    return select(positive, splat(1.0), e) / sum_, select(positive, e, splat(1.0)) / sum_
+
+
+@inlined
 def log1p(x: Any) -> Any:
     """log(1 + x) for x in [0, 1]."""
     s = x / (x + splat(2.0))

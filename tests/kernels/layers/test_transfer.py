@@ -12,12 +12,20 @@ from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
 from znnpy_kernels.simd.lanes import LANES
 
 SLOPE, AMPLITUDE, GAIN = 0.3, 1.7159, 0.6666
-SHAPE = {"slope": SLOPE, "amplitude": AMPLITUDE, "gain": GAIN}
+SLOPES = np.linspace(-0.3, 0.8, LANES, dtype=np.float32)
+SHAPE = {"slopes": address(SLOPES), "slope": SLOPE, "amplitude": AMPLITUDE, "gain": GAIN}
 BENT = np.sqrt(2 / np.pi)
 
 
 def bent(v: Any) -> Any:
     return 2 * BENT * (v + 0.044715 * v**3)
+
+
+def sloped(v: Any) -> Any:
+    """The slope of each image, the first axis; the first image's where there is none."""
+    if v.ndim < 4:
+        return float(SLOPES[0])
+    return np.resize(SLOPES, v.shape[0]).astype(float)[:, None, None, None]
 
 
 FUNCTIONS = {
@@ -30,6 +38,7 @@ FUNCTIONS = {
     "forward_logistic": lambda v: 1 / (1 + np.exp(-v)),
     "softplus": lambda v: np.logaddexp(v, 0),
     "soft_sign": lambda v: np.copysign(1 / (1 + 1 / np.abs(v)), v),
+    "prelu": lambda v: np.where(v > 0, v, sloped(v) * v),
     "silu": lambda v: np.maximum(v, -1e3) * expit(v),
     "hard_swish": lambda v: np.maximum(v, -1e3) * np.clip((v + 3) / 6, 0, 1),
     "gelu": lambda v: np.maximum(v, -1e3) * ndtr(v),
@@ -45,6 +54,7 @@ DERIVATIVES = {
     "forward_logistic": np.ones_like,
     "softplus": lambda y: -np.expm1(-y),
     "soft_sign": lambda y: (1 - np.abs(y)) ** 2,
+    "prelu": lambda v: np.where(v > 0, 1, sloped(v)),
     "silu": lambda v: expit(v) * (1 + np.clip(v, -1e3, 1e3) * expit(-v)),
     "hard_swish": lambda v: np.where(v > 3, 1, np.where(v > -3, v / 3 + 0.5, 0)),
     "gelu": lambda v: (
@@ -127,7 +137,7 @@ def row(values: Any) -> Blocked:
     return Blocked.of(np.asarray(values, np.float32)[None, None, None])
 
 
-KEPT = ("silu", "hard_swish", "gelu", "gelu_tanh")  # their gradients need the sum
+KEPT = ("prelu", "silu", "hard_swish", "gelu", "gelu_tanh")  # their gradients need the sum
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -208,7 +218,7 @@ def test_backward_in_place_without_bias(name: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1, LANES - 1, LANES, 4 * LANES + 3, 9 * LANES])
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", sorted(set(FORWARD) - {"prelu"}))
 def test_planar_images(name: str, width: int) -> None:
     x, bias = normal(1, 1, 2, 3, width, scale=3.0), normal(2, 1)
     source, target = (Blocked(1, x.shape[1:], lanes=1) for _ in range(2))

@@ -48,7 +48,9 @@ class Parts:
             for batch in range(output.batch)
             for index, (low, high) in enumerate(cuts)
         )
-        return cls(node, objective, output, build.output_gradient(node), build.staged, leaves)
+        return cls(
+            node, objective, output, build.images.gradients.get(node.name), build.staged, leaves
+        )
 
     @property
     def count(self) -> int:

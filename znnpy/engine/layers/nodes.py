@@ -12,6 +12,7 @@ from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers.function_kernels import kernel_of
 from znnpy.engine.layers.maxout import largest
 from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
+from znnpy.engine.layers.slopes import emit_slopes_gradient
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Buffer
@@ -19,6 +20,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.shapes import shape_words, slopes_read
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Node
@@ -61,6 +63,8 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
     if leaves:
         combine_tensors(step, leaves, Identity(node.name, Pass.BACKWARD, Part.SUM))
+    if f"{node.name}.slopes" in build.parameters:
+        emit_slopes_gradient(step, build, node, _summed(build, node))
     if node.norm is not None:
         if node.function == "softmax":
             softmax_backward(step, build, node)
@@ -69,10 +73,6 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
         _partials(build, node)
         if not finished_backward(build.layout, node, objective):
             _transfer_backward(step, build, node)
-
-
-def _shape(node: Node) -> dict[str, float]:
-    return {"slope": node.slope, "amplitude": node.amplitude, "gain": node.gain}
 
 
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
@@ -114,12 +114,12 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         **bias,
                         "channels": LANES if planar else tensor.channels(block),
                         "length": tensor.row,
-                        **_shape(node),
+                        **shape_words(build, node, block),
                         "planar": int(planar),
                     },
                     what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
                     cost=_cost(tensor, high - low, 2 if summed is tensor else 3),
-                    reads=[own, *reads],
+                    reads=[own, *reads, *slopes_read(build, node)],
                     writes=list(dict.fromkeys([tensor.region(batch, block, low, high), *left])),
                 )
     if node.function == "softmax":
@@ -150,13 +150,14 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0,
                         "channels": LANES if planar else gradient.channels(block),
                         "length": gradient.row,
-                        **_shape(node),
+                        **shape_words(build, node, block),
                     },
                     what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                     cost=_cost(gradient, high - low, 3),
                     reads=[
                         output.region(batch, block, low, high),
                         gradient.region(batch, block, low, high),
+                        *slopes_read(build, node),
                     ],
                     writes=[
                         gradient.region(batch, block, low, high),

@@ -19,6 +19,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.shapes import shape_words, slopes_read
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.network.types import Node, Norm
 from znnpy.plan.cost import MEMORY_RATE
@@ -299,9 +300,7 @@ def _way_back(
             **counts(gradient, low, high),
             "coefficients": normed.coefficients.at(normed.sample(batch), block),
             "length": gradient.row,
-            "slope": node.slope,
-            "amplitude": node.amplitude,
-            "gain": node.gain,
+            **shape_words(normed.build, node, block),
             **none,
             **words,
         },
@@ -311,6 +310,7 @@ def _way_back(
             summed.region(batch, block, low, high),
             gradient.region(batch, block, low, high),
             normed.affine_reads(batch, block),
+            *slopes_read(normed.build, node),
             *reads,
         ],
         writes=writes,

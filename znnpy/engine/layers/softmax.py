@@ -1,4 +1,4 @@
-"""Tasks of softmax at an output node: all channels of a voxel at once."""
+"""Tasks of softmax: all channels of a voxel at once."""
 
 from __future__ import annotations
 
@@ -36,28 +36,25 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
 
 
 def softmax_backward(step: Step, build: Build, node: Node) -> None:
-    """From the gradient by the softmax's values to that by its logits."""
+    """From the gradient by the softmax's values to that by its logits, in place."""
     output, target = build.images.activations[node.name], build.images.gradients[node.name]
-    gradient = build.output_gradient(node)
-    assert gradient is not None
     for batch in range(target.batch):
         for low, high in plane_ranges(target, 6 * target.blocks):
             step.add(
                 softmax.softmax_backward,
                 {
                     **rows_of(output, "output", batch, 0, low),
-                    **rows_of(gradient, "gradient", batch, 0, low),
+                    **rows_of(target, "gradient", batch, 0, low),
                     **rows_of(target, "target", batch, 0, low),
                     **counts(target, low, high),
                     "output_block": output.block_stride,
-                    "gradient_block": gradient.block_stride,
+                    "gradient_block": target.block_stride,
                     "target_block": target.block_stride,
-                    "bias_gradient": 0,
                     "channels": target.images,
                     "width": target.shape[2],
                 },
                 what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                 cost=target.block_stride * target.blocks * 24 / MEMORY_RATE,
-                reads=output.regions(batch, low, high) + gradient.regions(batch, low, high),
+                reads=output.regions(batch, low, high) + target.regions(batch, low, high),
                 writes=target.regions(batch, low, high),
             )

@@ -18,7 +18,6 @@ from znnpy.network.types import Edge, Node
 
 CONCAT_GRADIENTS = Use("gradients split", "gradients")
 FRAMED_GRADIENTS = Use("gradients of images with frames", "gradients")
-SOFTMAX_GRADIENTS = Use("gradients by probabilities", "gradients")
 WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
 BIAS_PARTIALS = Use("partial bias gradients", SMALL)
@@ -162,22 +161,6 @@ class Build:
                 cut=own.cut,
                 lanes=own.lanes,
                 shared=True,
-            )
-        return self._tensors[key]
-
-    def output_gradient(self, node: Node) -> Tensor | None:
-        """Where the loss leaves the gradient by an output node's values; None if nobody needs it.
-
-        That is the node's gradient, which its function then changes in place; a softmax reads all
-        channels while it writes and has a tensor of its own.
-        """
-        own = self.images.gradients.get(node.name)
-        if own is None or node.function != "softmax":
-            return own
-        key = Name(SOFTMAX_GRADIENTS, node.name)
-        if key not in self._tensors:
-            self._tensors[key] = new_tensor(
-                self.arena, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
             )
         return self._tensors[key]
 

@@ -136,6 +136,7 @@ def is_planar(layout: Layout, name: str) -> bool:
         node.images <= FEW
         and node.kind in ("transfer", "sum")
         and function_of(node.function).pointwise
+        and not function_of(node.function).held
         and node.norm is None
         and any(edge.kind == "conv" for edge in edges)
         and all(_takes_planar(layout, edge, edge.target == name) for edge in edges)

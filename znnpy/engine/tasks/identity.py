@@ -97,6 +97,7 @@ class Part(Enum):
     LARGEST = "largest", Kind.SUM
     SPECTRAL_SUM = "spectral sum", Kind.SUM
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
+    SLOPES = "slopes gradient", Kind.SUM, Pass.WEIGHT
     REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
     LOSS = "loss", Kind.LOSS, Pass.LOSS
     LOSS_SUM = "loss sum", Kind.LOSS, Pass.LOSS
