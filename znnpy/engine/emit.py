@@ -60,7 +60,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "upsample": Emitter(upsampling.forward, upsampling.backward),
     "avg_pool": Emitter(averages.forward, averages.backward),
     "dropout": Emitter(moves.dropout_forward, moves.dropout_backward),
-    "identity": Emitter(moves.crop_forward, moves.crop_backward),
+    "identity": Emitter(moves.identity_forward, moves.identity_backward),
     "crop": Emitter(moves.crop_forward, moves.crop_backward),
 }
 UNTAKEN: dict[EdgeKindName, tuple[str, ...]] = {
@@ -126,7 +126,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
     for edge in build.layout.network.incoming(node.name):
         gradient = build.images.gradients[node.name]
         if node.kind == "concat" and edge.source in trained:
-            gradient = split_concat(step, build, node, edge.name, first)
+            gradient = split_concat(step, build, node, edge, first)
         elif node.kind == "max" and edge.source in trained:
             gradient = winner_gradient(step, build, node, edge)
         first += build.images.contributions[edge.name].images

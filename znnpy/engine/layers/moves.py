@@ -8,6 +8,7 @@ from znnpy_kernels.layers.dropout import dropout
 from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images
 
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import is_passed_on
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
@@ -65,6 +66,18 @@ def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> 
     """The same voxels drop out of the gradient."""
     what = Identity(edge.name, Pass.BACKWARD, Part.DROPOUT)
     _drop(step, build, edge, gradient, build.images.backward[edge.name], what)
+
+
+def identity_forward(step: Step, build: Build, edge: Edge) -> None:
+    """Nothing, but where no other edge makes the images that are summed: then a copy."""
+    if not is_passed_on(build.layout.network, edge):
+        crop_forward(step, build, edge)
+
+
+def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Nothing where the gradient itself is what is brought back, else a copy."""
+    if build.images.backward[edge.name] is not gradient:
+        crop_backward(step, build, edge, gradient)
 
 
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:

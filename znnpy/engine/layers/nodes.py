@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
@@ -15,6 +16,7 @@ from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.slopes import emit_slopes_gradient
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import is_passed_back, is_passed_on
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
@@ -23,7 +25,7 @@ from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.shapes import shape_words, slopes_read
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
 from znnpy.learning.loss import Objective
-from znnpy.network.types import Node
+from znnpy.network.types import Edge, Node
 from znnpy.plan.cost import MEMORY_RATE
 
 
@@ -37,10 +39,10 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             _concatenate(step, build.images.activations[node.name], brought, what)
         case "sum" | "transfer":
             included = summed_elsewhere(build, incoming, "forward")
-            leaves = [
-                build.images.contributions[e.name] for e in incoming if e.name not in included
-            ]
-            combine_tensors(step, leaves, Identity(node.name, Pass.FORWARD, Part.SUM))
+            edges = [edge for edge in incoming if edge.name not in included]
+            passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
+            what = Identity(node.name, Pass.FORWARD, Part.SUM)
+            _converge(step, edges, build.images.contributions, passed, what)
         case "max":
             largest(step, build, node)
         case "input":
@@ -60,11 +62,13 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     """
     outgoing = build.layout.network.outgoing(node.name)
     included = summed_elsewhere(build, outgoing, "gradient")
-    leaves = [build.images.backward[e.name] for e in outgoing if e.name not in included]
-    if leaves:
-        combine_tensors(step, leaves, Identity(node.name, Pass.BACKWARD, Part.SUM))
+    edges = [edge for edge in outgoing if edge.name not in included]
+    if edges:
+        passed = {edge.name for edge in edges if is_passed_back(build.layout.network, edge)}
+        what = Identity(node.name, Pass.BACKWARD, Part.SUM)
+        _converge(step, edges, build.images.backward, passed, what)
     if f"{node.name}.slopes" in build.parameters:
-        emit_slopes_gradient(step, build, node, _summed(build, node))
+        emit_slopes_gradient(step, build, node, build.summed(node.name))
     if node.norm is not None:
         if node.function == "softmax":
             softmax_backward(step, build, node)
@@ -75,15 +79,22 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
             _transfer_backward(step, build, node)
 
 
+def _converge(
+    step: Step,
+    edges: Sequence[Edge],
+    images: Mapping[str, Tensor],
+    passed: set[str],
+    what: Identity,
+) -> None:
+    """Sum what edges brought; what some only passed on belongs to others, and is read alone."""
+    leaves = [images[edge.name] for edge in edges if edge.name not in passed]
+    others = [images[edge.name] for edge in edges if edge.name in passed]
+    combine_tensors(step, leaves, what, others)
+
+
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
     other = tensor.shape[1 - tensor.cut]
     return tensor.row * other * planes * 4 * operands / MEMORY_RATE
-
-
-def _summed(build: Build, node: Node) -> Tensor:
-    """Where a node's edges leave their sum: its values, unless its gradient needs the sum."""
-    first = build.layout.network.incoming(node.name)[0]
-    return build.images.contributions[first.name]
 
 
 def _transfer_forward(step: Step, build: Build, node: Node) -> None:
@@ -94,7 +105,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
         return
     function = "linear" if node.function == "softmax" else node.function
     normed = None if node.norm is None else Normed.of(build, node)
-    tensor, summed = build.images.activations[node.name], _summed(build, node)
+    tensor, summed = build.images.activations[node.name], build.summed(node.name)
     planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
@@ -133,7 +144,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     elif node.function == "linear" and not node.bias:
         return
     function = "linear" if node.function == "softmax" else node.function
-    output = _summed(build, node)
+    output = build.summed(node.name)
     cuts = plane_ranges(gradient, 3)
     planar = gradient.lanes == 1
     for block, partials in enumerate(_partials(build, node)):
@@ -185,10 +196,10 @@ def _concatenate(step: Step, target: Tensor, sources: list[Tensor], what: Identi
         first += source.images
 
 
-def split_concat(step: Step, build: Build, node: Node, edge: str, first: int) -> Tensor:
-    """The part of a concat node's gradient that belongs to one edge, as a tensor of its own."""
-    source = build.images.gradients[node.name]
-    target = build.concat_gradient(edge)
+def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -> Tensor:
+    """The part of a concat node's gradient that belongs to one edge: what an identity brings back, at once."""
+    source, passed = build.images.gradients[node.name], edge.kind == "identity"
+    target = build.images.backward[edge.name] if passed else build.concat_gradient(edge.name)
     what = Identity(node.name, Pass.BACKWARD, Part.SPLIT)
     _copy_channels(step, source, target, first, 0, True, what)
     return target

@@ -73,8 +73,7 @@ class Normed:
     def of(cls, build: Build, node: Node) -> Normed:
         """Of a node that has a normalisation."""
         assert node.norm is not None
-        first = build.layout.network.incoming(node.name)[0]
-        return cls(build, node, node.norm, build.images.contributions[first.name])
+        return cls(build, node, node.norm, build.summed(node.name))
 
     @property
     def samples(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.images import Images, Layout, reserve_images
+from znnpy.engine.memory.images import Images, Layout, first_of, reserve_images
 from znnpy.engine.memory.parameters import Parameter, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
@@ -80,6 +80,10 @@ class Build:
     def moving(self) -> list[Parameter]:
         """The parameters that updates move by their gradients."""
         return [parameter for parameter in self.parameters.values() if parameter.learned]
+
+    def summed(self, node: str) -> Tensor:
+        """Where a node's edges leave their sum: its values, unless its gradient needs the sum."""
+        return self.images.contributions[first_of(self.layout.network.incoming(node)).name]
 
     def seen(self, edge: Edge) -> Tensor:
         """What a convolution reads: its source's images, and what it sees round them."""

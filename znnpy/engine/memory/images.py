@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +23,7 @@ from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
 
+SUMS = ("sum", "transfer")  # nodes that add what their edges bring
 ACTIVATIONS = Use("activations")
 COPIES = Use("copies with other frames", "activations")
 CONTRIBUTIONS = Use("contributions")
@@ -37,7 +39,8 @@ class Images:
     the same once more, by node and border, where convolutions that read them take other voxels for what
     lies beyond than those that the images' own frame holds.
     `contributions`: what an edge brings to its target; the first of converging edges writes into the
-    activation itself, unless the backward pass needs their sum too. `gradients`: of the loss by a
+    activation itself, unless the backward pass needs their sum too; identities bring their source's
+    activation where another edge is the first, and bring back their target's gradient. `gradients`: of the loss by a
     node's value, later by the sum of its edges. `backward`: what an edge brings to its source's
     gradient.
     """
@@ -143,6 +146,24 @@ def is_planar(layout: Layout, name: str) -> bool:
     )
 
 
+def first_of(edges: Sequence[Edge]) -> Edge:
+    """Of edges that converge, the one whose images become the sum: it makes some, if any of them does."""
+    return next((edge for edge in edges if edge.kind != "identity"), edges[0])
+
+
+def is_passed_on(network: Network, edge: Edge) -> bool:
+    """Whether what an edge brings is its source's images themselves, without a copy."""
+    into = network.node(edge.target).kind
+    added = into in SUMS and edge is not first_of(network.incoming(edge.target))
+    return edge.kind == "identity" and (into == "concat" or added)
+
+
+def is_passed_back(network: Network, edge: Edge) -> bool:
+    """Whether what an edge brings back is its target's gradient itself."""
+    added = edge is not first_of(network.outgoing(edge.source))
+    return edge.kind == "identity" and network.node(edge.target).kind in SUMS and added
+
+
 def keeps_sum(layout: Layout, node: Node) -> bool:
     """Whether a node's sum lies beside its values, because the backward pass needs both."""
     needed = node.norm is not None or function_of(node.function).needs_sum
@@ -189,7 +210,7 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
         _reserve_copies(arena, layout, images, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)
-        for node in layout.network.nodes:
+        for node in reversed(layout.network.nodes):
             if node.name in trained:
                 _reserve_gradient(arena, layout, images, node.name)
     return images
@@ -214,13 +235,15 @@ def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str)
         frame=layout.frame(name),
     )
     images.activations[name] = own
-    for index, edge in enumerate(network.incoming(name)):
-        first = node.kind != "concat" and index == 0 and not keeps_sum(layout, node)
-        images.contributions[edge.name] = (
-            own
-            if first
-            else make(Name(CONTRIBUTIONS, edge.name), images=layout.contributed(edge), shared=True)
-        )
+    for edge in (incoming := network.incoming(name)):
+        if is_passed_on(network, edge):
+            images.contributions[edge.name] = images.activations[edge.source]
+        elif node.kind != "concat" and edge is first_of(incoming) and not keeps_sum(layout, node):
+            images.contributions[edge.name] = own
+        else:
+            images.contributions[edge.name] = make(
+                Name(CONTRIBUTIONS, edge.name), images=layout.contributed(edge), shared=True
+            )
 
 
 def _passes(layout: Layout, node: Node) -> bool:
@@ -261,8 +284,12 @@ def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -
     )
     own = make(Name(GRADIENTS, name))
     images.gradients[name] = own
-    for index, edge in enumerate(network.outgoing(name)):
-        images.backward[edge.name] = make(Name(EDGE_GRADIENTS, edge.name)) if index else own
+    for edge in (outgoing := network.outgoing(name)):
+        if is_passed_back(network, edge):
+            images.backward[edge.name] = images.gradients[edge.target]
+        else:
+            first = edge is first_of(outgoing)
+            images.backward[edge.name] = own if first else make(Name(EDGE_GRADIENTS, edge.name))
 
 
 def reads_halo(edge: Edge) -> bool:

@@ -87,11 +87,16 @@ def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
     return {"planes": z1 - z0, "rows": y1 - y0}
 
 
-def combine_tensors(step: Step, leaves: Sequence[Tensor], what: Identity) -> None:
-    """Sum tensors of one shape into the first, by a fixed tree for every block and range."""
+def combine_tensors(
+    step: Step, leaves: Sequence[Tensor], what: Identity, others: Sequence[Tensor] = ()
+) -> None:
+    """Sum tensors of one shape into the first, by a fixed tree for every block and range.
+
+    `others` are added after that one by one, and are not written.
+    """
     cuts = plane_ranges(leaves[0], 3)
-    for into, other in tree(len(leaves)):
-        first, second = leaves[into], leaves[other]
+    pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
+    for first, second in pairs + [(leaves[0], other) for other in others]:
         for batch in range(first.batch):
             for block in range(first.blocks):
                 for low, high in cuts:
