@@ -10,7 +10,7 @@ import pytest
 
 from znnpy import Model, load_network
 from znnpy.engine.convolution import direct
-from znnpy.engine.convolution.direct import passes as direct_passes
+from znnpy.engine.convolution.direct.filters import transpose
 from znnpy.engine.convolution.passes import CONV_EMITTERS
 from znnpy.engine.tasks.identity import Pass, identities
 from znnpy.errors import PlanError
@@ -35,7 +35,7 @@ FASTER = SimpleNamespace(
     patch_seconds=lambda shape, tile: direct_plan.patch_seconds(shape, tile) / 1000,
 )
 TASKS = SimpleNamespace(**{name: getattr(direct, name) for name in direct.__all__})
-TASKS.derive = partial(direct_passes._transpose, serves=Pass.BACKWARD)
+TASKS.derive = partial(transpose, serves=Pass.BACKWARD)
 
 LAYERS = [
     {"conv": {"images": 20, "size": 3, "function": "relu"}},

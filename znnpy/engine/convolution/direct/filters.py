@@ -21,7 +21,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     """Filters with inputs and outputs exchanged, where a pass reads them so."""
     serves = _reads_transposed(build, edge)
     if serves:
-        _transpose(step, build, edge, serves)
+        transpose(step, build, edge, serves)
 
 
 def transposed(build: Build, edge: Edge) -> Buffer:
@@ -41,7 +41,8 @@ def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
     return Pass.BACKWARD if back and build.layout.lanes(edge.source) > 1 else None
 
 
-def _transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
+def transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
+    """Exchange inputs and outputs, for the pass that it serves first."""
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.packed_shape
     seconds = parameter.floats * 16 / MEMORY_RATE
