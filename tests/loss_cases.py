@@ -11,6 +11,7 @@ KEYS: dict[str, list[dict[str, Any]]] = {
     "focal": [{}, {"gamma": 1.5, "alpha": 0.25}],
     "dice": [{}, {"smooth": 1.0, "batch": True, "include_background": False}],
     "bce_dice": [{"bce": 0.5, "dice": 2.0}],
+    "malis": [{"positive": 0.3}],
     "ce_dice": [{"ce": 0.5, "dice": 2.0, "include_background": False}],
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from scipy.ndimage import label
 
 from znnpy.cli import main
 
@@ -42,6 +43,9 @@ OTHERS = [
     ("linear", 2, "holes", "{kind: labels, ignore: 255}", "ce_dice", "float32", "none"),
     ("logistic", 1, "gaps", "image", "{kind: focal, alpha: 0.25}", "float32", "none"),
     ("softmax", 2, "classes", "labels", "{kind: focal, gamma: 1}", "float32", "none"),
+    ("logistic", 3, "objects", "affinity", "malis", "float32", "none"),
+    ("linear", 2, "objects", "{kind: affinity, offsets: [[0, 0, 1], [0, -2, 1]]}",
+     "{kind: malis, offsets: [[0, 0, 1], [0, -2, 1]], positive: 0.2}", "float64", "none"),
     ("linear", 2, "holes", "{kind: labels, ignore: 255}",
      "{kind: softmax, label_smoothing: 0.1, class_weights: [1, 3]}", "float32", "volume"),
 ]  # fmt: skip
@@ -62,6 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         holes = on.astype(np.uint8)
         holes[:, :5] = 255
         file["holes"] = holes
+        file["objects"] = label(on)[0].astype(np.uint32)
         file["shares"] = np.stack([gaps, 1 - gaps])
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -46,7 +46,7 @@ FIRST = {
     "repeat": {"size": "[1, 2, 2]"},
     "padding": {"size": "3"},
 }
-OUTPUTS = {"data.target={kind: affinity": 3, "softmax": 2, "kind: ce_dice": 2}
+OUTPUTS = {"data.target={kind: affinity": 3, "kind: malis": 3, "softmax": 2, "kind: ce_dice": 2}
 FUNCTIONS = {"kind: focal": "logistic", "kind: dice": "logistic"}
 CLASSES = ("training.loss=softmax", "training.loss={kind: softmax", "training.loss={kind: ce_dice")
 # These hide what other keys say, or do not suit them: tried without them.
@@ -195,7 +195,8 @@ def rounds() -> list[list[str]]:
     for example in examples():
         if any(example.startswith(words) for words in ALONE):
             classes = ["data.target=labels"] if example.startswith(CLASSES) else []
-            alone.append([*classes, example])
+            affinity = ["data.target=affinity"] if "kind: malis" in example else []
+            alone.append([*classes, *affinity, example])
         else:
             by_key.setdefault(example.partition("=")[0], []).append(example)
     most = max(map(len, by_key.values()))

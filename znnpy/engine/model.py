@@ -46,7 +46,7 @@ from znnpy.network import (
     parameter_shapes,
 )
 from znnpy.network.folding import fold, folded
-from znnpy.network.outputs import refuse_untrainable
+from znnpy.network.outputs import refuse_apart, refuse_untrainable
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
@@ -121,6 +121,10 @@ class Model:
             refuse_without_tasks(self.network)
         self.geometry: Geometry = fit(self.network, output_shape)
         if training:
+            refuse_apart(
+                self.losses,
+                {name: self.geometry.output_stride(name) for name in self.geometry.output_shapes},
+            )
             refuse_single_values(self.network, self.geometry, batch)
         refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
         self.batch, self.seed, self.loss = batch, seed, keys

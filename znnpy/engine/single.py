@@ -39,7 +39,7 @@ class SingleEngine:
             {name: self._view(tensor) for name, tensor in staging.inputs.items()}
             for staging in self._build.staging
         ]
-        self._weigh_classes()
+        self._stage_constants()
 
     def parameters(self) -> dict[str, Floats]:
         """Copies of all parameters, dense."""
@@ -172,12 +172,15 @@ class SingleEngine:
         """Stop the workers; the engine cannot be used afterwards."""
         self._graphs.close()
 
-    def _weigh_classes(self) -> None:
+    def _stage_constants(self) -> None:
+        """What losses read that stays as it is."""
         for staging in self._build.staging:
             for name, address in staging.classes.items():
                 images = self.layout.network.node(name).images
-                weights = self.settings.losses[name].class_weights(images)
-                self._room(address, (images,))[...] = weights
+                objective = self.settings.losses[name]
+                self._room(address, (images,))[...] = objective.class_weights(images)
+                table = objective.loss.table(objective.keys)
+                self._room(staging.tables[name], (len(table),), "i8")[...] = table
 
     def _stage(self, parity: int, inputs: ByName, iteration: int) -> None:
         self._build.parity = parity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from znnpy.config.data_section import Source
 from znnpy.config.models import (
@@ -22,6 +22,7 @@ from znnpy.data.values.normalise import Normalisation, normalisation
 from znnpy.data.volume import Volume
 from znnpy.errors import ConfigError
 from znnpy.learning.loss import Objective
+from znnpy.learning.malis import Malis
 from znnpy.network import blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_untrainable
 from znnpy.network.types import Network, Node
@@ -115,6 +116,7 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
 
 
 def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
+    _refuse_other_neighbours(config, objective)
     loss, taken = objective.keys.kind, objective.reading.taken(objective.keys.kind)
     match config.data.target:
         case BoundaryTarget(thickness=thickness):
@@ -134,6 +136,21 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.MaskTarget(1.0, taken, node.images)
         case ImageTarget(scale=scale):
             return targets.ImageTarget(scale, taken, node.images)
+
+
+def _refuse_other_neighbours(config: Config, objective: Objective) -> None:
+    target = config.data.target
+    given = target.offsets if isinstance(target, AffinityTarget) else None
+    if isinstance(objective.keys, Malis) and objective.keys.offsets != given:
+        found = "is no affinity" if given is None else f"has offsets {_listed(given)}"
+        raise ConfigError(
+            f"{config.place('training', 'loss')}: malis joins voxels at offsets "
+            f"{_listed(objective.keys.offsets)}, but data.target {found}"
+        )
+
+
+def _listed(offsets: Sequence[Sequence[int]]) -> str:
+    return str([list(offset) for offset in offsets])
 
 
 def _by_node(

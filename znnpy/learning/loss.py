@@ -51,6 +51,10 @@ def _alike(keys: Any, reading: Reading, images: int) -> Sequence[float]:
     return [1.0] * images
 
 
+def _as_given(keys: Any, values: Doubles, target: Doubles, weight: Doubles) -> Doubles:
+    return weight
+
+
 def _none(keys: Any) -> Mapping[str, float]:
     return {}
 
@@ -61,10 +65,14 @@ class Loss:
 
     `keys`: as users write them. `readings`: what it can take an output's values for, with the name of
     the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`, `overlap.OVERLAPS`). Where
-    there are several, the output's function says which. `parts`: the meaning. `numbers(keys)`: words of
-    the kernel, those that are not 0. `class_weights(keys, reading, images)`: how much each image of the
-    output counts; `weighs_mean(keys)`: in the mean over voxels too. `refused(keys, reading,
-    images)`: why an output of so many images cannot be trained, "" if it can. `example`: keys for the template.
+    there are several, the output's function says which. `parts`: the meaning. `example`: keys for the
+    template. `refused(keys, reading, images)`: why an output of so many images cannot be trained, "" if
+    it can; `joins_voxels`: nor one whose voxels lie apart.
+
+    For the kernel: `numbers(keys)`: words, those that are not 0. `table(keys)`: whole numbers that it
+    reads, three for each image at most. `class_weights(keys, reading, images)`: how much each image
+    counts; `weighs_mean(keys)`: in the mean over voxels too. `reweighed(keys, values, target, weight)`:
+    weights that follow from the values, as constants; `by_sample`: the mean is over samples, not weights.
     """
 
     name: str
@@ -73,6 +81,10 @@ class Loss:
     parts: Parts
     numbers: Callable[[Any], Mapping[str, float]] = _none
     class_weights: Callable[[Any, Reading, int], Sequence[float]] = _alike
+    table: Callable[[Any], Sequence[int]] = lambda keys: ()
+    reweighed: Callable[[Any, Doubles, Doubles, Doubles], Doubles] = _as_given
+    by_sample: bool = False
+    joins_voxels: bool = False
     weighs_mean: Callable[[Any], bool] = lambda keys: False
     refused: Callable[[Any, Reading, int], str] = lambda keys, reading, images: ""
     example: str = ""
@@ -106,8 +118,7 @@ class Objective:
 
         A target that weighs 0 may be NaN or Inf; values may not.
         """
-        full = weight.astype(np.float64)
-        known = np.where(full != 0, target, 0.0).astype(np.float64)
+        full, known = self._known(values, target, weight)
         return self.loss.parts(self.keys, self.reading, values.astype(np.float64), known, full)
 
     def value_and_gradient(
@@ -135,6 +146,8 @@ class Objective:
         Arrays are (batch, image, z, y, x).
         """
         total = self._total(target, weight)
+        if self.loss.by_sample:
+            return float(len(target)), float(len(target))
         if self.loss.weighs_mean(self.keys):
             shape, classes = target.shape, self.class_weights(target.shape[IMAGES])
             full = self.counting(weight, shape)
@@ -151,8 +164,15 @@ class Objective:
 
     def error(self, values: Array, target: Array, weight: Array) -> tuple[float, float]:
         """Weight of what is on the wrong side, and weight of all; weights as `voxel_weight` gives them."""
-        wrong = self.reading.wrong(values, target)
-        return float(np.sum(wrong * weight)), float(np.sum(weight))
+        full, _ = self._known(values, target, weight)
+        wrong = float(np.sum(self.reading.wrong(values, target) * full))
+        return wrong, samples(values) if self.loss.by_sample else float(np.sum(full))
+
+    def _known(self, values: Array, target: Array, weight: Array) -> tuple[Doubles, Doubles]:
+        """What values weigh, and targets, 0 where they do not count."""
+        full = weight.astype(np.float64)
+        known = np.where(full != 0, target, 0.0).astype(np.float64)
+        return self.loss.reweighed(self.keys, values.astype(np.float64), known, full), known
 
     def counting(self, weight: Doubles | None, shape: tuple[int, ...]) -> Doubles:
         """A weight for each loss of values (batch, image, z, y, x): 1 without, or those of the first image."""
@@ -165,6 +185,11 @@ class Objective:
             )
         images = 1 if self.reading.whole_voxels else shape[1]
         return np.broadcast_to(weight[:, :images], (shape[0], images, *shape[2:]))
+
+
+def samples(values: Array) -> float:
+    """How many samples values (..., image, z, y, x) are of."""
+    return float(np.prod(values.shape[:IMAGES]))
 
 
 def class_mass(target: Array, classes: Doubles) -> Doubles:

@@ -8,7 +8,7 @@ those functions are put on its output values last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from znnpy.errors import NetworkError
@@ -17,7 +17,7 @@ from znnpy.layers.functions import FUNCTIONS
 from znnpy.learning.loss import LossKeys, Objective
 from znnpy.learning.losses import LOSSES, loss_keys, loss_of
 from znnpy.learning.readings import Reading
-from znnpy.network.types import Network, Node
+from znnpy.network.types import Network, Node, Triple
 
 Objectives = dict[str, Objective]
 """The loss of each output node, by name."""
@@ -126,6 +126,16 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
         for edge in network.incoming(node.name):
             if not edge_kind(edge.kind).learns:
                 yield from _shown(network, network.node(edge.source))
+
+
+def refuse_apart(losses: Objectives, strides: Mapping[str, Triple]) -> None:
+    """NetworkError for outputs whose voxels lie apart, by stride (z, y, x), where their loss joins neighbours."""
+    for name, objective in losses.items():
+        if objective.loss.joins_voxels and strides[name] != (1, 1, 1):
+            apart = " x ".join(map(str, strides[name]))
+            raise NetworkError(
+                f"{objective.loss.name} joins neighbours, but voxels of output {name!r} lie {apart} apart"
+            )
 
 
 def refuse_untrainable(network: Network, loss: str | LossKeys) -> None:

@@ -8,7 +8,8 @@ from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
 from znnpy.geometry.fit import Geometry, fit
 from znnpy.infer.material import make_targets
-from znnpy.network import Network
+from znnpy.network import Network, blamed_on_loss, training_losses
+from znnpy.network.outputs import refuse_apart
 
 VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
 
@@ -22,6 +23,9 @@ def make_sampler(
     """
     section, augment = config.training, config.augment
     geometry = fit(network, section.output_shape)
+    with blamed_on_loss(config):
+        strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
+        refuse_apart(training_losses(config, network), strides)
     varied = training and augment.enabled
     return Sampler(
         scenes,

@@ -76,6 +76,13 @@ def _focal(args: Any, x: Any, t: Any) -> Any:
 
 
 @inlined
+def _malis(args: Any, x: Any, t: Any) -> Any:
+    p, joined = logistic(x), t > splat(0.5)
+    short = p - select(joined, splat(1.0), splat(0.0))
+    return short * short, splat(2.0) * short * p * logistic(-x), (x > splat(0.0)) ^ joined
+
+
+@inlined
 def _elementwise_chunk(
     args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any,
     biases: int,
@@ -175,6 +182,12 @@ def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
 def focal_loss(args: Any, worker: int) -> None:
     """-ones t (1 - p)^gamma log p - zeros (1 - t) p^gamma log(1 - p), p = logistic(x)."""
     _elementwise(args, scratch_tile(), scratch_tile(), _focal)
+
+
+@kernel(AT)
+def malis_loss(args: Any, worker: int) -> None:
+    """(p - t)^2, p = logistic(x), t 0 or 1; the weights are the shares of pairs of `malis`."""
+    _elementwise(args, scratch_tile(), scratch_tile(), _malis)
 
 
 @inlined
@@ -375,6 +388,7 @@ LOSSES: dict[str, Kernel] = {
     "softmax": softmax_loss,
     "focal": focal_loss,
     "focal_softmax": focal_softmax_loss,
+    "malis": malis_loss,
 }
-BIASED = frozenset({"square", "binomial_cross_entropy", "focal"})
+BIASED = frozenset({"square", "binomial_cross_entropy", "focal", "malis"})
 """Losses that add up bias gradients."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from znnpy_kernels.layers.losses import LOSSES, sum_partials
+from znnpy_kernels.layers.malis import SHARED
 from znnpy_kernels.layers.overlap import OVERLAPS
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.layers.loss_words import Parts
+from znnpy.engine.layers.malis import emit_shares
 from znnpy.engine.layers.overlap import emit_overlap
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
@@ -39,6 +41,7 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
     """A mean over voxels: its weight is known before, so loss and gradient are of one pass."""
     node, staged = parts.node, build.staged
     biases = _bias_partials(build, parts)
+    weighed = emit_shares(step, build, parts) if parts.objective.kernel in SHARED else None
     partials = build.scratch(Name(LOSS_PARTIALS, node.name), 4 * parts.count)
     for leaf in parts.leaves:
         step.add(
@@ -46,13 +49,18 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
             {
                 **parts.words(leaf),
                 **parts.gradient_words(leaf),
+                **({"places": weighed[leaf.batch].places} if weighed else {}),
                 "partial": partials.address + 16 * leaf.number,
                 "bias_gradient": biases.address + 4 * parts.width * leaf.number if biases else 0,
                 "bias_block": LANES,
             },
             what=Identity(node.name, Pass.LOSS, Part.LOSS),
             cost=parts.cost,
-            reads=[*parts.read(leaf), staged.given.region()],
+            reads=[
+                *parts.read(leaf),
+                staged.given.region(),
+                *(weighed[leaf.batch].regions if weighed else ()),
+            ],
             writes=[
                 *parts.written(leaf),
                 partials.region(leaf.number, leaf.number + 1),

@@ -27,7 +27,7 @@ class Staging:
     `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
     holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
     `normalizers` are of two float32 each, which sums of losses and of what is wrong are multiplied by.
-    `classes` holds how much each image of an output counts.
+    `classes` holds how much each image of an output counts, `tables` three int64 for each image.
     `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64, `results` two float64 by
     output: loss and error. `given` stands for all that Python fills beside inputs.
     """
@@ -38,6 +38,7 @@ class Staging:
     places: dict[str, int]
     normalizers: dict[str, int]
     classes: dict[str, int]
+    tables: dict[str, int]
     hyper: int
     hyper_biases: int
     iteration: int
@@ -73,6 +74,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> Staging:
         {name: reserve(4) for name in sizes},
         {name: reserve(2) for name in sizes},
         {node.name: reserve(node.images) for node in outputs},
+        {node.name: reserve(6 * node.images) for node in outputs},
         reserve(2 * HYPER_WORDS),
         reserve(2 * HYPER_WORDS),
         reserve(2),
