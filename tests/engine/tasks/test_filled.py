@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 import random_networks as rn
 from declared_tasks import buffer, declared
+from loss_cases import cases, named
+from pydantic import TypeAdapter
 
 from znnpy import load_network
 from znnpy.engine import Optimizer
@@ -17,7 +19,8 @@ from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.filled import refuse_unfilled
 from znnpy.geometry import fit
 from znnpy.graph import GraphError
-from znnpy.network import objectives
+from znnpy.learning.losses import AnyLoss
+from znnpy.network import logits_network, objectives
 from znnpy.plan import ALGORITHMS, LayerPlan, Method, Plan
 
 A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled.OUTSIDE)
@@ -144,6 +147,17 @@ def test_all_that_tasks_of_a_network_read_is_written(name):
     network = load_network({"layers": layers})
     for plan in plans(network):
         check(network, output, plan, "softmax", 1.0)
+
+
+@pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
+def test_all_that_tasks_of_a_loss_read_is_written(loss, function):
+    layers = [
+        {"conv": {"images": 3, "size": 1}},
+        {"conv": {"images": 3, "size": 1, "function": function}},
+    ]
+    network = load_network({"layers": layers})
+    keys = TypeAdapter(AnyLoss).validate_python(loss)
+    check(logits_network(network, keys), (4, 4, 4), next(iter(plans(network))), keys)
 
 
 @pytest.mark.parametrize("seed", range(12))
