@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from znnpy_kernels.layers.statistics import RUN
 from znnpy_kernels.layers.transfer import (
-    _elu,
-    _elu_back,
+    _elu_slope,
     _gelu_back,
     _gelu_tanh_back,
     _hard_swish_back,
@@ -42,6 +42,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     fma,
     load,
+    splat,
     store,
     store_doubles,
     to_doubles,
@@ -64,15 +65,19 @@ def _summed(args: Any, function: Any, derivative: Any) -> None:
         load(table + 2 * VECTOR_BYTES),
     )
     plain, product = zero_doubles(), zero_doubles()
+    run = RUN * VECTOR_BYTES
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
             summed = args[at.summed] + 4 * (z * args[at.summed_z] + y * args[at.summed_y])
             gradient = args[at.gradient] + 4 * (z * args[at.gradient_z] + y * args[at.gradient_y])
-            for i in range(0, 4 * args[at.length], VECTOR_BYTES):
-                x = load(summed + i) - centre
-                v = function(fma(x, scale, bias), shape)
-                d = to_doubles(derivative(v, load(gradient + i), shape))
-                plain, product = plain + d, product + d * to_doubles(x)
+            for first in range(0, 4 * args[at.length], run):
+                few, more = splat(0.0), splat(0.0)
+                for i in range(first, min(first + run, 4 * args[at.length]), VECTOR_BYTES):
+                    x = load(summed + i) - centre
+                    v = function(fma(x, scale, bias), shape)
+                    d = derivative(v, load(gradient + i), shape)
+                    few, more = few + d, fma(d, x, more)
+                plain, product = plain + to_doubles(few), product + to_doubles(more)
     store_doubles(args[at.sums], plain)
     store_doubles(args[at.sums] + 8 * LANES, product)
 
@@ -135,7 +140,7 @@ def normed_prelu(args: Any, worker: int) -> None:
 @kernel(NORMED_WORDS)
 def normed_elu(args: Any, worker: int) -> None:
     """Of elu."""
-    _normed(args, _elu, _elu_back)
+    _normed(args, _linear, _elu_slope)
 
 
 @kernel(NORMED_WORDS)

@@ -25,13 +25,23 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import load, store_doubles, to_doubles, zero_doubles
+from znnpy_kernels.simd.vectors import (
+    fma,
+    load,
+    splat,
+    store_doubles,
+    to_doubles,
+    zero_doubles,
+)
 
 LEAF = 2 * LANES + 8
 MOMENTS = 4
 SUMS = 2 * LANES
 """Float64 that a part leaves in the backward pass: sums of gradients d, and of d * (x - centre)."""
 COEFFICIENTS = 3 * LANES
+
+RUN = 32
+"""Voxels of a row whose sums are of float32, before they are added in float64."""
 
 LANE_STATISTICS = words("source source_z source_y leaf planes rows length")
 
@@ -40,27 +50,37 @@ LANE_STATISTICS = words("source source_z source_y leaf planes rows length")
 def lane_statistics(args: Any, worker: int) -> None:
     """Leave the statistics of a part, `length` floats (whole voxels) a row, at `leaf`.
 
-    Sums are about the part's first voxel, so that a mean far from 0 costs no digits.
+    Sums are about the part's first voxel, so that a mean far from 0 costs no digits. Those of a run of
+    voxels are of float32, about the run's own first: at most RUN times its squared deviations are lost
+    to rounding, whatever stands there.
     """
     at = LANE_STATISTICS
     pivot = to_doubles(load(args[at.source]))
-    first, second = zero_doubles(), zero_doubles()
-    squares, others = zero_doubles(), zero_doubles()
-    even = args[at.length] // (2 * LANES) * (2 * VECTOR_BYTES)
+    sums, squares = zero_doubles(), zero_doubles()
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
-            for x in range(0, even, 2 * VECTOR_BYTES):
-                a = to_doubles(load(source + x)) - pivot
-                b = to_doubles(load(source + x + VECTOR_BYTES)) - pivot
-                first, squares = first + a, squares + a * a
-                second, others = second + b, others + b * b
-            if even < 4 * args[at.length]:
-                a = to_doubles(load(source + even)) - pivot
-                first, squares = first + a, squares + a * a
-    store_doubles(args[at.leaf], first + second)
-    store_doubles(args[at.leaf] + 8 * LANES, squares + others)
+            for x in range(0, args[at.length], RUN * LANES):
+                count = min(args[at.length] // LANES - x // LANES, RUN)
+                more, spread = _run(source + 4 * x, count, pivot)
+                sums, squares = sums + more, squares + spread
+    store_doubles(args[at.leaf], sums)
+    store_doubles(args[at.leaf] + 8 * LANES, squares)
     _finish_leaf(args, args[at.planes] * args[at.rows] * (args[at.length] // LANES))
+
+
+@inlined
+def _run(source: int, count: int, pivot: Any) -> Any:
+    """Sums, and sums of squares, of `count` voxels minus the pivot."""
+    first = load(source)
+    few, more = splat(0.0), splat(0.0)
+    for i in range(0, count * VECTOR_BYTES, VECTOR_BYTES):
+        away = load(source + i) - first
+        few, more = few + away, fma(away, away, more)
+    number, total = to_doubles(splat(float(count))), to_doubles(few)
+    mean = total / number
+    off = (to_doubles(first) - pivot) + mean
+    return number * off, (to_doubles(more) - total * mean) + number * off * off
 
 
 @inlined

@@ -29,7 +29,7 @@ from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vector_math import expm1, logistic, logistics, normal, softplus, tanh
+from znnpy_kernels.simd.vector_math import exp, expm1, logistic, logistics, normal, softplus, tanh
 from znnpy_kernels.simd.vectors import (
     absolute,
     below,
@@ -184,6 +184,12 @@ def _prelu_back(v: Any, g: Any, shape: Any) -> Any:
 @inlined
 def _elu_back(y: Any, g: Any, shape: Any) -> Any:
     return select(y > splat(0.0), g, g * (y + splat(shape.slope)))
+
+
+@inlined
+def _elu_slope(v: Any, g: Any, shape: Any) -> Any:
+    """The same as `_elu_back`, from the sum."""
+    return select(v > splat(0.0), g, g * (splat(shape.slope) * exp(v)))
 
 
 @inlined
