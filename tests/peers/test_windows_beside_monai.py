@@ -12,14 +12,21 @@ torch = pytest.importorskip("torch")
 inferers = pytest.importorskip("monai.inferers")
 importance = pytest.importorskip("monai.data.utils")
 
+from znnpy.config import config_from  # noqa: E402
 from znnpy.data.scene import Scene  # noqa: E402
 from znnpy.data.values.normalise import normalisation  # noqa: E402
 from znnpy.data.volume import ArrayVolume  # noqa: E402
 from znnpy.geometry import Geometry, fit  # noqa: E402
 from znnpy.infer.blocks import Region, whole_field  # noqa: E402
+from znnpy.infer.build import Weights, prediction_of  # noqa: E402
 from znnpy.infer.predict import VolumePrediction  # noqa: E402
 from znnpy.infer.windows import Windows  # noqa: E402
-from znnpy.network import Network, load_network  # noqa: E402
+from znnpy.network import (  # noqa: E402
+    Network,
+    build_network,
+    initial_parameters,
+    load_network,
+)
 
 WINDOW = (8, 12, 10)
 
@@ -77,6 +84,69 @@ def test_values_are_monais(extent: Any, blend: Any, overlap: Any) -> None:
     middle = Region(tuple(n // 3 for n in extent), tuple(n // 3 + 1 for n in extent))
     z, y, x = middle.slices()
     assert np.array_equal(prediction.region(middle)["output"], found[:, z, y, x])
+
+
+LAYERS = [
+    {"conv": {"images": 4, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
+    {"max_pool": 2},
+    {"conv": {"images": 5, "size": 3, "padding": 1, "border": "replicate"}},
+    {"conv_transpose": {"images": 4, "size": 2, "stride": 2, "function": "relu"}},
+    {"conv": {"images": 3, "size": [1, 3, 5], "padding": "same"}},
+]
+
+
+def by_torch(parameters: Mapping[str, np.ndarray]) -> Any:
+    """The same layers, with the same weights."""
+    made = torch.nn.Sequential(
+        torch.nn.Conv3d(1, 4, 3, padding=1, bias=False),
+        torch.nn.InstanceNorm3d(4),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool3d(2),
+        torch.nn.Conv3d(4, 5, 3, padding=1, padding_mode="replicate"),
+        torch.nn.ConvTranspose3d(5, 4, 2, 2),
+        torch.nn.ReLU(),
+        torch.nn.Conv3d(4, 3, (1, 3, 5), padding=(0, 1, 2)),
+    )
+    filters = [made[0], made[4], made[5], made[7]]
+    names = ["conv1", "conv2", "conv_transpose1", "conv3"]
+    with torch.no_grad():
+        for layer, name, node in zip(
+            filters, names, [None, "layer3", "layer4", "output"], strict=True
+        ):
+            values = torch.from_numpy(parameters[name])
+            layer.weight[:] = values.transpose(0, 1) if name == "conv_transpose1" else values
+            if node is not None:
+                layer.bias[:] = torch.from_numpy(parameters[node])
+    return made
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_network_of_the_engine(threads: int) -> None:
+    config = config_from(
+        {
+            "network": {"layers": LAYERS},
+            "training": {"output_shape": list(WINDOW)},
+            "run": {"threads": threads},
+        }
+    )
+    network = build_network(config.network)
+    rng = np.random.default_rng(1)
+    parameters = {
+        name: array + rng.normal(0, 0.1, array.shape).astype(np.float32) * (array.ndim == 1)
+        for name, array in initial_parameters(network, 3).items()
+        if not name.endswith((".scale", ".shift"))
+    } | {"layer1.scale": np.ones(4, np.float32), "layer1.shift": np.zeros(4, np.float32)}
+    raw = rng.integers(0, 255, (1, 19, 30, 25)).astype(np.uint8)
+    volume = ArrayVolume(raw, "raw")
+    weights = Weights(config, network, None, parameters)
+    with prediction_of(weights, Scene({"input": volume}, {})) as prediction:
+        found = prediction.whole()["output"]
+    given = torch.from_numpy(normalisation(volume).apply(raw)[None].astype(np.float32))
+    with torch.no_grad():
+        wanted = inferers.sliding_window_inference(
+            given, WINDOW, 1, by_torch(parameters).eval(), overlap=0.5, mode="gaussian"
+        )[0].numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [(8, 12, 10), (64, 64, 64), (5, 1, 7), (18, 160, 160)])
