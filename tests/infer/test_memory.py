@@ -21,7 +21,12 @@ from znnpy.data.writing.destination import Destination
 from znnpy.infer.write import run_job
 
 folder, limit = Path(sys.argv[2]), int(sys.argv[3])
-tiny = small(folder, sys.argv[4], 2, max_memory=limit)
+padded = {"layers": [
+    {"conv": {"images": 16, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
+    {"conv": {"images": 8, "size": 3, "padding": "same"}},
+]}
+windows = {"network": padded, "shape": (24, 40, 40)} if sys.argv[5] == "windows" else {}
+tiny = small(folder, sys.argv[4], 2, max_memory=limit, **windows)
 with tiny.scene().reference as volume:
     job = tiny.job(Scene({"input": volume}, {}), patch=None, flips=sys.argv[5] == "flips")
     run_job(job, Destination(folder / "out.h5", "p"))
@@ -35,7 +40,13 @@ MIB = 1 << 20
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("conv", "limit", "flips"),
-    [("direct", 550, ""), ("auto", 700, ""), ("spectral", 600, "flips"), ("direct", 900, "")],
+    [
+        ("direct", 550, ""),
+        ("auto", 700, ""),
+        ("spectral", 600, "flips"),
+        ("direct", 900, ""),
+        ("auto", 700, "windows"),
+    ],
 )
 def test_peak_is_within_plan_and_limit(tmp_path: Path, conv: str, limit: int, flips: str) -> None:
     with h5py.File(tmp_path / "raw.h5", "w") as file:

@@ -48,7 +48,7 @@ class Tiling:
         try:
             return fit(self.network, self.window)
         except ShapeError as error:
-            raise ShapeError(f"inference.window: {error}") from None
+            raise ShapeError(f"windows (inference.window, --patch): {error}") from None
 
     @cached_property
     def unit(self) -> Triple:
