@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,7 @@ import yaml
 from znnpy.cli.saving import save_plan
 from znnpy.config import load_config
 from znnpy.config.template import template
-from znnpy.engine.emit import refuse_without_tasks
-from znnpy.errors import NetworkError
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.network import load_network
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 
@@ -211,26 +207,12 @@ def test_keys(settings: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", EDGE_KINDS)
 def test_layers(kind: str) -> None:
-    """All of a kind, one after the other; softmax is for outputs only."""
+    """All of a kind, one after the other; softmax is over several images."""
     found = [layer for layer in layers() if layer.startswith(f"{{{kind}:")]
     assert found
     inner = [layer for layer in found if "softmax" not in layer]
-    for precision in ("float32", "float64"):
-        if these := [layer for layer in inner if precision_of(layer) == precision]:
-            shutil.rmtree("run", ignore_errors=True)
-            coarse = [POOLED] if kind in ("conv_transpose", "upsample") else []
-            whole = [f"{{{TAPS}}}", *coarse, *these, "{conv: {images: 1, size: 1}}"]
-            trained(chain(*whole), f"training.precision={precision}")
-
-
-def precision_of(layer: str) -> str:
-    """float64 where float32 has no tasks."""
-    Path("one.yaml").write_text(f"network: {{input: 2, layers: [{layer}]}}\n")
-    try:
-        refuse_without_tasks(load_network("one.yaml"))
-    except NetworkError:
-        return "float64"
-    return "float32"
+    coarse = [POOLED] if kind in ("conv_transpose", "upsample") else []
+    trained(chain(f"{{{TAPS}}}", *coarse, *inner, "{conv: {images: 1, size: 1}}"))
 
 
 def test_softmax() -> None:

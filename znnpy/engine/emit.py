@@ -15,14 +15,14 @@ from znnpy.engine.layers.loss import emit_loss
 from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.layers.repeats import average_gradient
+from znnpy.engine.layers.repeats import average_gradient, clear_gradient
 from znnpy.engine.layers.updates import emit_updates
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import NetworkError
-from znnpy.layers.edges import EdgeKindName, Numbers
+from znnpy.layers.edges import EdgeKindName
 from znnpy.network.outputs import Objectives
 from znnpy.network.types import Edge, Network, Node
 
@@ -63,22 +63,13 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "identity": Emitter(moves.identity_forward, moves.identity_backward),
     "crop": Emitter(moves.crop_forward, moves.crop_backward),
 }
-UNTAKEN: dict[EdgeKindName, tuple[str, ...]] = {
-    "conv": ("groups",),
-    "conv_transpose": ("groups",),
-}
-"""Numbers that the tasks of a kind take as they are unless said."""
 
 
 def emitter_of(edge: Edge) -> Emitter:
-    """The tasks of an edge's kind; NetworkError for a kind or numbers that float64 alone knows."""
-    said = [
-        key for key in UNTAKEN.get(edge.kind, ()) if getattr(edge, key) != getattr(Numbers, key)
-    ]
-    if said or edge.kind not in EMITTERS:
-        what = " with ".join([edge.kind, *said[:1]])
-        text = f"edge '{edge.name}': {what} has no tasks in float32"
-        raise NetworkError(f"{text}; precision float64 runs it")
+    """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
+    if edge.kind not in EMITTERS:
+        what = f"edge '{edge.name}': {edge.kind} has no tasks in float32"
+        raise NetworkError(f"{what}; precision float64 runs it")
     return EMITTERS[edge.kind]
 
 
@@ -134,6 +125,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         if emitter.weight_gradient:
             emitter.weight_gradient(step, build, edge, gradient)
             average_gradient(step, build, edge)
+            clear_gradient(step, build, edge)
             step.stage += 1
         if edge.source in trained:
             emitter.backward(step, build, edge, gradient)

@@ -81,7 +81,9 @@ def _cheapest(shape: ConvShape, *, planar: bool) -> LayerPlan:
             for method in algorithm.patch_methods(shape, least):
                 costs[method] = seconds_by(method, shape)
     best = min(costs, key=costs.__getitem__)
-    words = ", ".join(f"{method} {costs[method] * 1e3:.3g} ms" for method in (DIRECT, best))
+    told = [method for method in (DIRECT, best) if method in costs]
+    words = ", ".join(f"{method} {costs[method] * 1e3:.3g} ms" for method in told)
     # The other passes are not made; what they would share with this one decides how images lie.
-    others = best if ALGORITHMS[best.algorithm].traits.shares_spectra else DIRECT
+    shared = ALGORITHMS[best.algorithm].traits.shares_spectra or shape.depthwise
+    others = best if shared else DIRECT
     return LayerPlan.of(best, others, others, f"forward, estimated: {words}")

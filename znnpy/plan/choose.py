@@ -19,7 +19,7 @@ from znnpy.plan.types import SHARED, Costs, LayerPlan, Method, PartSeconds
 Choice = ConvChoice
 Measure = Callable[[ConvShape], Costs]
 
-DIRECT = Method("direct")
+DIRECT, DEPTHWISE = Method("direct"), Method("depthwise")
 
 
 def choose(
@@ -58,7 +58,8 @@ def close_calls(
         for edge in convolutions(network)
         if max(edge.stride) == 1 and edge.kind == "conv"
     ]
-    return [shape for shape in dict.fromkeys(shapes) if candidates(shape) != [DIRECT]]
+    several = (shape for shape in dict.fromkeys(shapes) if not shape.depthwise)
+    return [shape for shape in several if candidates(shape) != [DIRECT]]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
@@ -78,6 +79,8 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
 
 def takes(algorithm: Algorithm, shape: ConvShape, *, planar: bool) -> bool:
     """Whether a layer can run so, where its source's images lie `planar` or in blocks."""
+    if shape.depthwise or algorithm.traits.depthwise:
+        return shape.depthwise and algorithm.traits.depthwise
     if planar and not algorithm.traits.reads_planar:
         return False
     if shape.transposed and not algorithm.traits.transposes:
@@ -103,6 +106,8 @@ def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:
 
 def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs, str]:
     """Seconds by part of the methods among which a layer's are chosen, and why by these."""
+    if shape.depthwise:
+        return estimated_costs(shape, [DEPTHWISE]), "each image has a filter of its own"
     if shape.transposed:
         return estimated_costs(shape, [DIRECT]), "transposed convolutions run directly"
     if max(shape.stride) > 1:

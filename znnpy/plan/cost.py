@@ -32,6 +32,12 @@ def convolutions(network: Network) -> list[Edge]:
     return [edge for edge in network.edges if edge_kind(edge.kind).learns]
 
 
+def is_depthwise(edge: Edge, network: Network) -> bool:
+    """Whether an edge is a convolution of each image by a filter of its own."""
+    images = network.node(edge.source).images, network.node(edge.target).images
+    return edge.kind == "conv" and edge.groups > 1 and images == (edge.groups, edge.groups)
+
+
 @dataclass(frozen=True)
 class ConvShape:
     """All that the cost of one conv edge, or transposed one, depends on."""
@@ -48,6 +54,14 @@ class ConvShape:
     padding: Sides = BARE
     border: BorderName = "zeros"
     transposed: bool = False
+    groups: int = 1
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each image has a filter of its own, which meets no other."""
+        return (
+            self.groups > 1 and self.inputs == self.outputs == self.groups and not self.transposed
+        )
 
     @property
     def places(self) -> Triple:
@@ -85,6 +99,7 @@ class ConvShape:
             sides(edge, geometry.dilations[edge.name]),
             edge.border,
             edge.kind == "conv_transpose",
+            edge.groups,
         )
 
 

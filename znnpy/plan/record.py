@@ -9,7 +9,7 @@ from typing import Any
 from znnpy.errors import PlanError
 from znnpy.network.types import Network, Triple
 from znnpy.plan.algorithms import ALGORITHMS
-from znnpy.plan.cost import convolutions
+from znnpy.plan.cost import convolutions, is_depthwise
 from znnpy.plan.types import PASSES, AlgorithmName, LayerPlan
 
 
@@ -37,7 +37,11 @@ class Plan:
         for name, edge in edges.items():
             for which in PASSES:
                 algorithm = ALGORITHMS[plan.layers[name].method(which).algorithm]
-                if refusal := algorithm.refusal(edge.size, edge.stride):
+                if is_depthwise(edge, network):
+                    if not algorithm.traits.depthwise:
+                        text = "filters of one image each run by depthwise only"
+                        raise PlanError(f"the saved plan of {name!r}: {text}")
+                elif refusal := algorithm.refusal(edge.size, edge.stride):
                     raise PlanError(f"the saved plan of {name!r}: {refusal}")
                 if edge.kind == "conv_transpose" and not algorithm.traits.transposes:
                     raise PlanError(f"the saved plan of {name!r}: {edge.kind} runs by direct only")

@@ -10,7 +10,7 @@ from znnpy_kernels.fft.codelets import SIZES
 
 from znnpy.network.types import Triple
 
-AlgorithmName = Literal["direct", "fft", "spectral", "winograd"]
+AlgorithmName = Literal["direct", "depthwise", "fft", "spectral", "winograd"]
 PassName = Literal["forward", "gradient", "weight"]
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)

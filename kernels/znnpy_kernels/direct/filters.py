@@ -171,3 +171,30 @@ def average_repeats(args: Any, worker: int) -> None:
                 first = args[at.filters] + row * (z * args[at.y] + y) + step * x
                 for lane in range(0, step, VECTOR_BYTES):
                     _fill_block(args, first + lane, _block_mean(args, first + lane))
+
+
+CLEAR_GROUPS = words(
+    "filters taps inputs width first_input first_output group_inputs group_outputs"
+)
+
+
+@kernel(CLEAR_GROUPS)
+def clear_groups(args: Any, worker: int) -> None:
+    """In place, filters between images of different groups become 0.
+
+    `filters`: address of one piece of forward-packed filters, `taps` of `inputs` images from `first_input`
+    on, each of `width` lanes of outputs from `first_output` on; groups have `group_inputs` inputs and
+    `group_outputs` outputs.
+    """
+    at = CLEAR_GROUPS
+    filters, width = floats(args[at.filters]), args[at.width]
+    for i in range(args[at.inputs]):
+        own = (args[at.first_input] + i) // args[at.group_inputs] * args[at.group_outputs]
+        low = min(width, max(0, own - args[at.first_output]))
+        high = min(width, max(0, own + args[at.group_outputs] - args[at.first_output]))
+        for tap in range(args[at.taps]):
+            row = (tap * args[at.inputs] + i) * width
+            for lane in range(low):
+                filters[row + lane] = 0.0
+            for lane in range(high, width):
+                filters[row + lane] = 0.0

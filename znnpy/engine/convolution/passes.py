@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy.engine.convolution import direct, fft, frames, spectral, winograd
+from znnpy.engine.convolution import depthwise, direct, fft, frames, spectral, winograd
 from znnpy.engine.convolution.emitter import ConvEmitter
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
@@ -15,6 +15,7 @@ from znnpy.plan import AlgorithmName, PassName
 # One line each; what plans know of them is in `plan.algorithms`.
 CONV_EMITTERS: Mapping[AlgorithmName, ConvEmitter] = {
     "direct": direct,
+    "depthwise": depthwise,
     "winograd": winograd,
     "spectral": spectral,
     "fft": fft,

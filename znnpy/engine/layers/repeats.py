@@ -1,8 +1,14 @@
-"""Tasks for filters whose taps repeat: their gradients are averaged over each block of equal taps."""
+"""Tasks for filters that cannot be just any: the gradients are those of what can.
+
+Filters whose taps repeat: an average over each block of equal taps. Filters of groups: none between images of
+different groups.
+"""
 
 from __future__ import annotations
 
-from znnpy_kernels.direct.filters import average_repeats
+from math import prod
+
+from znnpy_kernels.direct.filters import average_repeats, clear_groups
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.tasks.identity import Identity, Part, Pass
@@ -27,6 +33,32 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.REPEATS),
             cost=piece.floats * 8 / MEMORY_RATE,
+            reads=[own := parameter.gradient_region(index, index + 1)],
+            writes=[own],
+        )
+
+
+def clear_gradient(step: Step, build: Build, edge: Edge) -> None:
+    """Project an edge's weight gradient on filters within groups; nothing where all images are one."""
+    parameter = build.parameters[edge.name]
+    if parameter.groups == 1:
+        return
+    outputs, inputs, *size = parameter.packed_shape
+    for index, piece in enumerate(parameter.pieces):
+        step.add(
+            clear_groups,
+            {
+                "filters": parameter.gradient + 4 * piece.start,
+                "taps": prod(size),
+                "inputs": piece.inputs,
+                "width": piece.width,
+                "first_input": piece.first_input,
+                "first_output": piece.first_output,
+                "group_inputs": inputs // parameter.groups,
+                "group_outputs": outputs // parameter.groups,
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.GROUPS),
+            cost=piece.floats * 4 / MEMORY_RATE,
             reads=[own := parameter.gradient_region(index, index + 1)],
             writes=[own],
         )

@@ -14,6 +14,8 @@ from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Region, Use
 from znnpy.network.parameters import learned, parameter_shapes
+from znnpy.network.types import Edge
+from znnpy.plan.cost import is_depthwise
 
 VALUES = Use("parameters")
 PARAMETER_GRADIENTS = Use("gradients of parameters", "parameters")
@@ -40,7 +42,8 @@ class Parameter:
     """One filter bank, or one float for each image of a node: addresses of values, gradient and states.
 
     All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions
-    count pieces. Padding is 0 and stays 0. What is not `learned` has neither gradient nor states. `exchanged`:
+    count pieces. Padding is 0 and stays 0. `groups`: filters between images of different groups are 0 as well,
+    and users have (out, in / groups) of `shape`. What is not `learned` has neither gradient nor states. `exchanged`:
     filters of a transposed convolution are packed as those of the convolution that goes the other way, with
     inputs for outputs.
     """
@@ -55,6 +58,7 @@ class Parameter:
     states: tuple[int, ...]
     learned: bool = True
     exchanged: bool = False
+    groups: int = 1
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
@@ -107,8 +111,11 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
     """Reserve values, by parameter name, and gradients and `states` buffers of what training moves."""
     found, moving = {}, set(learned(layout.network) if layout.training else ())
     transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
+    groups = {e.name: _groups(layout, e) for e in layout.network.edges}
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
+        if groups.get(name, 1) > 1:
+            shape = (shape[0], shape[1] * groups[name], *shape[2:])
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
@@ -121,14 +128,21 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         )
         own = tuple(arena.reserve(floats, STATES) for _ in range(count))
         found[name] = Parameter(
-            name, shape, floats, lanes, pieces, values, gradient, own, name in moving, exchanged
-        )
+            name, shape, floats, lanes, pieces, values, gradient, own, name in moving, exchanged,
+            groups.get(name, 1),
+        )  # fmt: skip
     return found
+
+
+def _groups(layout: Layout, edge: Edge) -> int:
+    """Groups of images that the packed filters of an edge do not join; depthwise ones have no others."""
+    return 1 if is_depthwise(edge, layout.network) else edge.groups
 
 
 def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
     """A dense array of the parameter's shape in packed order."""
     if parameter.is_filters:
+        array = _apart(array, parameter.groups)
         array = array.swapaxes(0, 1) if parameter.exchanged else array
         return pack_filters(array, parameter.source_lanes)
     packed = np.zeros(parameter.floats, np.float32)
@@ -141,8 +155,34 @@ def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
     if parameter.is_filters:
         outputs, inputs, z, y, x = parameter.packed_shape
         filters = unpack_filters(packed, (outputs, inputs, z, y, x), parameter.source_lanes)
-        return filters.swapaxes(0, 1).copy() if parameter.exchanged else filters
+        filters = filters.swapaxes(0, 1).copy() if parameter.exchanged else filters
+        return _together(filters, parameter.groups)
     return packed[: parameter.shape[0]].copy()
+
+
+def _apart(filters: Floats, groups: int) -> Floats:
+    """Filters (out, in / groups, z, y, x) among those of all pairs of images, the others 0."""
+    if groups == 1:
+        return filters
+    outputs, inputs = filters.shape[:2]
+    whole = np.zeros((outputs, inputs * groups, *filters.shape[2:]), filters.dtype)
+    for part, own in zip(_diagonal(whole, groups), np.split(filters, groups), strict=True):
+        part[...] = own
+    return whole
+
+
+def _together(filters: Floats, groups: int) -> Floats:
+    """The way back, a new array."""
+    return np.concatenate(_diagonal(filters, groups)) if groups > 1 else filters
+
+
+def _diagonal(filters: Floats, groups: int) -> list[Floats]:
+    """Views of the filters between images of the same group."""
+    outputs, inputs = (count // groups for count in filters.shape[:2])
+    return [
+        filters[k * outputs : (k + 1) * outputs, k * inputs : (k + 1) * inputs]
+        for k in range(groups)
+    ]
 
 
 def _exchanged(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -99,6 +99,7 @@ class Part(Enum):
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
     SLOPES = "slopes gradient", Kind.SUM, Pass.WEIGHT
     REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
+    GROUPS = "groups", Kind.SUM, Pass.WEIGHT
     LOSS = "loss", Kind.LOSS, Pass.LOSS
     LOSS_SUM = "loss sum", Kind.LOSS, Pass.LOSS
     NORM = "norm", Kind.UPDATE, Pass.UPDATE

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from znnpy.plan.algorithms import direct, fft, spectral, winograd
+from znnpy.plan.algorithms import depthwise, direct, fft, spectral, winograd
 from znnpy.plan.algorithms.protocol import Algorithm, Traits
 from znnpy.plan.types import AlgorithmName
 
 ALGORITHMS: Mapping[AlgorithmName, Algorithm] = {
     "direct": direct,
+    "depthwise": depthwise,
     "winograd": winograd,
     "spectral": spectral,
     "fft": fft,

@@ -27,6 +27,8 @@ class Traits:
     reads_planar: bool = False
     reads_planar_gradients: bool = False
     writes_planar: bool = False
+    # Whether it is for filters of one image each, and for no others.
+    depthwise: bool = False
     # Whether it makes transposed convolutions.
     transposes: bool = False
     # Whether data gradients read zeros on both sides of the gradient's rows.

@@ -1,0 +1,184 @@
+"""Passes of depthwise convolutions: blocks times ranges of the image."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward, depthwise_weight
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor, firsts, met_range, source_range
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.step import Step, combine_flat, counts, rows_of
+from znnpy.network.types import Edge, Triple
+from znnpy.plan import ranges
+from znnpy.plan.algorithms.depthwise import patch_seconds
+
+ORIGIN = (0, 0, 0)
+SLAB_BYTES = (
+    1 << 20
+)  # of image and gradient: a slab stays in the L2 cache while its taps are summed
+MOST_SLABS = 16  # partial weight gradients kept side by side
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Cross-correlation of each image with its filter, into the edge's contribution."""
+    source, target = build.seen(edge), build.images.contributions[edge.name]
+    dilation = build.layout.geometry.dilations[edge.name]
+    for batch, block, low, high, cost in _parts(build, edge, target):
+        wide = source_range(edge, dilation, target.cut, low, high)
+        filters, read = _filters(build, edge, block)
+        step.add(
+            depthwise_forward,
+            {
+                **_words(build, edge, source, target, ORIGIN, batch, block, low, high),
+                **filters,
+            },
+            what=Identity(edge.name, Pass.FORWARD, Part.DIRECT),
+            cost=cost,
+            reads=[source.region(batch, block, *wide), read],
+            writes=[target.region(batch, block, low, high)],
+        )
+
+
+def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """The adjoint, into what goes back to the source."""
+    target, before = build.back(edge), firsts(build.layout.cropped(edge))
+    dilation = build.layout.geometry.dilations[edge.name]
+    for batch, block, low, high, cost in _parts(build, edge, target):
+        first = before[target.cut]
+        seen = met_range(edge, dilation, gradient, low + first, high + first)
+        filters, read = _filters(build, edge, block)
+        step.add(
+            depthwise_back,
+            {
+                **_words(build, edge, gradient, target, before, batch, block, low, high),
+                **filters,
+            },
+            what=Identity(edge.name, Pass.BACKWARD, Part.DIRECT),
+            cost=cost,
+            reads=[gradient.region(batch, block, *seen), read],
+            writes=[target.region(batch, block, low, high)],
+        )
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Products of image and gradient summed over positions: a fixed tree over ranges and batch."""
+    parameter = build.parameters[edge.name]
+    slabs = _slabs(gradient)
+    leaves = build.partial_gradients(edge.name, len(slabs))
+    for index, piece in enumerate(parameter.pieces):
+        regions = [leaf.region(index, index + 1) for leaf in leaves]
+        for block in range(piece.width // LANES):
+            for slab, leaf, region in zip(slabs, leaves, regions, strict=True):
+                place = leaf.address + 4 * (piece.start + LANES * block)
+                into = {"sums": place, "filter_tap": piece.width}
+                first = piece.first_output // LANES + block
+                _slab_gradient(
+                    step, build, edge, gradient, slab, first, into, region._replace(strand=block)
+                )
+        places = [leaf.address + 4 * piece.start for leaf in leaves]
+        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+        combine_flat(step, places, regions, piece.floats, what)
+
+
+def derive(step: Step, build: Build, edge: Edge) -> None:
+    """Nothing: all passes read the filters themselves."""
+
+
+def _slabs(gradient: Tensor) -> list[tuple[int, int, int]]:
+    """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
+    bytes_ = 8 * prod(gradient.shape) * LANES
+    most = max(1, MOST_SLABS // gradient.batch)
+    wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), most)
+    cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
+    return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+
+
+def _slab_gradient(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    gradient: Tensor,
+    slab: tuple[int, int, int],
+    block: int,
+    into: dict[str, int],
+    region: Region,
+) -> None:
+    source, (batch, low, high) = build.seen(edge), slab
+    dilation = build.layout.geometry.dilations[edge.name]
+    wide = source_range(edge, dilation, gradient.cut, low, high)
+    step.add(
+        depthwise_weight,
+        {**_words(build, edge, source, gradient, ORIGIN, batch, block, low, high), **into},
+        what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
+        cost=_seconds(build, edge, gradient) * (high - low) / gradient.extent,
+        reads=[
+            source.region(batch, block, *wide),
+            gradient.region(batch, block, low, high),
+        ],
+        writes=[region],
+    )
+
+
+def _parts(build: Build, edge: Edge, target: Tensor) -> list[tuple[int, int, int, int, float]]:
+    """(batch, block, low, high, seconds) of each task."""
+    seconds = _seconds(build, edge, target)
+    return [
+        (batch, block, low, high, seconds * (high - low) / target.extent)
+        for batch in range(target.batch)
+        for block in range(target.blocks)
+        for low, high in ranges(target.extent, seconds)
+    ]
+
+
+def _seconds(build: Build, edge: Edge, tensor: Tensor) -> float:
+    """Of a pass over one block."""
+    return patch_seconds(build.layout.conv_shape(edge), None) / tensor.batch / tensor.blocks
+
+
+def _filters(build: Build, edge: Edge, block: int) -> tuple[dict[str, int], Region]:
+    """Words of the filters of a block, and what they read."""
+    parameter, panel = build.parameters[edge.name], block // 2
+    piece = parameter.pieces[panel]
+    place = parameter.values + 4 * (piece.start + LANES * block - piece.first_output)
+    words = {"filters": place, "filter_tap": piece.width}
+    return words, parameter.values_region(panel, panel + 1)
+
+
+def _words(
+    build: Build,
+    edge: Edge,
+    source: Tensor,
+    target: Tensor,
+    before: Triple,
+    batch: int,
+    block: int,
+    low: int,
+    high: int,
+) -> dict[str, float]:
+    """Words of planes low..high of one block."""
+    first_z, _, first_y, _ = target.box(low, high)
+    named = {
+        "window": edge.size,
+        "stride": edge.stride,
+        "dilation": build.layout.geometry.dilations[edge.name],
+        "before": before,
+        "inputs": source.shape,
+    }
+    return {
+        **rows_of(source, "source", batch, block, 0),
+        **rows_of(target, "target", batch, block, low),
+        **counts(target, low, high),
+        "first_plane": first_z,
+        "first_row": first_y,
+        "width": target.shape[2],
+        **{
+            f"{word}_{axis}": value
+            for word, triple in named.items()
+            for axis, value in zip("zyx", triple, strict=True)
+        },
+    }
