@@ -4,6 +4,7 @@ Run in an environment that has znnpy and `torch==2.13.0` (CPU build); compiling 
 
     python scripts/bench_peers.py --net 3x10 3x40 --threads 1 2 --json result.json
     python scripts/bench_peers.py --networks --layers --inference --markdown tables.md
+    python scripts/bench_peers.py --unets --threads 1 2          # see peers/unet_bench.py
 
 For each case and number of threads: results of all are compared (loss and gradients; outputs of
 inference), PyTorch's faster memory format is found by measurement, then znnpy, eager PyTorch and
@@ -28,6 +29,7 @@ from typing import Any
 
 import numba
 import torch
+from peers import unet_bench
 from peers.cases import (
     INFERENCE,
     INFERENCE_OUTPUT,
@@ -72,6 +74,8 @@ def main() -> int:
     options = _options()
     torch.set_flush_denormal(True)
     print(_machine())
+    if options.unets is not None:
+        return _unets(options)
     print(f"equal means: loss within {LOSS_TOLERANCE:g}, gradients within {GRADIENT_TOLERANCE:g}")
     print(" | ".join(title for title, _ in COLUMNS), flush=True)
     rows = []
@@ -114,6 +118,15 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
     }
 
 
+def _unets(options: argparse.Namespace) -> int:
+    rows = unet_bench.bench(options)
+    if options.json:
+        options.json.write_text(json.dumps({"machine": _machine(), "rows": rows}, indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(f"{_machine()}\n\n{unet_bench.markdown(rows)}")
+    return 0 if all(row["equal"] for row in rows) else 1
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -126,6 +139,23 @@ def _options() -> argparse.Namespace:
         nargs="*",
         choices=list(INFERENCE),
         help="dense forward passes of ZNNi's networks (default: n337 n537 n726)",
+    )
+    parser.add_argument(
+        "--unets",
+        nargs="*",
+        choices=list(unet_bench.NETS),
+        help="U-Nets, each contestant in a process of its own (default: all)",
+    )
+    parser.add_argument("--what", choices=["update", "inference", "both"], default="both")
+    parser.add_argument(
+        "--small", action="store_true", help="small inputs of --unets, to compare results"
+    )
+    parser.add_argument(
+        "--engines",
+        nargs="*",
+        choices=unet_bench.ENGINES,
+        default=unet_bench.ENGINES,
+        help="runtimes beside PyTorch in the inference of --unets",
     )
     parser.add_argument("--patch", type=int, help="side of the output of --inference (default: 16)")
     parser.add_argument("--only", metavar="TEXT", help="only cases with this in their names")

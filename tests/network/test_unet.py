@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import Any
 
-from znnpy import load_network
-from znnpy.network import Network, parameter_shapes
+import numpy as np
+import pytest
+
+from znnpy import load_network, reference
+from znnpy.errors import NetworkError
+from znnpy.geometry import fit_input
+from znnpy.network import Network, initial_parameters, parameter_shapes
+from znnpy.network.build import network_to_section
 
 RSUNET = {
     "widths": [28, 36, 48, 64, 80],
@@ -76,3 +83,105 @@ def test_rsunet() -> None:
     assert norm.kind == "batch"
     assert not network.node("up1.join").bias
     assert network.node("output").bias
+
+
+def test_cicek() -> None:
+    """Cicek et al. 2016: 132 x 132 x 116 voxels in give 44 x 44 x 28 out."""
+    network = unet(**CICEK)
+    assert crops(network) == {"up2.skip": 4, "up1.skip": 16, "up0.skip": 40}
+    shapes = fit_input(network, (116, 132, 132)).output_shapes
+    assert shapes == {"output": (28, 44, 44)}
+    assert 19.0e6 < weights(network) < 19.1e6
+
+
+def test_lsd() -> None:
+    network = unet(**LSD)
+    assert crops(network) == {"up1.skip": 4, "up0.skip": 16}
+    assert fit_input(network, (88, 88, 88)).output_shapes == {"output": (48, 48, 48)}
+    assert weights(network) == 3_489_996
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"pool": "average", "up": "nearest"},
+        {"pool": "strided", "up": {"kind": "transposed", "size": 3}},
+        {"pool": "strided", "block": RESIDUAL, "norm": "instance", "down": [[1, 2, 2], 2]},
+        {"up": {"kind": "linear", "size": 3}, "border": "reflect", "size": [1, 3, 3]},
+        {"join": "sum", "up": {"kind": "linear", "size": [1, 3, 3]}, "block": "residual"},
+        {"up": {"kind": "nearest", "images": "same"}, "stem": 3, "dropout": 0.5},
+        {"block": {"kind": "residual", "from": "input", "add": "function"}},
+    ],
+)
+def test_padded_ones_keep_the_size(keys: dict[str, Any]) -> None:
+    network = unet(widths=[2, 3, 4], **keys)
+    assert fit_input(network, (8, 12, 8)).output_shapes == {"output": (8, 12, 8)}
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "lost"),
+    [
+        ({"block": "residual"}, 44, 40),
+        ({"block": {"kind": "residual", "from": "input"}, "join": "sum"}, 44, 40),
+        ({"up": {"kind": "linear", "size": 3}}, 48, 46),
+        ({"up": {"kind": "transposed", "size": 4}}, 44, 34),
+        ({"size": [1, 3, 3]}, 44, 0),
+        ({"block": RESIDUAL, "pool": "strided", "down": 3, "size": [[3, 3, 3], 5]}, 30, 22),
+    ],
+)
+def test_valid_ones_crop_what_they_join(keys: dict[str, Any], size: int, lost: int) -> None:
+    widths = [2, 3] if "down" in keys else [2, 3, 4]
+    network = unet(widths=widths, padding="valid", **keys)
+    (shape,) = fit_input(network, (size, size, size)).output_shapes.values()
+    assert shape[0] == size - lost
+
+
+def test_supervised_levels() -> None:
+    network = unet(widths=[2, 3, 4, 5], supervise=2, outputs=3)
+    shapes = fit_input(network, (16, 16, 16)).output_shapes
+    assert shapes == {"output2": (4,) * 3, "output1": (8,) * 3, "output": (16,) * 3}
+    assert all(node.images == 3 for node in network.outputs)
+
+
+def test_a_small_convolution_stands_before_the_resize_and_says_the_same() -> None:
+    """Both are linear, and the shares of neighbours sum to 1: so a bias passes unchanged too."""
+    ours = unet(widths=[2, 3], up="linear")
+    data = network_to_section(ours).model_dump(mode="json", by_alias=True, exclude_none=True)
+    grow, narrow = data["edges"]["up0.grow"], data["edges"]["up0.narrow"]
+    data["nodes"]["up0.wide"] = {"kind": "sum", "images": 3}
+    data["edges"]["up0.after"] = {"kind": "identity", "from": "up0.narrowed", "to": "up0.join"}
+    grow["from"], grow["to"] = narrow["from"], "up0.wide"
+    narrow["from"] = "up0.wide"
+    order = [name for name in data["edges"] if name != "up0.after"]
+    order.insert(order.index("up0.skip") + 1, "up0.after")
+    data["edges"] = {name: data["edges"][name] for name in order}
+    after = load_network({key: data[key] for key in ("nodes", "edges")})
+    rng = np.random.default_rng(0)
+    parameters = {
+        name: value + rng.normal(0, 0.1, value.shape)
+        for name, value in initial_parameters(ours, 0).items()
+    }
+    image = {"input": rng.normal(0, 1, (1, 1, 4, 8, 8))}
+    values = [
+        reference.forward(network, fit_input(network, (4, 8, 8)), parameters, image)["output"]
+        for network in (ours, after)
+    ]
+    np.testing.assert_allclose(values[0], values[1], atol=1e-12)
+
+
+def test_what_cannot_be_cropped_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "network:\n  name: x\n  unet: {widths: [2, 3], padding: valid, pool: strided}\n"
+    )
+    with pytest.raises(
+        NetworkError, match=r"config.yaml:3: network.unet: .* level 0 .* along z by 5"
+    ):
+        load_network(path)
+
+
+def test_its_full_form_is_the_same_network() -> None:
+    network = unet(**RSUNET)
+    data = network_to_section(network).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert load_network(data) == network

@@ -103,7 +103,7 @@ def _projected(
     stride, size = across.strides[0], ONCE
     if kind.shortcut == "filter" and stride != ONCE:
         size = across.sizes[0]
-    crop = _crop(sketch, across, size)
+    crop = _crop(sketch, across, stride if kind.shortcut == "average" else size)
     if crop != NOTHING:
         start = sketch.hand(
             f"{prefix}.crop", start, sketch.passing(f"{prefix}.cropped", start.images), crop

@@ -1,0 +1,234 @@
+"""U-Nets side by side: each contestant in a process of its own, equal results first, then in turns.
+
+PyTorch in the faster of its memory formats, eager and compiled; for inference also ONNX Runtime and OpenVINO.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peers.timing import GRADIENT_TOLERANCE, LOSS_TOLERANCE, PAUSE, SAMPLES
+from peers.unet_nets import NETS, Arrays
+
+BFLOAT16_TOLERANCE = 0.1
+FORMATS = ("contiguous", "channels_last_3d")
+SCRIPTS = Path(__file__).resolve().parents[1]
+ENGINES = ("onnxruntime", "openvino", "openvino-bfloat16")
+WORDS = (
+    "net",
+    "what",
+    "threads",
+    "who",
+    "ms",
+    "range",
+    "by znnpy",
+    "peak MiB",
+    "net MiB",
+    "difference",
+)
+_KINDS = {"update": (True,), "inference": (False,), "both": (True, False)}
+
+
+@dataclass
+class Worker:
+    """A contestant's process, which answers when it is asked."""
+
+    name: str
+    process: subprocess.Popen[str]
+    seconds: list[float] = field(default_factory=list)
+    before: int = 0
+    """Bytes that it had with its library alone."""
+
+    def ask(self, *words: object) -> Any:
+        """What it answers to a line of words."""
+        if words:
+            assert self.process.stdin is not None
+            print(*words, file=self.process.stdin, flush=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def results(self, seed: int, folder: Path) -> Arrays:
+        """Its output for the sample of that seed, or loss and gradients."""
+        file = folder / f"{self.name}.npz"
+        self.ask("results", seed, file)
+        with np.load(file) as arrays:
+            return dict(arrays)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A net that is trained or predicts, with so many threads."""
+
+    net: str
+    training: bool
+    threads: int
+    small: bool
+
+    def command(self, who: str) -> list[str]:
+        """What starts a contestant."""
+        words = ["--training"] * self.training + ["--small"] * self.small
+        worker = [sys.executable, "-m", "peers.unet_worker", who, self.net]
+        return [*worker, "--threads", str(self.threads), *words]
+
+
+def bench(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of all nets and threads that the options name, printed as they come."""
+    print(" | ".join(WORDS), flush=True)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for net in options.unets or NETS:
+            for training in _KINDS[options.what]:
+                for threads in options.threads:
+                    case = Case(net, training, threads, options.small)
+                    found = _compared(case, options, Path(folder))
+                    for row in found:
+                        print(" | ".join(_cells(row)), flush=True)
+                    rows += found
+    return rows
+
+
+def _compared(case: Case, options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """A row for each contestant of one net, in turns with the others."""
+    with ExitStack() as stack:
+        everyone = _contestants(case, options, folder)
+        workers = [stack.enter_context(_started(case, *who)) for who in everyone]
+        apart = _apart(workers, folder)
+        for number in range(options.rounds + 1):  # the first round warms up
+            shift = number % len(workers)
+            for worker in workers[shift:] + workers[:shift]:
+                time.sleep(PAUSE)
+                worker.seconds.append(worker.ask("run", 1))
+        peaks = {worker.name: worker.ask("peak") for worker in workers}
+    ours = workers[0].seconds[1:]
+    return [
+        {
+            "net": case.net,
+            "what": "update" if case.training else "inference",
+            "threads": case.threads,
+            "who": worker.name,
+            "seconds": worker.seconds[1:],
+            "ratios": [theirs / own for own, theirs in zip(ours, worker.seconds[1:], strict=True)],
+            "peak_bytes": peaks[worker.name],
+            "net_bytes": peaks[worker.name] - worker.before,
+            **apart[worker.name],
+        }
+        for worker in workers
+    ]
+
+
+def _contestants(
+    case: Case, options: argparse.Namespace, folder: Path
+) -> list[tuple[str, list[str]]]:
+    """Names and further words of their commands; znnpy first."""
+    best = options.format or _faster(case)
+    found = [("znnpy", ["--conv", options.conv]), ("torch", ["--format", best])]
+    if options.compiled:
+        found.append(("compiled", ["--format", best]))
+    if not case.training:
+        onnx = folder / f"{case.net}.onnx"
+        export = [*case.command("export"), "--onnx", str(onnx)]
+        subprocess.run(export, check=True, cwd=SCRIPTS, stdout=subprocess.DEVNULL)
+        found += [(name, ["--onnx", str(onnx)]) for name in options.engines]
+    return found
+
+
+def _faster(case: Case) -> str:
+    """PyTorch's memory format that is faster here, eager."""
+    seconds = {}
+    for name in FORMATS:
+        with _started(case, "torch", ["--format", name]) as worker:
+            worker.ask("run", 1)
+            seconds[name] = min(worker.ask("run", 1) for _ in range(2))
+    return min(seconds, key=lambda name: seconds[name])
+
+
+@contextmanager
+def _started(case: Case, name: str, words: list[str]) -> Iterator[Worker]:
+    process = subprocess.Popen(
+        [*case.command(name), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=SCRIPTS,
+    )
+    try:
+        worker = Worker(name, process)
+        worker.before = worker.ask()
+        yield worker
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _apart(workers: list[Worker], folder: Path) -> dict[str, dict[str, Any]]:
+    """How far each is from znnpy, the first: of losses the largest, of each gradient the smallest over samples.
+
+    A sample in which two voxels of a window tie may move gradients in float32 (`timing.GRADIENT_TOLERANCE`).
+    """
+    losses: dict[str, float] = dict.fromkeys((worker.name for worker in workers), 0.0)
+    smallest: dict[str, dict[str, float]] = {worker.name: {} for worker in workers}
+    for seed in range(SAMPLES):
+        ours, *others = (worker.results(seed, folder) for worker in workers)
+        for worker, theirs in zip(workers, [ours, *others], strict=True):
+            if ours.keys() != theirs.keys():
+                names = sorted(ours.keys() ^ theirs.keys())
+                raise SystemExit(f"{worker.name} has other results: {names}")
+            found = smallest[worker.name]
+            for name, value in theirs.items():
+                far = _distance(ours[name], value)
+                if name == "loss":
+                    losses[worker.name] = max(losses[worker.name], far)
+                else:
+                    found[name] = min(far, found.get(name, np.inf))
+        worst = {name: max(found.values()) for name, found in smallest.items()}
+        if all(far <= _most(name) for name, far in worst.items()):
+            break
+    return {
+        name: {"difference": far, "equal": far <= _most(name) and losses[name] <= LOSS_TOLERANCE}
+        for name, far in worst.items()
+    }
+
+
+def _most(name: str) -> float:
+    return BFLOAT16_TOLERANCE if name.endswith("bfloat16") else GRADIENT_TOLERANCE
+
+
+def _distance(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
+    apart = np.linalg.norm(ours.astype(np.float64) - theirs)
+    return float(apart / max(np.linalg.norm(theirs.astype(np.float64)), 1e-30))
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    times = [seconds * 1e3 for seconds in row["seconds"]]
+    return [
+        *(str(row[key]) for key in ("net", "what", "threads", "who")),
+        f"{statistics.median(times):.1f}",
+        f"{min(times):.1f}-{max(times):.1f}",
+        f"{statistics.median(row['ratios']):.2f}",
+        f"{row['peak_bytes'] / 2**20:.0f}",
+        f"{row['net_bytes'] / 2**20:.0f}",
+        f"{row['difference']:.1e}" + ("" if row["equal"] else " RESULTS DIFFER"),
+    ]
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The rows as a table."""
+    lines = [list(WORDS), ["---"] * len(WORDS), *map(_cells, rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,286 @@
+"""One contestant with one U-Net in a process of its own, so that its peak memory is its own.
+
+Started by `bench_peers.py --unets`. Its first line says how many bytes of memory it had with its library loaded,
+before the net was there. Then it reads what to do line by line and answers each with a line of JSON:
+`results SEED FILE` saves the output for a sample, or its loss and gradients; `run N` says how many seconds N
+updates or forward passes took; `peak` is the most bytes of memory that it ever had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from peers.unet_nets import NETS, Arrays, Net
+
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
+
+
+class Contestant(Protocol):
+    """Whoever can run a net on its sample."""
+
+    def results(self, seed: int) -> Arrays:
+        """The output for a sample; of training, loss and gradients by znnpy's names."""
+
+    def run(self, count: int) -> None:
+        """So many updates, or forward passes, complete when this returns."""
+
+
+class Znnpy:
+    """znnpy through its public interface."""
+
+    def __init__(self, net: Net, options: argparse.Namespace) -> None:
+        import znnpy
+
+        self.training = options.training
+        network = net.network if options.training else net.deployed
+        self.model = znnpy.Model(
+            network,
+            output_shape=net.output_shapes(network, small=options.small),
+            threads=options.threads,
+            conv=options.conv,
+            loss="square",
+            optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),
+            training=options.training,
+        )
+        given = net.parameters()
+        self.model.set_parameters({name: given[name] for name in self.model.parameters})
+        self.net, self.small = net, options.small
+        self.image, self.targets = self._sample(0)
+
+    def results(self, seed: int) -> Arrays:
+        image, targets = self._sample(seed)
+        if not self.training:
+            return {"output": np.array(self.model.forward(image))}
+        loss, gradients = self.model.loss_and_gradients(image, targets)
+        return {"loss": np.array(loss), **gradients}
+
+    def run(self, count: int) -> None:
+        for _ in range(count):
+            if self.training:
+                self.model.step(self.image, self.targets, learning_rate=LEARNING_RATE)
+            else:
+                self.model.forward(self.image)
+        if self.training:
+            self.model.drain()
+
+    def _sample(self, seed: int) -> tuple[Any, Any]:
+        image = self.net.image(seed, small=self.small)
+        if not self.training:
+            return image, None
+        targets = self.net.targets(seed, small=self.small)
+        return image, targets if len(targets) > 1 else targets["output"]
+
+
+class Torch:
+    """PyTorch in one memory format, eager or compiled (then with frozen weights for inference)."""
+
+    def __init__(self, net: Net, options: argparse.Namespace) -> None:
+        import torch
+
+        from peers.unet_modules import MODULES, load
+
+        torch.set_num_threads(options.threads)
+        torch.set_flush_denormal(True)
+        self.net, self.training = net, options.training
+        layout = (
+            torch.channels_last_3d
+            if options.format == "channels_last_3d"
+            else torch.contiguous_format
+        )
+        self.module = MODULES[net.name]()
+        load(self.module, net.network, net.parameters())
+        self.module.train(options.training).to(memory_format=layout)
+        self.call: Any = self.module
+        if options.who == "compiled":
+            torch._inductor.config.freezing = not options.training
+            self.call = torch.compile(self.module)
+        self.layout, self.small = layout, options.small
+        self.sample = self._sample(0)
+        self.optimizer = torch.optim.SGD(
+            self.module.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True
+        )
+
+    def results(self, seed: int) -> Arrays:
+        from peers.unet_modules import gradients
+
+        image, targets = self._sample(seed)
+        if not self.training:
+            return {"output": self._forward(image).numpy()}
+        loss = self._backward(image, targets)
+        names = self.net.parameters()
+        return {"loss": np.array(loss), **gradients(self.module, self.net.network, names)}
+
+    def run(self, count: int) -> None:
+        for _ in range(count):
+            if self.training:
+                self._backward(*self.sample)
+                self.optimizer.step()
+            else:
+                self._forward(self.sample[0])
+
+    def _sample(self, seed: int) -> tuple[Any, list[Any]]:
+        import torch
+
+        arrays = [self.net.image(seed, small=self.small)]
+        if self.training:
+            arrays += self.net.targets(seed, small=self.small).values()
+        image, *targets = (torch.from_numpy(a).to(memory_format=self.layout) for a in arrays)
+        return image, targets
+
+    def _forward(self, image: Any) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return self.call(image)
+
+    def _backward(self, image: Any, targets: list[Any]) -> float:
+        from torch.nn import functional
+
+        self.optimizer.zero_grad()
+        outputs = self.call(image)
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        pairs = zip(outputs, targets, strict=True)
+        loss = sum(functional.mse_loss(output, target) for output, target in pairs)
+        loss.backward()
+        return float(loss.item())
+
+
+class OnnxRuntime:
+    """ONNX Runtime with an exported net."""
+
+    def __init__(self, net: Net, options: argparse.Namespace) -> None:
+        import onnxruntime
+
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = options.threads
+        settings.inter_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(
+            str(options.onnx), settings, providers=["CPUExecutionProvider"]
+        )
+        self.net, self.small = net, options.small
+        self.image = net.image(small=options.small)
+
+    def results(self, seed: int) -> Arrays:
+        return {"output": self._forward(self.net.image(seed, small=self.small))}
+
+    def run(self, count: int) -> None:
+        for _ in range(count):
+            self._forward(self.image)
+
+    def _forward(self, image: Any) -> Any:
+        return self.session.run(None, {"image": image})[0]
+
+
+class OpenVino:
+    """OpenVINO with an exported net, in float32 or, where the processor has it, bfloat16."""
+
+    def __init__(self, net: Net, options: argparse.Namespace) -> None:
+        import openvino
+
+        core = openvino.Core()
+        hints = {
+            "INFERENCE_NUM_THREADS": options.threads,
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "bf16" if options.who == "openvino-bfloat16" else "f32",
+        }
+        self.request = core.compile_model(str(options.onnx), "CPU", hints).create_infer_request()
+        self.net, self.small = net, options.small
+        self.image = net.image(small=options.small)
+
+    def results(self, seed: int) -> Arrays:
+        return {"output": np.array(self._forward(self.net.image(seed, small=self.small)))}
+
+    def run(self, count: int) -> None:
+        for _ in range(count):
+            self._forward(self.image)
+
+    def _forward(self, image: Any) -> Any:
+        return self.request.infer({"image": image})[0]
+
+
+Maker = Callable[[Net, argparse.Namespace], Contestant]
+WHO: dict[str, tuple[Maker, str]] = {
+    "znnpy": (Znnpy, "znnpy"),
+    "torch": (Torch, "torch"),
+    "compiled": (Torch, "torch"),
+    "onnxruntime": (OnnxRuntime, "onnxruntime"),
+    "openvino": (OpenVino, "openvino"),
+    "openvino-bfloat16": (OpenVino, "openvino"),
+}
+"""How each is made, and its library."""
+
+
+def export(net: Net, options: argparse.Namespace) -> None:
+    """Write the net, as it predicts, to `options.onnx`."""
+    import torch
+
+    from peers.unet_modules import MODULES, load
+
+    module = MODULES[net.name]()
+    load(module, net.network, net.parameters())
+    image = net.image(small=options.small)
+    names = {"input_names": ["image"], "output_names": ["output"]}
+    module.eval()
+    torch.onnx.export(module, (torch.from_numpy(image),), str(options.onnx), dynamo=True, **names)
+
+
+def main() -> None:
+    """Obey until the input ends."""
+    options = _options()
+    net = NETS[options.net]
+    if options.who == "export":
+        export(net, options)
+        return
+    maker, library = WHO[options.who]
+    importlib.import_module(library)
+    before = _peak()
+    contestant = maker(net, options)
+    print(json.dumps(before), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(_answer(contestant, *line.split())), flush=True)
+
+
+def _answer(contestant: Contestant, what: str, *words: str) -> float:
+    if what == "results":
+        seed, file = words
+        np.savez(Path(file), **contestant.results(int(seed)))
+    elif what == "run":
+        start = time.perf_counter()
+        contestant.run(int(words[0]))
+        return time.perf_counter() - start
+    return _peak()
+
+
+def _peak() -> int:
+    """Of this program: the system's count for the process begins with its parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("who", choices=[*WHO, "export"])
+    parser.add_argument("net", choices=list(NETS))
+    parser.add_argument("--training", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument(
+        "--format", choices=["contiguous", "channels_last_3d"], default="contiguous"
+    )
+    parser.add_argument("--conv", default="auto")
+    parser.add_argument("--onnx", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

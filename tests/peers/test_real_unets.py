@@ -1,0 +1,141 @@
+"""Classes that people use (MONAI, nnU-Net), rebuilt as configs with their weights: the same numbers.
+
+They need torch, monai and dynamic_network_architectures, and are skipped elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("monai")
+pytest.importorskip("dynamic_network_architectures")
+
+from carried import Carried, shuffled  # noqa: E402
+from nets import REAL, Real  # noqa: E402
+
+import znnpy  # noqa: E402
+from znnpy import reference  # noqa: E402
+from znnpy.geometry import fit_input  # noqa: E402
+
+EXACT = 1e-9
+UPDATES = 20
+RATES = {"sgd": 1e-2, "adam": 1e-3}
+LARGE = ("BasicUNet", "BasicUNet, batch norm")  # too slow for many updates in plain float64
+
+
+def _made(name: str) -> Real:
+    torch.manual_seed(0)
+    made = REAL[name]()
+    shuffled(made.net, 1)
+    return made
+
+
+@pytest.fixture(params=REAL)
+def real(request: pytest.FixtureRequest) -> Real:
+    return _made(request.param)
+
+
+def test_outputs_and_gradients(real: Real) -> None:
+    carried, image = real.carried(), _image(real)
+    network, geometry = carried.network, fit_input(carried.network, real.size)
+    arrays, inputs = carried.parameters(), {"input": image.numpy()}
+    assert arrays.keys() == znnpy.network.parameter_shapes(network).keys()
+    real.net.eval()
+    with torch.no_grad():
+        predicted = real(image)
+    values = reference.forward(network, geometry, arrays, inputs)
+    for name, output in zip(_outputs(carried), predicted, strict=False):
+        assert _near(values[name], output.numpy())
+    targets = _targets(carried, real)
+    loss = _backward(real, image, targets)
+    total, gradients = reference.gradients(network, geometry, arrays, inputs, targets)
+    assert total == pytest.approx(loss, rel=EXACT)
+    expected = carried.gradients()
+    for name, gradient in gradients.items():
+        assert _near(gradient, expected[name]), name
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("name", [name for name in REAL if name not in LARGE])
+def test_twenty_updates_in_float64(name: str, optimizer: str) -> None:
+    _compared(_made(name), optimizer, "float64", 1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_twenty_updates_in_float32(real: Real, optimizer: str) -> None:
+    real.net.float()
+    _compared(real, optimizer, "float32", 2e-2)
+
+
+def _compared(real: Real, optimizer: str, precision: str, most: float) -> None:
+    """The losses of all updates, and every array after the last one."""
+    carried, image = real.carried(), _image(real).to(next(real.net.parameters()).dtype)
+    targets, rate = _targets(carried, real), RATES[optimizer]
+    model = znnpy.Model(
+        carried.network,
+        output_shape=dict(fit_input(carried.network, real.size).output_shapes),
+        threads=2,
+        loss="square",
+        conv="direct",
+        optimizer=znnpy.Optimizer(optimizer, momentum=0.9 if optimizer == "sgd" else 0.0),
+        precision=precision,
+    )
+    model.set_parameters(carried.parameters())
+    given = targets if len(targets) > 1 else next(iter(targets.values()))
+    theirs = _optimizer(optimizer, real.net, rate)
+    with model:
+        for _ in range(UPDATES):
+            ours = model.step(image.numpy(), given, learning_rate=rate)
+            loss = _backward(real, image, targets)
+            theirs.step()
+            assert ours == pytest.approx(loss, rel=1e-4)
+        # A norm takes biases before it away: Adam makes steps of what rounding leaves of their gradients.
+        idle = {node.name for node in carried.network.nodes if node.norm is not None}
+        for name, value in carried.parameters().items():
+            assert name in idle or _near(model.parameters[name], value, most), name
+
+
+def _optimizer(name: str, net: Any, rate: float) -> Any:
+    if name == "sgd":
+        return torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
+    return torch.optim.Adam(net.parameters(), lr=rate)
+
+
+def _image(real: Real) -> Any:
+    rng = np.random.default_rng(2)
+    return torch.from_numpy(rng.standard_normal((1, 1, *real.size)))
+
+
+def _outputs(carried: Carried) -> list[str]:
+    """Output nodes, the finest first."""
+    return sorted((node.name for node in carried.network.outputs), key=lambda n: (len(n), n))
+
+
+def _targets(carried: Carried, real: Real) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    shapes = fit_input(carried.network, real.size).output_shapes
+    return {
+        name: rng.integers(0, 2, (1, carried.network.node(name).images, *shapes[name])).astype(
+            float
+        )
+        for name in _outputs(carried)
+    }
+
+
+def _backward(real: Real, image: Any, targets: dict[str, Any]) -> float:
+    real.net.train()
+    real.net.zero_grad()
+    outputs = real(image)
+    pairs = zip(outputs, targets.values(), strict=True)
+    loss = sum(torch.nn.functional.mse_loss(out, torch.from_numpy(t).to(out)) for out, t in pairs)
+    loss.backward()
+    return float(loss.detach())
+
+
+def _near(ours: Any, theirs: Any, relative: float = EXACT) -> bool:
+    apart = np.linalg.norm(ours - theirs)
+    return bool(apart <= relative * max(1e-3, np.linalg.norm(theirs)))
