@@ -25,6 +25,10 @@ OUTPUTS = {  # functions at outputs that go with a loss
     "square": ("linear", "tanh", "logistic", "softmax"),
     "binomial_cross_entropy": ("linear", "logistic", "forward_logistic"),
     "softmax": ("linear", "softmax"),
+    "focal": ("logistic",),
+    "dice": ("logistic",),
+    "ce_dice": ("linear", "softmax"),
+    "bce_dice": ("linear", "logistic"),
 }
 IMAGES = (1, 2, 3, 5, 8, 10, 16, 17, 20)
 SIZES = ((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 3, 3), (2, 3, 4), (5, 1, 2), (3, 4, 5), (1, 1, 5))

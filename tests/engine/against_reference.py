@@ -37,7 +37,7 @@ def by_name(values, network):
 
 def check(seed, conv, loss):
     network, output_shape, geometry, parameters, x, target, weight = random_case(seed)
-    if loss == "softmax" and min(node.images for node in network.outputs) < 2:
+    if loss in ("softmax", "ce_dice") and min(node.images for node in network.outputs) < 2:
         loss = "square"
     with Model(network, output_shape, batch=2, threads=2, conv=conv, loss=loss) as model:
         model.set_parameters(parameters)
