@@ -161,3 +161,20 @@ def test_estimates_of_all_candidates_are_complete() -> None:
     for method, parts in costs.items():
         assert set(PASSES) <= set(parts)
         assert bool(set(SHARED) & set(parts)) == bool(method.tile)
+
+
+PADDED = CONFIG.replace("images: 16, size: 3,", "images: 16, size: 3, padding: same,")
+
+
+def test_how_a_volume_will_be_predicted_is_said(check: Check) -> None:
+    said = json.loads(check("--json", config=PADDED)[1])["prediction"]
+    assert said == (
+        "in windows of 12x12x12, overlap 0.5, gaussian: values depend on the window by padding (conv1, conv2)"
+    )
+    pooled = PADDED.replace(
+        "- conv: {images: 1,", "- max_pool: 2\n    - upsample: 2\n    - conv: {images: 1,"
+    )
+    code, _, error = check(config=pooled + "inference: {window: 7}\n")
+    assert code != 0
+    assert "windows (inference.window, --patch): output 7 x 7 x 7 (z, y, x) does not fit" in error
+    assert "nearest possible sizes are 6 x 6 x 6 and 8 x 8 x 8" in error

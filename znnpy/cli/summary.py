@@ -61,6 +61,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
     refuse_single_values(network, geometry, training.batch)
+    prediction = Tiling.of(config, densest(network)).words()
     refuse_hopeless(network, geometry, training.batch, True, run.max_memory)
     volumes = survey(config, network)
     pinned = pinned_plan(config, network)
@@ -94,7 +95,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "inputs": geometry.input_shapes,
         "outputs": geometry.output_shapes,
         "field_of_view": geometry.fields_of_view,
-        "prediction": Tiling.of(config, densest(network)).words(),
+        "prediction": prediction,
         "nodes": _nodes(written, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
         "algorithms": algorithms,

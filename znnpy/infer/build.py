@@ -136,7 +136,7 @@ def prediction_of(
     plan, norms = candidate.plan.to_record(), normalisations(scene, config.data)
     grid = tiling.grid(whole, candidate.geometry, field)
     region = Region((0, 0, 0), field.shape)
-    kept = grid.shared(region, grid.unit, (0, 0, 0))
+    kept = grid.shared(region, grid.pieces(region)[0].shape, (0, 0, 0))
     with patch_model(config, network, chosen, plan) as model:
         model.set_parameters(weights.parameters)
         yield VolumePrediction(model, scene, field, norms, None, kept, grid, mirror=mirror)

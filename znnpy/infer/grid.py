@@ -90,6 +90,10 @@ class Grid:
         """Those of one patch after each other."""
         return sorted(blocks, key=lambda block: (self.span(block).lower, block.lower))
 
+    def pieces(self, region: Region) -> list[Region]:
+        """What is computed at once where a region's values are wanted in memory; may leave it."""
+        return self.meeting(region)
+
     def shared(self, region: Region, block: Triple, phase: Triple) -> int:
         """Patches to remember while a region is computed in blocks: those that two of them meet.
 

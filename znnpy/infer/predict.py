@@ -183,7 +183,7 @@ class VolumePrediction:
             name: np.empty((images, *shape), self.finish.dtype)
             for name, images in self._outputs.items()
         }
-        pieces = Grid(self.grid.unit).meeting(everything)
+        pieces = self.grid.pieces(everything)
         for done, piece in enumerate(pieces, start=1):
             part = piece.within(everything)
             for name, values in self.region(part).items():

@@ -79,10 +79,10 @@ class Tiling:
         return {"overlap": list(self.inference.overlap), "blend": self.inference.blend}
 
     def words(self) -> str:
-        """What a prediction guarantees and why, for people."""
+        """What a prediction guarantees and why, for people; ShapeError for an impossible window."""
         if self.window is None:
             return "exact and seamless: no value depends on the patch"
-        (_, *shares), size = self.inference.overlap, "x".join(map(str, self.window))
+        (_, *shares), size = self.inference.overlap, "x".join(map(str, made(self.geometry)))
         same = all(share == self.inference.overlap[0] for share in shares)
         overlap = f"{self.inference.overlap[0]:g}" if same else f"{list(self.inference.overlap)}"
         return (

@@ -91,6 +91,12 @@ class Windows:
         """z slowest, as windows are numbered."""
         return sorted(blocks, key=lambda block: block.lower)
 
+    def pieces(self, region: Region) -> list[Region]:
+        """What is computed at once where a region's values are wanted in memory: slabs, which read least twice."""
+        (low, *rest), (high, *ends) = region.lower, region.upper
+        places = range(low, high, self.unit[0])
+        return [Region(triple([a, *rest]), triple([a + self.unit[0], *ends])) for a in places]
+
     def shared(self, region: Region, block: Triple, phase: Triple) -> int:
         """Windows to remember while a region is computed in blocks, z slowest, so that each is computed once.
 
