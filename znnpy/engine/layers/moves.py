@@ -76,7 +76,7 @@ def identity_forward(step: Step, build: Build, edge: Edge) -> None:
 
 def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Nothing where the gradient itself is what is brought back, else a copy."""
-    if build.images.backward[edge.name] is not gradient:
+    if build.images.backward[edge.name] != gradient:
         crop_backward(step, build, edge, gradient)
 
 

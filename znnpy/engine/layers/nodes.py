@@ -16,7 +16,7 @@ from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.slopes import emit_slopes_gradient
 from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import is_passed_back, is_passed_on
+from znnpy.engine.memory.images import first_of, is_passed_back, is_passed_on
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
@@ -34,9 +34,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
     incoming = build.layout.network.incoming(node.name)
     match node.kind:
         case "concat":
-            brought = [build.images.contributions[edge.name] for edge in incoming]
-            what = Identity(node.name, Pass.FORWARD, Part.COPY)
-            _concatenate(step, build.images.activations[node.name], brought, what)
+            _concatenate(step, build, node)
         case "sum" | "transfer":
             included = summed_elsewhere(build, incoming, "forward")
             edges = [edge for edge in incoming if edge.name not in included]
@@ -87,7 +85,9 @@ def _converge(
     what: Identity,
 ) -> None:
     """Sum what edges brought; what some only passed on belongs to others, and is read alone."""
-    leaves = [images[edge.name] for edge in edges if edge.name not in passed]
+    first = first_of(edges)  # whose images become the sum
+    made = [edge for edge in edges if edge is not first and edge.name not in passed]
+    leaves = [images[edge.name] for edge in (first, *made)]
     others = [images[edge.name] for edge in edges if edge.name in passed]
     combine_tensors(step, leaves, what, others)
 
@@ -189,16 +189,27 @@ def _partials(build: Build, node: Node) -> list[Buffer | None]:
     return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
-def _concatenate(step: Step, target: Tensor, sources: list[Tensor], what: Identity) -> None:
-    first = 0
-    for index, source in enumerate(sources):
-        _copy_channels(step, source, target, 0, first, index == len(sources) - 1, what)
+def _concatenate(step: Step, build: Build, node: Node) -> None:
+    """Stack what edges brought that could not write it into whole blocks."""
+    target, first = build.images.activations[node.name], 0
+    what = Identity(node.name, Pass.FORWARD, Part.COPY)
+    for edge in build.layout.network.incoming(node.name):
+        source = build.images.contributions[edge.name]
+        last = first + source.images == target.images
+        if not source.lies_in(target, build.layout.stacked(edge)):
+            _copy_channels(step, source, target, 0, first, last, what)
         first += source.images
 
 
 def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -> Tensor:
-    """The part of a concat node's gradient that belongs to one edge: what an identity brings back, at once."""
-    source, passed = build.images.gradients[node.name], edge.kind == "identity"
+    """The part of a concat node's gradient that belongs to one edge, copied unless it has whole blocks.
+
+    What an identity brings back is copied at once to where it belongs.
+    """
+    source, block = build.images.gradients[node.name], build.layout.stacked(edge)
+    if block is not None:
+        return source.part(block, build.images.contributions[edge.name].images)
+    passed = edge.kind == "identity"
     target = build.images.backward[edge.name] if passed else build.concat_gradient(edge.name)
     what = Identity(node.name, Pass.BACKWARD, Part.SPLIT)
     _copy_channels(step, source, target, first, 0, True, what)

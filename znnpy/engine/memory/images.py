@@ -40,10 +40,10 @@ class Images:
     the same once more, by node and border, where convolutions that read them take other voxels for what
     lies beyond than those that the images' own frame holds.
     `contributions`: what an edge brings to its target; the first of converging edges writes into the
-    activation itself, unless the backward pass needs their sum too; identities bring their source's
-    activation where another edge is the first, and bring back their target's gradient. `gradients`: of the loss by a
-    node's value, later by the sum of its edges. `backward`: what an edge brings to its source's
-    gradient.
+    activation itself, unless the backward pass needs their sum too, and what fills whole blocks of a
+    concat node's into these; identities bring their source's activation where another edge is the first,
+    and bring back their target's gradient. `gradients`: of the loss by a node's value, later by the sum
+    of its edges. `backward`: what an edge brings to its source's gradient.
     """
 
     cut: int
@@ -106,8 +106,41 @@ class Layout:
         return found
 
     def frame(self, node: str) -> Sides:
-        """Voxels round a node's images in the same memory."""
-        return next(iter(self.frames(node).values()), BARE)
+        """Voxels round a node's images in the same memory, and round those that lie there with them."""
+        frame = next(iter(self.frames(node).values()), BARE)
+        for edge in self.network.incoming(node):
+            if self.home(edge.source) is edge:
+                frame = _wider(frame, next(iter(self.frames(edge.source).values()), BARE))
+        return frame
+
+    def stacked(self, edge: Edge) -> int | None:
+        """The block of a concat node's at which an edge's images begin; None where they share blocks."""
+        node, first = self.network.node(edge.target), 0
+        if node.kind != "concat":
+            return None
+        for other in self.network.incoming(node.name):
+            if other is edge:
+                break
+            first += self.contributed(other)
+        end = first + self.contributed(edge)
+        whole = first % LANES == 0 and (end % LANES == 0 or end == node.images)
+        return first // LANES if whole else None
+
+    def handed(self, edge: Edge) -> int | None:
+        """The same where the images are those of the edge's source, as they are."""
+        same = edge.kind == "identity" and self.lanes(edge.source) == LANES
+        return self.stacked(edge) if same else None
+
+    def home(self, node: str) -> Edge | None:
+        """The edge that hands a node's images to the concat node in whose memory they lie."""
+        if self.network.node(node).kind in ("input", "concat"):
+            return None
+        own = [*self.frames(node)][:1]
+        for edge in self.network.outgoing(node):
+            whole = [*self.frames(edge.target)][:1]
+            if self.handed(edge) is not None and (not own or own == whole):
+                return edge
+        return None
 
     def folded(self, edge: Edge) -> bool:
         """Whether a data gradient is made for the images with what is round them, then for the images alone."""
@@ -210,10 +243,14 @@ def trained_nodes(network: Network) -> set[str]:
 def reserve_images(arena: Arena, layout: Layout) -> Images:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
     images = Images(layout.cut)
-    for node in layout.network.nodes:
+    # Backwards: what lies in a concat node's memory finds it there.
+    for node in reversed(layout.network.nodes):
         if not layout.stays_planar(node.name):
             _reserve_activation(arena, layout, images, node.name)
         _reserve_copies(arena, layout, images, node.name)
+    for node in layout.network.nodes:
+        if node.name in images.activations:
+            _reserve_contributions(arena, layout, images, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)
         for node in reversed(layout.network.nodes):
@@ -223,33 +260,54 @@ def reserve_images(arena: Arena, layout: Layout) -> Images:
 
 
 def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
-    """A node's values, which outlive the step when training, and what its edges bring beside the first's."""
-    network = layout.network
-    node = network.node(name)
-    make = partial(
-        new_tensor,
+    """A node's values, which outlive the step when training."""
+    node, home = layout.network.node(name), layout.home(name)
+    if home:
+        images.activations[name] = _brought_to(layout, images, home)
+        return
+    images.activations[name] = new_tensor(
         arena,
-        batch=layout.batch,
-        shape=layout.shape(name),
+        Name(ACTIVATIONS, name),
+        layout.batch,
+        node.images,
+        layout.shape(name),
         cut=images.cut,
         lanes=layout.lanes(name),
-    )
-    own = make(
-        Name(ACTIVATIONS, name),
-        images=node.images,
-        shared=_passes(layout, node),
         frame=layout.frame(name),
+        shared=_passes(layout, node),
     )
-    images.activations[name] = own
+
+
+def _brought_to(layout: Layout, images: Images, edge: Edge) -> Tensor:
+    """The blocks of a concat node's values that an edge's images fill."""
+    block = layout.stacked(edge)
+    assert block is not None
+    return images.activations[edge.target].part(block, layout.contributed(edge))
+
+
+def _reserve_contributions(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+    """What edges bring to a node beside what lies elsewhere already."""
+    network = layout.network
+    node, own = network.node(name), images.activations[name]
     for edge in (incoming := network.incoming(name)):
         if is_passed_on(network, edge):
-            images.contributions[edge.name] = images.activations[edge.source]
+            brought = images.activations[edge.source]
+        elif layout.stacked(edge) is not None:
+            brought = _brought_to(layout, images, edge)
         elif node.kind != "concat" and edge is first_of(incoming) and not keeps_sum(layout, node):
-            images.contributions[edge.name] = own
+            brought = own
         else:
-            images.contributions[edge.name] = make(
-                Name(CONTRIBUTIONS, edge.name), images=layout.contributed(edge), shared=True
+            brought = new_tensor(
+                arena,
+                Name(CONTRIBUTIONS, edge.name),
+                layout.batch,
+                layout.contributed(edge),
+                layout.shape(name),
+                cut=images.cut,
+                lanes=layout.lanes(name),
+                shared=True,
             )
+        images.contributions[edge.name] = brought
 
 
 def _passes(layout: Layout, node: Node) -> bool:
@@ -288,14 +346,30 @@ def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -
         frame=frame,
         shared=frame == BARE,
     )
-    own = make(Name(GRADIENTS, name))
+    own = _own_gradient(layout, images, name) or make(Name(GRADIENTS, name))
     images.gradients[name] = own
     for edge in (outgoing := network.outgoing(name)):
-        if is_passed_back(network, edge):
+        if edge is first_of(outgoing):
+            images.backward[edge.name] = own
+        elif is_passed_back(network, edge):
             images.backward[edge.name] = images.gradients[edge.target]
         else:
-            first = edge is first_of(outgoing)
-            images.backward[edge.name] = own if first else make(Name(EDGE_GRADIENTS, edge.name))
+            handed = _handed_back(layout, images, edge)
+            images.backward[edge.name] = handed or make(Name(EDGE_GRADIENTS, edge.name))
+
+
+def _own_gradient(layout: Layout, images: Images, name: str) -> Tensor | None:
+    """Where a node's gradient lies in that of a concat node: only identities leave it, and it needs no frame."""
+    outgoing = layout.network.outgoing(name)
+    if not outgoing or _gradient_frame(layout, name) != BARE:
+        return None
+    return _handed_back(layout, images, first_of(outgoing))
+
+
+def _handed_back(layout: Layout, images: Images, edge: Edge) -> Tensor | None:
+    """The blocks of a concat node's gradient that belong to what an edge handed to it as it was."""
+    block, whole = layout.handed(edge), images.gradients.get(edge.target)
+    return whole.part(block, layout.contributed(edge)) if whole and block is not None else None
 
 
 def reads_halo(edge: Edge) -> bool:

@@ -20,7 +20,8 @@ class Tensor:
     `address` is that of the first voxel. `frame`: voxels round the images in the same memory, which only
     frame tasks write (`engine.convolution.frames`): zeros from the start where the memory is the tensor's own.
     `lanes` is LANES, or 1 for planar images. Lanes beyond `images` hold zeros. `beyond`: how much of `shape`
-    lies outside the images, where this is a view of them and what surrounds them.
+    lies outside the images, where this is a view of them and what surrounds them. `first_block` and
+    `all_blocks`: which blocks of a buffer's they are, where others lie in it too.
     """
 
     address: int
@@ -36,6 +37,8 @@ class Tensor:
     cut: int
     frame: Sides = BARE
     beyond: Sides = BARE
+    first_block: int = 0
+    all_blocks: int = 0
 
     @property
     def blocks(self) -> int:
@@ -72,11 +75,21 @@ class Tensor:
 
         What lies outside the images belongs to their outermost plane.
         """
-        section, (before, after) = batch * self.blocks + block, self.beyond[self.cut]
+        section = batch * self.all_blocks + self.first_block + block
+        before, after = self.beyond[self.cut]
         last, end = self.extent - before - after, self.extent if high is None else high
         if before or after:
             low, end = min(max(low - before, 0), last - 1), max(min(end - before, last), 1)
         return Region(self.buffer, low, end, section)
+
+    def part(self, first: int, images: int) -> Tensor:
+        """The images of some blocks alone, from block `first` on."""
+        address, before = self.at(0, first), self.first_block + first
+        return replace(self, address=address, images=images, first_block=before)
+
+    def lies_in(self, whole: Tensor, block: int | None) -> bool:
+        """Whether these are images of another tensor from a block on, in the same memory."""
+        return block is not None and self == whole.part(block, self.images)
 
     def framed(self, sides: Sides) -> Tensor:
         """A view of the images and voxels around them; who reads or writes it must know which are there."""
@@ -118,7 +131,7 @@ def new_tensor(
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
         address + 4 * first, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        buffer, cut, frame,
+        buffer, cut, frame, all_blocks=-(-images // lanes),
     )  # fmt: skip
 
 
