@@ -96,3 +96,15 @@ def test_same_bits_for_any_number_of_threads():
     net = level(LANES, LANES)
     bits = [check_network(net, (9, 5, 12), conv="direct", threads=n) for n in (1, 2, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
+
+
+@pytest.mark.parametrize("images", [LANES, 5])
+def test_what_is_handed_on_may_stand_before_other_edges(images):
+    conv, relu = {"size": (3, 3, 3), "padding": ((1, 1),) * 3}, {"function": "relu"}
+    net = network(
+        [("input", "input", 1), ("a", "transfer", images, relu), ("b", "transfer", LANES, relu),
+         ("k", "concat", LANES + images), ("y", "transfer", 3)],
+        [("conv", "input", "a", conv), ("identity", "a", "k"), ("conv", "a", "b", conv),
+         ("identity", "b", "k"), ("conv", "k", "y", conv)],
+    )  # fmt: skip
+    check_network(net, (4, 5, 9), conv="direct")
