@@ -15,7 +15,7 @@ from znnpy.cli import main
 from znnpy.config import config_from, load_config
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
-from znnpy.errors import ConfigError
+from znnpy.errors import ConfigError, ZnnpyError
 from znnpy.geometry.finest import finest
 from znnpy.network import trained_network, training_losses
 from znnpy.train.patches import make_sampler
@@ -102,6 +102,14 @@ def test_the_loss_is_the_weighted_sum_over_outputs(folder: Path) -> None:
             np.testing.assert_allclose(gradient, wanted, atol=1e-6, rtol=1e-5)
     for name, gradient in found[0.25, "float64"][1].items():
         np.testing.assert_allclose(found[0.25, "float32"][1][name], gradient, atol=1e-6, rtol=1e-4)
+
+
+def test_factors_of_no_output_are_refused(folder: Path) -> None:
+    network = trained_network(load_config("config.yaml"))
+    with pytest.raises(ZnnpyError, match=r"no output 'sides'; this network has \['side', 'out'\]"):
+        Model(network, (2, 8, 8), factors={"sides": 1})
+    with pytest.raises(ZnnpyError, match=r"outputs\.side\.weight"):
+        Model(network, (2, 8, 8), factors={"side": -1})
 
 
 @pytest.mark.parametrize("flips", [False, True])

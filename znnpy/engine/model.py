@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from types import TracebackType
@@ -65,8 +65,8 @@ class Model:
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
     (z, y, x), one number for all three, or a dict by output node. `threads`: workers (default: all
     cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral. `loss`:
-    square, binomial_cross_entropy or softmax; the cross-entropies take the values of a linear output as
-    logits, those of a logistic or softmax one as probabilities.
+    its name or a dict of its kind and keys, as in a config; the cross-entropies take the values of a linear
+    output as logits, those of a logistic or softmax one as probabilities.
     `factors`: of the losses of several outputs, by node (default 1 each).
     `max_memory`: bytes; PlanError when the plan needs more, or more than the machine has. `plan`: a
     `plan_record` to repeat. `training=False` reserves no gradients.
@@ -116,7 +116,7 @@ class Model:
             refuse_untrainable(self.network, keys)
         logits = logits_network(self.network, keys)
         self._logits = logits if training else folded(logits)
-        self.losses = objectives(self._logits, keys, lambda name: (factors or {}).get(name, 1.0))
+        self.losses = objectives(self._logits, keys, _factor(self.network, factors or {}))
         if precision == "float32":
             refuse_without_tasks(self.network)
         self.geometry: Geometry = fit(self.network, output_shape)
@@ -394,6 +394,13 @@ class Model:
                 f"{describe(self._shapes[name])}"
             )
         return repeated(found, self._repeats.get(name))
+
+
+def _factor(network: Network, factors: Mapping[str, float]) -> Callable[[str], float]:
+    names = [node.name for node in network.outputs]
+    if unknown := sorted(set(factors) - set(names)):
+        raise ZnnpyError(f"factors: there is no output {unknown[0]!r}; this network has {names}")
+    return lambda name: factors.get(name, 1.0)
 
 
 def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:
