@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from math import prod
 from typing import get_args
@@ -10,13 +11,16 @@ from typing import get_args
 import numpy as np
 from drawn_keys import drawn_keys
 
-from znnpy.geometry import fit
+from znnpy.engine.emit import refuse_without_tasks
+from znnpy.errors import NetworkError, ShapeError
+from znnpy.geometry import fit, smallest
 from znnpy.geometry.axes import scale
 from znnpy.geometry.fit import ONE, Geometry
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS
-from znnpy.layers.values import Norm, NormKind
+from znnpy.layers.values import BARE, BorderName, Norm, NormKind
 from znnpy.network import parameter_shapes
+from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Network, Node, Triple
 
 HIDDEN = tuple(name for name, function in FUNCTIONS.items() if function.pointwise)
@@ -38,7 +42,10 @@ WITH_BLOCKS = (
     "max_pool",
     "dropout",
     "crop",
-    *("conv_transpose", "avg_pool", "upsample", "identity"),
+    "conv_transpose",
+    "avg_pool",
+    "upsample",
+    "identity",
 )  # others are drawn by their keys
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
 MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy
@@ -54,22 +61,29 @@ def loss_of(seed: int) -> str:
 
 
 def random_network(
-    seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 5
+    seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 6, *, float32: bool = True
 ) -> tuple[Network, OutputShape]:
     """A random directed acyclic network and an output shape that `znnpy.geometry.fit` takes.
 
-    Over 50 seeds: all edge kinds and functions that are listed, 1-2 inputs and outputs, sums and concats
+    Over 70 seeds: all edge kinds and functions that are listed, 1-2 inputs and outputs, sums and concats
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
-    filters that repeat, scaled tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets
-    (every eighth seed), 1 to 20 images, normalised nodes of all kinds. The same seed gives the same network. With two
-    outputs of different size the shape is a dict by output node.
+    filters that repeat, paddings of all borders on each side, groups, growth, small U-shapes, scaled
+    tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets (every eighth seed), 1 to 20
+    images, normalised nodes of all kinds. The same seed gives the same network. With two outputs of
+    different size the shape is a dict by output node. `float32`: nothing that float64 alone runs.
     """
     rng = np.random.default_rng(seed)
     while True:
         builder = _Builder(rng, functions, OUTPUTS[loss_of(seed)], flat=seed % 8 == 7)
-        network, output_shape = builder.build(blocks)
-        geometry = fit(network, output_shape)
+        try:
+            network, output_shape = builder.build(blocks)
+            geometry = fit(network, output_shape)
+            if float32:
+                refuse_without_tasks(network)
+        except (NetworkError, ShapeError):  # growth that does not meet a stride, an output too fine
+            continue
         if _is_small(network, geometry):
+            checked_network(network.nodes, network.edges)
             return _normed(network, geometry, seed), output_shape
 
 
@@ -184,7 +198,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.sparsity: dict[str, Triple] = {}
-        self.stride: dict[str, Triple] = {}
+        self.stride: dict[str, tuple[Fraction, ...]] = {}
 
     def build(self, blocks: int) -> tuple[Network, OutputShape]:
         self.tip = self._input("input")
@@ -203,14 +217,23 @@ class _Builder:
             self._strided,
             self._second_input,
             self._largest,
+            self._grouped,
+            self._avg_pool,
+            self._avg_pool,
+            self._grown,
+            self._grown,
+            self._identity,
+            self._u_shape,
             *(partial(self._of_kind, kind) for kind in EDGE_KINDS if kind not in WITH_BLOCKS),
         ]
         for step in self.rng.permutation(len(steps))[: self._int(1, blocks + 1)]:
             steps[step]()
+        self._whole_stride()
         shape = self._triple((4, 4, 4) if self._chance() else self._size(low=1, high=4))
         before_outputs = self.tip
         size, images = self._filter(), self._images()
         self.tip = self._output(before_outputs, size, images)
+        shape = smallest(self._network(), shape)
         if self._chance(0.6):
             return self._network(), shape
         return self._second_output(before_outputs, size, shape)
@@ -236,13 +259,87 @@ class _Builder:
 
     def _conv(self) -> None:
         target = self._transfer()
-        self._edge("conv", self.tip, target, size=self._filter(), sparsity=self._dilation())
+        size, sparsity = self._filter(), self._dilation()
+        more = self._padding(size, sparsity, same=True)
+        self._edge("conv", self.tip, target, size=size, sparsity=sparsity, **more)
         self.tip = target
 
     def _strided(self) -> None:
         stride = self._allowed_stride(self.tip)
-        target = self._transfer()
-        self._edge("conv", self.tip, target, size=self._filter(), stride=stride)
+        target, size = self._transfer(), self._filter()
+        self._edge("conv", self.tip, target, size=size, stride=stride, **self._padding(size))
+        self.tip = target
+
+    def _grouped(self) -> None:
+        """Groups of images; as many groups as images half of the time (depthwise)."""
+        before = self.tip.images
+        groups = before if self._chance() else self._pick([n for n in (1, 2, 4) if before % n == 0])
+        target = self._transfer(min(groups * self._pick([1, 1, 2, 3]), 32 - 32 % groups))
+        size = self._filter()
+        self._edge("conv", self.tip, target, size=size, groups=groups, **self._padding(size))
+        self.tip = target
+
+    def _grown(self) -> None:
+        """Transposed convolution or upsampling, by what the stride divides by or, seldom, beyond the input."""
+        source = self.tip
+        if self.sparsity[source.name] != ONE:
+            self._conv()
+            return
+        whole = [[n for n in (1, 2, 3) if step % n == 0] for step in self.stride[source.name]]
+        free = [1, 2] if self._chance(0.3) else [1]
+        factor = self._triple([max(self._pick(some), self._pick(free)) for some in whole])
+        self.tip = self._growth(source, factor, exact=False)
+
+    def _growth(self, source: Node, factor: Triple, *, exact: bool) -> Node:
+        """A node of `factor` times the size; `exact`: whatever that is, else filters may make a little more."""
+        if self._chance(0.4):
+            target = self._plain_target(source)
+            mode = self._pick(["nearest", "linear"])
+            self._edge("upsample", source, target, factor=factor, mode=mode)
+            return target
+        groups = self._pick([n for n in (1, 1, 2) if source.images % n == 0])
+        target = self._transfer(groups * self._pick([1, 3, 8]))
+        more = {"size": factor, "stride": factor, "groups": groups}
+        if not exact:
+            size = self._filter()
+            cut = [(self._int(0, n), self._int(0, n)) for n in size]
+            last = self._triple([self._int(0, n) for n in factor], least=0)
+            more |= {"size": size, "padding": self._sides(cut), "output_padding": last}
+        self._edge("conv_transpose", source, target, **more)
+        return target
+
+    def _identity(self) -> None:
+        """One or two convolutions of the same size around which the node itself goes."""
+        source, tip = self.tip, self.tip
+        for _ in range(self._int(0, 2)):
+            hidden = self._transfer()
+            self._edge("conv", tip, hidden, size=self._filter(), padding="same")
+            tip = hidden
+        target = self._plain_target(source)
+        self._edge("conv", tip, target, size=self._filter(), padding="same")
+        self._edge("identity", source, target)
+        self.tip = target
+
+    def _u_shape(self) -> None:
+        """Down, a convolution, up again and beside what was before, as large or cropped to fit."""
+        source = self.tip
+        if self.sparsity[source.name] != ONE:
+            self._conv()
+            return
+        step, size = (
+            self._pick([(2, 2, 2), (1, 2, 2), (1, 3, 2)]),
+            self._pick([(3, 3, 3), (1, 3, 3)]),
+        )
+        step, size = self._triple(step), self._triple(size)
+        low = self._plain_target(source)
+        self._edge(self._pick(["max_pool", "avg_pool"]), source, low, size=step, stride=step)
+        padded, hidden = self._chance(), self._transfer()
+        self._edge("conv", low, hidden, size=size, padding="same" if padded else BARE)
+        high = self._growth(hidden, step, exact=True)
+        target = self._node("concat", high.images + source.images)
+        margin = tuple(s * (n - 1) // 2 for s, n in zip(step, size, strict=True))
+        self._edge("identity", high, target)
+        self._edge("crop", source, target, offset=(0, 0, 0) if padded else margin)
         self.tip = target
 
     def _converging(self) -> None:
@@ -307,11 +404,27 @@ class _Builder:
 
     def _max_pool(self) -> None:
         stride = self._allowed_stride(self.tip)
-        target = self._plain_target()
-        self._edge(
-            "max_pool", self.tip, target, size=self._triple(self._pick(WINDOWS)), stride=stride
-        )
+        target, size = self._plain_target(), self._triple(self._pick(WINDOWS))
+        padding = self._pool_padding(size)
+        self._edge("max_pool", self.tip, target, size=size, stride=stride, padding=padding)
         self.tip = target
+
+    def _avg_pool(self) -> None:
+        stride = self._allowed_stride(self.tip)
+        target, size = self._plain_target(), self._triple(self._pick(WINDOWS))
+        more = {"padding": self._pool_padding(size), "count_padding": self._chance()}
+        self._edge("avg_pool", self.tip, target, size=size, stride=stride, **more)
+        self.tip = target
+
+    def _whole_stride(self) -> None:
+        """A pooling where voxels lie closer than those of the input."""
+        finer = self._triple([step.denominator for step in self.stride[self.tip.name]])
+        if max(finer) > 1:
+            target = self._plain_target()
+            self._edge(
+                self._pick(["max_pool", "avg_pool"]), self.tip, target, size=finer, stride=finer
+            )
+            self.tip = target
 
     def _dropout(self) -> None:
         target = self._plain_target()
@@ -339,13 +452,16 @@ class _Builder:
     def _second_input(self) -> None:
         """Another input joins; it brings no sparsity and reaches the tip's stride in one step."""
         source = self.tip
-        if self.sparsity[source.name] != ONE or any(n.name == "other" for n in self.nodes):
+        stride = self.stride[source.name]
+        finer = any(step.denominator > 1 for step in stride)
+        sparse = self.sparsity[source.name] != ONE
+        if sparse or finer or any(n.name == "other" for n in self.nodes):
             self._conv()
             return
         other = self._input("other")
         target = self._transfer()
         self._edge("conv", source, target, size=self._filter())
-        self._edge("conv", other, target, size=self._filter(), stride=self.stride[source.name])
+        self._edge("conv", other, target, size=self._filter(), stride=self._triple(stride))
         self.tip = target
 
     # pieces
@@ -353,7 +469,7 @@ class _Builder:
     def _input(self, name: str) -> Node:
         node = Node(name, "input", int(self._pick([1, 1, 2, 3, 17])))
         self.nodes.append(node)
-        self.sparsity[name] = self.stride[name] = ONE
+        self.sparsity[name], self.stride[name] = ONE, (Fraction(1),) * 3
         return node
 
     def _output(self, source: Node, size: Triple, images: int) -> Node:
@@ -372,9 +488,9 @@ class _Builder:
             bias=self._chance(0.8),
         )
 
-    def _plain_target(self) -> Node:
+    def _plain_target(self, source: Node | None = None) -> Node:
         """A target for an edge that keeps the number of images."""
-        images = self.tip.images
+        images = (source or self.tip).images
         return self._node("sum", images) if self._chance() else self._transfer(images)
 
     def _node(self, kind: str, images: int, **more: object) -> Node:
@@ -391,7 +507,28 @@ class _Builder:
         edge = Edge(f"e{len(self.edges)}", kind, source.name, target.name, **more)
         self.edges.append(edge)
         self.sparsity[target.name] = scale(self.sparsity[source.name], edge.sparsens)
-        self.stride[target.name] = scale(self.stride[source.name], edge.stride)
+        sizes = EDGE_KINDS[kind].sizes(edge, ONE)
+        steps = [Fraction(along.shrinks, along.grows) for along in sizes]
+        before = self.stride[source.name]
+        self.stride[target.name] = tuple(a * b for a, b in zip(before, steps, strict=True))
+
+    def _padding(self, size: Triple, sparsity: Triple = ONE, *, same: bool = False) -> dict:
+        """Keys of a convolution that sees beyond the images, half of the time."""
+        if self._chance():
+            return {}
+        border = self._pick(get_args(BorderName))
+        if same and self._chance(0.3):
+            return {"padding": "same", "border": border}
+        reach = [(n - 1) * step for n, step in zip(size, sparsity, strict=True)]
+        some = [(self._int(0, n + 1), self._int(0, n + 1)) for n in reach]
+        return {"padding": self._sides(some), "border": border}
+
+    def _pool_padding(self, size: Triple) -> tuple[tuple[int, int], ...]:
+        some = [(self._int(0, n // 2 + 1), self._int(0, n // 2 + 1)) for n in size]
+        return self._sides(some) if self._chance() else BARE
+
+    def _sides(self, some: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple((0, 0) if self.flat and not axis else some[axis] for axis in range(3))
 
     def _allowed_stride(self, source: Node) -> Triple:
         wanted = self._triple(self._pick([(2, 2, 2), (1, 2, 2), (3, 2, 1)]))
@@ -411,10 +548,10 @@ class _Builder:
     def _size(self, low: int, high: int) -> tuple[int, ...]:
         return tuple(self._int(low, high + 1) for _ in range(3))
 
-    def _triple(self, values: tuple[int, ...]) -> Triple:
+    def _triple(self, values: tuple[int, ...], least: int = 1) -> Triple:
         """z, y, x; a 2-D net has nothing along z."""
         z, y, x = (int(value) for value in values)
-        return (min(z, 1) if self.flat else z, y, x)
+        return (min(z, least) if self.flat else z, y, x)
 
     def _int(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, high))

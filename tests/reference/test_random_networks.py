@@ -1,5 +1,6 @@
 """The generator of random networks covers what it promises."""
 
+from fractions import Fraction
 from typing import get_args
 
 import pytest
@@ -9,16 +10,16 @@ from znnpy.geometry import fit
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS
 from znnpy.layers.nodes import NodeKind
-from znnpy.layers.values import NormKind
+from znnpy.layers.values import BARE, BorderName, NormKind
 from znnpy.network.types import Network
 from znnpy.reference import forward
 
-SEEDS = range(50)
+SEEDS = range(70)
 
 
 @pytest.fixture(scope="module")
 def networks():
-    return [random_network(seed) for seed in SEEDS]
+    return [random_network(seed, float32=False) for seed in SEEDS]
 
 
 def edges_of(networks, kind):
@@ -33,7 +34,7 @@ def test_every_kind_and_function_occurs(networks):
     assert {node.norm.kind for node in nodes if node.norm} == {*get_args(NormKind)}
     assert any(max(edge.repeat) > 1 for edge in edges_of(networks, "conv"))
     assert {node.amplitude for node in nodes} == {1, 1.7159}
-    for kind in {*EDGE_KINDS} - {"conv_transpose", "avg_pool", "upsample", "identity"}:
+    for kind in EDGE_KINDS:
         assert len(edges_of(networks, kind)) >= 10, kind
     assert min(node.images for node in nodes) == 1
     assert max(node.images for node in nodes if node.kind == "transfer") >= 20
@@ -53,6 +54,25 @@ def test_filters_strides_and_sparsities_are_of_all_sorts(networks):
         if dilation != next(edge.sparsity for edge in network.edges if edge.name == name)
     ]
     assert len(inherited) > 10
+
+
+def test_paddings_groups_and_growth_are_of_all_sorts(networks):
+    convs = edges_of(networks, "conv")
+    padded = [edge for edge in convs if edge.padding != BARE]
+    assert {edge.border for edge in padded} == {*get_args(BorderName)}
+    assert any(edge.padding == "same" for edge in padded)
+    uneven = [e for e in padded if e.padding != "same" and any(a != b for a, b in e.padding)]
+    assert len(uneven) > 5
+    assert any(max(edge.stride) > 1 for edge in uneven)
+    assert any(edge.groups > 2 for edge in convs)
+    assert any(max(edge.output_padding) for edge in edges_of(networks, "conv_transpose"))
+    assert any(max(edge.stride) > 1 for edge in edges_of(networks, "conv_transpose"))
+    assert {edge.mode for edge in edges_of(networks, "upsample")} == {"nearest", "linear"}
+    for kind in ("max_pool", "avg_pool"):
+        assert any(edge.padding != BARE for edge in edges_of(networks, kind))
+    assert {edge.count_padding for edge in edges_of(networks, "avg_pool")} == {True, False}
+    strides = [node.stride for net, shape in networks for node in fit(net, shape).nodes.values()]
+    assert any(isinstance(step, Fraction) for stride in strides for step in stride)
 
 
 def test_graphs_branch_and_meet(networks):
@@ -76,7 +96,7 @@ def test_names_are_unique_and_order_is_topological(networks):
 
 
 def test_a_seed_is_a_network(networks):
-    assert [random_network(seed) for seed in range(5)] == networks[:5]
+    assert [random_network(seed, float32=False) for seed in range(5)] == networks[:5]
 
 
 def test_reference_agrees_with_geometry_on_every_shape(networks):
