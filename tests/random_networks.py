@@ -101,7 +101,7 @@ def random_inputs(
     network: Network, geometry: Geometry, seed: int, batch: int = 1
 ) -> dict[str, np.ndarray]:
     """float32 (batch, image, z, y, x) by input node, standard normal."""
-    rng = np.random.default_rng((seed, 2))
+    rng = np.random.default_rng((seed, 20))
     return {
         node.name: rng.standard_normal(
             (batch, node.images, *geometry.input_shapes[node.name])
