@@ -285,7 +285,9 @@ class _Builder:
         if self.sparsity[source.name] != ONE:
             self._conv()
             return
-        whole = [[n for n in (1, 2, 3) if step % n == 0] for step in self.stride[source.name]]
+        whole = [
+            [n for n in (1, 2, 3) if n == 1 or step % n == 0] for step in self.stride[source.name]
+        ]
         free = [1, 2] if self._chance(0.3) else [1]
         factor = self._triple([max(self._pick(some), self._pick(free)) for some in whole])
         self.tip = self._growth(source, factor, exact=False)

@@ -22,6 +22,7 @@ from znnpy.graph import GraphError
 from znnpy.learning.losses import AnyLoss
 from znnpy.network import logits_network, objectives
 from znnpy.plan import ALGORITHMS, LayerPlan, Method, Plan
+from znnpy.plan.cost import convolutions
 
 A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled.OUTSIDE)
 NETWORKS = {
@@ -104,12 +105,13 @@ def test_filters_must_be_made_again_where_steps_follow_each_other():
 def plans(network):
     """Each algorithm for every pass that takes it."""
     inputs = {node.name for node in network.inputs}
-    edges = [edge for edge in network.edges if edge.kind == "conv"]
+    edges = convolutions(network)
     for name, algorithm in ALGORITHMS.items():
         for tile in ((8, 8, 8), (8, 16, 16)) if algorithm.traits.tile_sizes else (None,):
             layers = {}
             for edge in edges:
                 takes = not algorithm.refusal(edge.size, edge.stride)
+                takes &= edge.kind == "conv" or algorithm.traits.transposes
                 if name == "winograd" and edge.source in inputs:
                     takes = False
                 method = Method(name, tile) if takes else Method("direct")
