@@ -19,6 +19,7 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.transpose import transpose_tile
 from znnpy_kernels.simd.vectors import load, splat, store
 
 Array = NDArray[np.float32]
@@ -118,11 +119,17 @@ def transpose_filters(args: Any, worker: int) -> None:
             target = i_group * 2 * LANES * outputs * taps + o_block * LANES * taps * i_width
             target += (i_block - 2 * i_group) * LANES - first * i_width
             # All outputs of a block before the next tap: they share the cache lines that are read.
+            low, high = max(o0, first), min(o1, first + o_count)
+            step = (taps if args[at.planar] else 1) * i_width
             for tap in range(taps):
-                for o in range(max(o0, first), min(o1, first + o_count)):
-                    here = target + tap * o_count * i_width + o * i_width
-                    if args[at.planar]:
-                        here = target + (o * taps + tap) * i_width
+                place = target + tap * (1 if args[at.planar] else o_count) * i_width
+                if high - low == LANES and i_count == LANES:
+                    start = args[at.forward] + 4 * (source + tap * i_count * o_width + low)
+                    here = args[at.backward] + 4 * (place + low * step)
+                    transpose_tile(start, 4 * o_width, here, 4 * step)
+                    continue
+                for o in range(low, high):
+                    here = place + o * step
                     start = source + tap * i_count * o_width + o
                     for lane in range(i_count):
                         backward[here + lane] = forward[start + lane * o_width]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from znnpy_kernels.direct.filters import packed_size, transpose_filters
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Buffer, Name, Use
@@ -46,7 +47,8 @@ def transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.packed_shape
     seconds = parameter.floats * 16 / MEMORY_RATE
-    for low, high in ranges(outputs, seconds):
+    for first, end in ranges(-(-outputs // LANES), seconds):  # whole tiles are exchanged at once
+        low, high = first * LANES, min(outputs, end * LANES)
         step.add(
             transpose_filters,
             {
