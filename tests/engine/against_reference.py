@@ -76,7 +76,8 @@ def errors(network, output, conv, batch=1, seed=0, threads=1):
     wanted |= reference.gradients(
         network, geometry, parameters, inputs, targets, weights, "square"
     )[1]
-    return {name: np.abs(found[name] - w).max() / np.abs(w).max() for name, w in wanted.items()}
+    scales = {name: max(np.abs(w).max(), 1e-30) for name, w in wanted.items()}
+    return {name: np.abs(found[name] - w).max() / scales[name] for name, w in wanted.items()}
 
 
 def check_network(network, output, loss="square", batch=2, threads=2, **options):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from znnpy_kernels.layers.windows import FORWARD, row_of, taps_inside, whole_windows
+from znnpy_kernels.layers.windows import FORWARD, quotient, row_of, taps_inside, whole_windows
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import VECTOR_BYTES
@@ -79,6 +79,8 @@ def _common(a: int, b: int) -> int:
 @inlined
 def _met(place: int, taps: int, dilation: int, stride: int) -> Any:
     """Taps by which outputs read a voxel, counted from the window of output 0; outputs that are not, too."""
+    if stride == 1:
+        return Taps(0, 1, taps, place, -dilation)
     common = _common(stride, dilation)
     step, apart = stride // common, dilation // common
     first = 0
@@ -96,8 +98,8 @@ def _met_along(place: int, taps: int, dilation: int, stride: int, outputs: int) 
     all_ = _met(place, taps, dilation, stride)
     low, apart = 0, -all_.apart
     if all_.place >= outputs:
-        low = (all_.place - outputs) // apart + 1
-    high = min(all_.many, all_.place // apart + 1) if all_.place >= 0 else 0
+        low = quotient(all_.place - outputs, apart) + 1
+    high = min(all_.many, quotient(all_.place, apart) + 1) if all_.place >= 0 else 0
     first, place = all_.first + low * all_.step, all_.place - low * apart
     return Taps(first, all_.step, max(0, high - low), place, all_.apart)
 
@@ -114,35 +116,56 @@ def _whole(line: Any) -> Any:
 
 
 @inlined
-def _add_rows(bank: Any, z: Any, y: Any, line: Any, x: int, target: int) -> None:
+def _add_row(place: int, tap: int, many: int, move: int, apart: int, step: int, sums: Any) -> Any:
+    """Add one row of taps to the sums of WIDE outputs; steps in bytes."""
+    s0, s1, s2, s3, s4, s5, s6, s7 = sums
+    for i in range(many):
+        f, at = load(tap + step * i), place + apart * i
+        s0, s1 = fma(load(at), f, s0), fma(load(at + move), f, s1)
+        s2, s3 = fma(load(at + 2 * move), f, s2), fma(load(at + 3 * move), f, s3)
+        s4, s5 = fma(load(at + 4 * move), f, s4), fma(load(at + 5 * move), f, s5)
+        s6, s7 = fma(load(at + 6 * move), f, s6), fma(load(at + 7 * move), f, s7)
+    return s0, s1, s2, s3, s4, s5, s6, s7
+
+
+@inlined
+def _add_usual_row(place: int, tap: int, line: Any, step: int, back: int, sums: Any) -> Any:
+    """The same; with constant steps the usual rows of taps read each voxel once, into a register."""
+    taps = line.taps
+    near = -VECTOR_BYTES if back else VECTOR_BYTES
+    usual = line.move == 1 and VECTOR_BYTES * taps.apart == near
+    if usual and taps.many == 3:
+        return _add_row(place, tap, 3, VECTOR_BYTES, near, step, sums)
+    if usual and taps.many == 5:
+        return _add_row(place, tap, 5, VECTOR_BYTES, near, step, sums)
+    if usual and taps.many == 7:
+        return _add_row(place, tap, 7, VECTOR_BYTES, near, step, sums)
+    move, apart = VECTOR_BYTES * line.move, VECTOR_BYTES * taps.apart
+    return _add_row(place, tap, taps.many, move, apart, step, sums)
+
+
+@inlined
+def _add_rows(bank: Any, z: Any, y: Any, line: Any, x: int, target: int, back: int) -> None:
     """Sums of outputs x..x + WIDE of a line, whose taps lie in the image."""
-    s0, s1, s2, s3 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
-    s4, s5, s6, s7 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
-    taps, move = line.taps, VECTOR_BYTES * line.move
+    zero = splat(0.0)
+    sums = zero, zero, zero, zero, zero, zero, zero, zero
+    start = bank.source + VECTOR_BYTES * (line.taps.place + line.move * x)
     for a in range(z.many):
         for b in range(y.many):
-            place = bank.source + VECTOR_BYTES * taps.place + move * x
-            place += bank.source_z * (z.place + a * z.apart)
+            place = start + bank.source_z * (z.place + a * z.apart)
             place += bank.source_y * (y.place + b * y.apart)
-            tap = bank.filters + bank.filter_x * taps.first
+            tap = bank.filters + bank.filter_x * line.taps.first
             tap += bank.filter_z * (z.first + a * z.step) + bank.filter_y * (y.first + b * y.step)
-            for _ in range(taps.many):
-                f = load(tap)
-                s0, s1 = fma(load(place), f, s0), fma(load(place + move), f, s1)
-                s2, s3 = fma(load(place + 2 * move), f, s2), fma(load(place + 3 * move), f, s3)
-                s4, s5 = fma(load(place + 4 * move), f, s4), fma(load(place + 5 * move), f, s5)
-                s6, s7 = fma(load(place + 6 * move), f, s6), fma(load(place + 7 * move), f, s7)
-                place += VECTOR_BYTES * taps.apart
-                tap += bank.filter_x * taps.step
+            sums = _add_usual_row(place, tap, line, bank.filter_x * line.taps.step, back, sums)
     at, step = target + line.target + line.target_step * x, line.target_step
-    store(at, s0)
-    store(at + step, s1)
-    store(at + 2 * step, s2)
-    store(at + 3 * step, s3)
-    store(at + 4 * step, s4)
-    store(at + 5 * step, s5)
-    store(at + 6 * step, s6)
-    store(at + 7 * step, s7)
+    store(at, sums[0])
+    store(at + step, sums[1])
+    store(at + 2 * step, sums[2])
+    store(at + 3 * step, sums[3])
+    store(at + 4 * step, sums[4])
+    store(at + 5 * step, sums[5])
+    store(at + 6 * step, sums[6])
+    store(at + 7 * step, sums[7])
 
 
 @inlined
@@ -203,7 +226,7 @@ def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: in
             for i in range(x, high, NARROW):
                 _add_tested(bank, z, y, line, i, high, target)
         else:
-            _add_rows(bank, z, y, line, x, target)
+            _add_rows(bank, z, y, line, x, target, back)
 
 
 @inlined

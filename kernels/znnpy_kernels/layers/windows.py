@@ -51,10 +51,16 @@ class Row(NamedTuple):
 
 
 @inlined
+def quotient(count: int, step: int) -> int:
+    """count // step, which is seldom of another step than 1 and then takes as long as many taps."""
+    return count if step == 1 else count // step
+
+
+@inlined
 def taps_inside(corner: int, taps: int, dilation: int, size: int) -> Any:
     """The first tap in 0..size of a window that begins at `corner`, and the one after the last."""
-    low = 0 if corner >= 0 else (dilation - 1 - corner) // dilation
-    high = 0 if corner >= size else min(taps, (size - corner + dilation - 1) // dilation)
+    low = 0 if corner >= 0 else quotient(dilation - 1 - corner, dilation)
+    high = 0 if corner >= size else min(taps, quotient(size - corner + dilation - 1, dilation))
     return low, max(low, high)
 
 
