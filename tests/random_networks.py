@@ -11,7 +11,6 @@ from typing import get_args
 import numpy as np
 from drawn_keys import drawn_keys
 
-from znnpy.engine.emit import refuse_without_tasks
 from znnpy.errors import NetworkError, ShapeError
 from znnpy.geometry import fit, smallest
 from znnpy.geometry.axes import scale
@@ -61,7 +60,7 @@ def loss_of(seed: int) -> str:
 
 
 def random_network(
-    seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 6, *, float32: bool = True
+    seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 6
 ) -> tuple[Network, OutputShape]:
     """A random directed acyclic network and an output shape that `znnpy.geometry.fit` takes.
 
@@ -70,7 +69,7 @@ def random_network(
     filters that repeat, paddings of all borders on each side, groups, growth, small U-shapes, scaled
     tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets (every eighth seed), 1 to 20
     images, normalised nodes of all kinds. The same seed gives the same network. With two outputs of
-    different size the shape is a dict by output node. `float32`: nothing that float64 alone runs.
+    different size the shape is a dict by output node.
     """
     rng = np.random.default_rng(seed)
     while True:
@@ -78,8 +77,6 @@ def random_network(
         try:
             network, output_shape = builder.build(blocks)
             geometry = fit(network, output_shape)
-            if float32:
-                refuse_without_tasks(network)
         except (NetworkError, ShapeError):  # growth that does not meet a stride, an output too fine
             continue
         if _is_small(network, geometry):

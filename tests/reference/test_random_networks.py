@@ -19,7 +19,7 @@ SEEDS = range(70)
 
 @pytest.fixture(scope="module")
 def networks():
-    return [random_network(seed, float32=False) for seed in SEEDS]
+    return [random_network(seed) for seed in SEEDS]
 
 
 def edges_of(networks, kind):
@@ -96,7 +96,7 @@ def test_names_are_unique_and_order_is_topological(networks):
 
 
 def test_a_seed_is_a_network(networks):
-    assert [random_network(seed, float32=False) for seed in range(5)] == networks[:5]
+    assert [random_network(seed) for seed in range(5)] == networks[:5]
 
 
 def test_reference_agrees_with_geometry_on_every_shape(networks):

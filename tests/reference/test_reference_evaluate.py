@@ -23,7 +23,7 @@ from znnpy.reference import forward, gradients
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_gradients_of_random_networks_are_finite_differences(seed):
-    network, output_shape = random_network(seed, SMOOTH, float32=False)
+    network, output_shape = random_network(seed, SMOOTH)
     geometry = fit(network, output_shape)
     parameters = as_doubles(random_parameters(network, seed))
     data = (
