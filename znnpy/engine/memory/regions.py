@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from znnpy.layers.values import Sides
+from znnpy.layers.values import BorderName, Sides
 from znnpy.network.types import Triple
 
 WHOLE = 1 << 40
@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
     use: Use
     owner: str = ""
-    which: tuple[int | str | Triple | Sides | Enum, ...] = ()
+    which: tuple[int | BorderName | Triple | Sides | Enum, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.use.what} of {self.owner}" if self.owner else self.use.what

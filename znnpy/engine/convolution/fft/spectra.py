@@ -12,7 +12,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.geometry import voxels
-from znnpy.layers.values import BARE, Sides
+from znnpy.layers.values import BARE, BorderName, Sides
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import TRANSFORM_RATE
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
@@ -27,7 +27,7 @@ def grid_of(build: Build, edge: Edge) -> Triple:
     return (z, y, x)
 
 
-def border_of(build: Build, edge: Edge) -> tuple[Sides | str, ...]:
+def border_of(build: Build, edge: Edge) -> tuple[Sides | BorderName, ...]:
     """What an edge sees round its source's images: nothing without padding."""
     padding = build.layout.padding(edge)
     return () if padding == BARE else (padding, edge.border)
@@ -47,7 +47,7 @@ class Spectra:
         count: int,
         grid: Triple,
         *,
-        border: tuple[Sides | str, ...] = (),
+        border: tuple[Sides | BorderName, ...] = (),
         kept: bool = False,
     ) -> None:
         self.grid, self.count = grid, count
@@ -75,7 +75,7 @@ def image_spectra_of(
     use: Use,
     what: Identity,
     grid: Triple,
-    border: tuple[Sides | str, ...] = (),
+    border: tuple[Sides | BorderName, ...] = (),
 ) -> Spectra:
     """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
     assert what.owner is not None
