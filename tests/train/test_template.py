@@ -83,7 +83,7 @@ def sections() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in template().splitlines():
         if line and line[0] not in "# ":
-            found[line.rstrip(":")] = here = []
+            found[line.split(":")[0]] = here = []
         elif found:
             here.append(line)
     return found
