@@ -10,7 +10,7 @@ from math import lcm
 
 from znnpy.geometry.axes import AXES, Step
 from znnpy.geometry.lattice import Lattice
-from znnpy.layers.sizes import Sizes
+from znnpy.layers.sizes import Sizes, sees_beyond
 from znnpy.network.types import Edge, Network
 
 MOST = 2**16  # voxels beyond which no size is looked for that one edge takes
@@ -44,10 +44,16 @@ class Line:
             found[edge.source].append((edge, self.lattice.sizes[edge.name][self.axis]))
         return found
 
-    def solved(self, wanted: Mapping[str, int]) -> Found | Conflict:
-        """Sizes of all nodes that make the wanted ones of outputs from the smallest possible inputs.
+    @cached_property
+    def _pads(self) -> bool:
+        """Whether voxels beyond an image are seen."""
+        return any(sees_beyond(sizes) for edges in self._outgoing.values() for _, sizes in edges)
 
-        Outputs that are not wanted get the size that follows.
+    def solved(self, wanted: Mapping[str, int]) -> Found | Conflict:
+        """Sizes of all nodes that make the wanted ones of outputs, which get the size that follows if none is wanted.
+
+        Of several possible inputs the smallest; with padding the largest, which are the even ones where
+        padded strides halve.
         """
         possible = self.possible(wanted)
         if isinstance(possible, Conflict):
@@ -56,7 +62,7 @@ class Line:
         if len(alone) == len(possible):
             return alone
         names = [node.name for node in self.network.inputs]
-        choices = [sorted(possible[name] or ()) for name in names]
+        choices = [sorted(possible[name] or (), reverse=self._pads) for name in names]
         last: Found | Conflict = Conflict(f"no wanted output sees {names}")
         for sizes in product(*choices):
             last = self.made(dict(zip(names, sizes, strict=True)))

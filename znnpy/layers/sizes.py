@@ -103,6 +103,15 @@ AllSizes = tuple[Sizes, Sizes, Sizes]
 """Along z, y, x."""
 
 
+LARGE = 1 << 24  # voxels of a source that is larger than any window
+
+
+def sees_beyond(sizes: Sizes) -> bool:
+    """Whether voxels of the target lack some of what they see where the source ends."""
+    last = sizes.made(LARGE) - 1
+    return sizes.seen(0, 0)[0] < 0 or sizes.seen(last, last)[1] >= LARGE
+
+
 def windows(edge: Numbers, dilation: Triple) -> AllSizes:
     """Those of a window or filter, with its padding; a crop's margin is taken off."""
     z, y, x = (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.sizes import Sizes
+from znnpy.layers.sizes import sees_beyond
 from znnpy.network.types import Network
 
-LARGE = 1 << 24  # voxels of a source that is larger than any window
 NAMED = 2  # edges and nodes of one reason that are named; the others are counted
 
 
@@ -31,15 +30,9 @@ def patch_dependence(network: Network) -> str:
 def _edges(network: Network) -> Iterator[tuple[str, str]]:
     for edge in network.edges:
         along = edge_kind(edge.kind).sizes(edge, edge.sparsity)
-        if any(map(_sees_beyond, along)):
+        if any(map(sees_beyond, along)):
             grows = max(sizes.grows for sizes in along) > 1
             yield (f"ends of {edge.kind}" if grows else "padding"), edge.name
-
-
-def _sees_beyond(sizes: Sizes) -> bool:
-    """Whether voxels of the target lack some of what they see where the source ends."""
-    last = sizes.made(LARGE) - 1
-    return sizes.seen(0, 0)[0] < 0 or sizes.seen(last, last)[1] >= LARGE
 
 
 def _nodes(network: Network) -> Iterator[tuple[str, str]]:
