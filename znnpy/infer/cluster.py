@@ -90,6 +90,8 @@ def _local(count: int) -> Iterator[Any]:
             protocol="tls://",
             security=security,
             dashboard_address=None,
+            # Any free port: a second cluster would be warned that the first one has the usual one.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             local_directory=folder,
             memory_limit=0,
             silence_logs=logging.CRITICAL,  # what fails in a worker is raised here

@@ -17,6 +17,7 @@ from znnpy.metrics import (
     from_affinity,
     from_boundary,
     mean_prediction,
+    single_step,
     variation,
     voxel_error,
 )
@@ -154,11 +155,14 @@ def balanced(target: Array, weight: Array) -> Array:
 
 
 def segmenter(target: object, objects: Objects) -> Segment:
-    """How objects come from predictions of a config's target."""
+    """How objects come from predictions of a config's target.
+
+    None: they do not, nor from affinities that lead to no neighbour along some axis.
+    """
     size, grow = objects.min_size, objects.grow
     if isinstance(target, BoundaryTarget):
         return lambda found, level: from_boundary(found, level, min_size=size, grow=grow)
-    if isinstance(target, AffinityTarget):
+    if isinstance(target, AffinityTarget) and all(single_step(target.offsets, a) for a in range(3)):
         offsets, least = target.offsets, max(2, size)  # of size 1: joined to none
         return lambda found, level: from_affinity(
             found, level, offsets=offsets, min_size=least, grow=grow

@@ -2,7 +2,7 @@
 
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
-from znnpy.metrics.segmentation import from_affinity, from_boundary
+from znnpy.metrics.segmentation import from_affinity, from_boundary, single_step
 from znnpy.metrics.voxels import average_precision, voxel_error
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "from_affinity",
     "from_boundary",
     "mean_prediction",
+    "single_step",
     "variation",
     "voxel_error",
 ]

@@ -56,6 +56,15 @@ def from_affinity(
     return _finished(cc3d.color_connectivity_graph(graph, connectivity=6), min_size, grow)
 
 
+def single_step(offsets: Sequence[Triple], axis: int) -> Triple | None:
+    """The offset that leads to a neighbour along an axis, backwards if there are both; None if there is none."""
+    for sign in (-1, 1):
+        z, y, x = (sign if a == axis else 0 for a in range(3))
+        if (z, y, x) in offsets:
+            return z, y, x
+    return None
+
+
 def _join(
     graph: NDArray[np.uint8],
     axis: int,
@@ -64,15 +73,12 @@ def _join(
     offsets: Sequence[Triple],
 ) -> None:
     """Set cc3d's bits of one axis: 1 << 2 * axis for the next voxel, the one above for the last."""
-    for sign in (-1, 1):
-        z, y, x = (sign if a == axis else 0 for a in range(3))
-        if (z, y, x) in offsets:
-            break
-    else:
+    step = single_step(offsets, axis)
+    if step is None:
         raise ShapeError(f"the offsets {list(offsets)} hold no single step along {'zyx'[axis]}")
-    joined = np.moveaxis(prediction[list(offsets).index((z, y, x))] > threshold, axis, 0)
+    joined = np.moveaxis(prediction[list(offsets).index(step)] > threshold, axis, 0)
     # The affinity of a pair stands at its upper voxel for a step of -1, at its lower one for +1.
-    joined = joined[1:] if sign < 0 else joined[:-1]
+    joined = joined[1:] if step[axis] < 0 else joined[:-1]
     bits = np.moveaxis(graph, axis, 0)
     bits[1:] |= joined * np.uint8(2 << 2 * axis)
     bits[:-1] |= joined * np.uint8(1 << 2 * axis)
