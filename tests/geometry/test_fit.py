@@ -256,6 +256,7 @@ def test_outputs_of_larger_stride_get_what_follows():
         fit(net, {"fine": 8, "coarse": 5})
 
 
+@pytest.mark.slow
 def test_what_one_voxel_sees_is_what_changes_it():
     """Along x: every voxel of the input is raised by much; filters are positive, functions linear."""
     compared = 0

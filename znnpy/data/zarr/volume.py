@@ -74,9 +74,11 @@ class ZarrVolume(Volume):
         try:
             array = np.asarray(self._array[(*self._lead, ..., *region)])
         except BaseException as error:
-            sync(_settled())
+            changed = sync(_settled())
             if isinstance(error, ChangedError) or not isinstance(error, Exception):
                 raise
+            if changed is not None:  # why this chunk is damaged, too, if it was not seen before
+                raise changed from error
             if isinstance(error, VolumeError):
                 raise VolumeError(f"{self.name}: {error}") from error
             refuse_own(
@@ -97,18 +99,20 @@ class ZarrVolume(Volume):
         self._array = None
 
 
-async def _settled() -> None:
-    """Wait for the chunks that zarr still reads when one has failed, and drop what they fail with.
+async def _settled() -> ChangedError | None:
+    """Wait for the chunks that zarr still reads when one has failed: a change that they found, if any.
 
     zarr raises at the first. asyncio would write a traceback of each of the others when the process ends.
     """
+    changed = None
     for _ in range(ROUNDS):
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if not others:
-            return
+            break
         for task in (await asyncio.wait(others))[0]:
-            if not task.cancelled():
-                task.exception()
+            found = None if task.cancelled() else task.exception()
+            changed = found if isinstance(found, ChangedError) else changed
+    return changed
 
 
 @dataclass(frozen=True)
