@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -17,8 +17,8 @@ from znnpy.layers.keys import (
     InitField,
     Repeat,
     TransferKeys,
-    init_data,
-    init_of,
+    read_filters,
+    written_filters,
 )
 from znnpy.layers.kind import Applied, EdgeKind, Filters
 from znnpy.layers.taps import padding_within, shrunk, taps
@@ -117,14 +117,6 @@ def _mixed(matrix: Array, image: Array) -> Array:
 _NUMBERS = ("size", "stride", "sparsity", "sparsens", "padding", "border", "groups", "repeat")
 
 
-def _read(keys: Any) -> Mapping[str, Any]:
-    return {name: getattr(keys, name) for name in _NUMBERS} | {"init": init_of(keys.init)}
-
-
-def _written(edge: Numbers) -> Mapping[str, Any]:
-    return {name: getattr(edge, name) for name in _NUMBERS} | {"init": init_data(edge.init)}
-
-
 CONV = EdgeKind(
     name="conv",
     summary="Convolution, bias and transfer function.",
@@ -134,6 +126,6 @@ CONV = EdgeKind(
     data_gradient=convolve_data_gradient,
     learns=Filters(shape=filters_shape, gradient=convolve_weight_gradient),
     wrong=padding_within,
-    read=_read,
-    written=_written,
+    read=partial(read_filters, _NUMBERS),
+    written=partial(written_filters, _NUMBERS),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
@@ -20,6 +21,8 @@ from znnpy.layers.norm_keys import BiasKey, NormField
 from znnpy.layers.values import Init
 
 if TYPE_CHECKING:
+    from znnpy.layers.edges import Numbers
+
     FunctionKey = FunctionName
 else:  # what is listed, also by others than this package
     FunctionKey = Literal[tuple(FUNCTIONS)]
@@ -65,6 +68,16 @@ def init_of(section: InitSection) -> Init:
 def init_data(init: Init) -> dict[str, Any]:
     """The keys of a section that says the same."""
     return {"kind": init.kind} | {key: getattr(init, key) for key in _INIT_KEYS.get(init.kind, ())}
+
+
+def read_filters(names: Sequence[str], keys: Any) -> dict[str, Any]:
+    """The numbers of these names, and how filters start, from the keys of a kind that learns them."""
+    return {name: getattr(keys, name) for name in names} | {"init": init_of(keys.init)}
+
+
+def written_filters(names: Sequence[str], edge: Numbers) -> dict[str, Any]:
+    """Keys from which `read_filters` makes the same again."""
+    return {name: getattr(edge, name) for name in names} | {"init": init_data(edge.init)}
 
 
 def _init(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +12,15 @@ from pydantic import Field
 from znnpy.fields import Offset3, Padding3, Size3, Strict
 from znnpy.layers.borders import framed, sides
 from znnpy.layers.convolution import filters_shape, mixed, mixed_back, products
-from znnpy.layers.keys import HE, Groups, ImagesKey, InitField, TransferKeys, init_data, init_of
+from znnpy.layers.keys import (
+    HE,
+    Groups,
+    ImagesKey,
+    InitField,
+    TransferKeys,
+    read_filters,
+    written_filters,
+)
 from znnpy.layers.kind import Applied, EdgeKind, Filters
 from znnpy.layers.sizes import spreads
 from znnpy.layers.taps import padding_within, taps
@@ -87,15 +96,7 @@ def _wrong(edge: Numbers) -> Iterable[str]:
             return
 
 
-def _read(keys: Any) -> Mapping[str, Any]:
-    names = ("size", "stride", "padding", "output_padding", "groups")
-    return {name: getattr(keys, name) for name in names} | {"init": init_of(keys.init)}
-
-
-def _written(edge: Numbers) -> Mapping[str, Any]:
-    names = ("size", "stride", "padding", "output_padding", "groups")
-    return {name: getattr(edge, name) for name in names} | {"init": init_data(edge.init)}
-
+_NUMBERS = ("size", "stride", "padding", "output_padding", "groups")
 
 CONV_TRANSPOSE = EdgeKind(
     name="conv_transpose",
@@ -108,6 +109,6 @@ CONV_TRANSPOSE = EdgeKind(
     learns=Filters(shape=filters_shape, gradient=spread_weight_gradient),
     sizes=spreads,
     wrong=_wrong,
-    read=_read,
-    written=_written,
+    read=partial(read_filters, _NUMBERS),
+    written=partial(written_filters, _NUMBERS),
 )

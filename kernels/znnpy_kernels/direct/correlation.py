@@ -6,6 +6,7 @@ positions. What a vector holds, and how many fit the registers, is the kernels' 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ from znnpy_kernels.simd.lanes import LANES
 AddTap = Callable[[Value, Value, list[Value]], list[Value]]
 
 
-class RegisterBlock:
+class RegisterBlock(ABC):
     """Emits register blocks: vectors of `outputs` images at some number of neighbouring x positions.
 
     `at`: where the kernel's words stand. `words`: the argument block; addresses of source, target and
@@ -50,29 +51,29 @@ class RegisterBlock:
         self.target = float_pointer(builder, target)
         self.output = float_pointer(builder, output)
 
+    @abstractmethod
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
         """Pointers to all vectors of the register block; `block` names the step from image to image."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, place: Value, positions: int) -> Value:
         """A vector of the register block from memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def store(self, value: Value, place: Value, positions: int) -> None:
         """A vector of the register block to memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sums(self, positions: int) -> list[Value]:
         """All vectors: what the taps make, and what stood in the target where it is wanted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def biases(self, bias: Value, positions: int) -> list[Value]:
         """What to add to each vector; `bias`: pointer to the group's first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bias_sums(self, values: list[Value], positions: int) -> list[Value]:
         """Vectors to be added to the task's bias gradient, in its order."""
-        raise NotImplementedError
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""

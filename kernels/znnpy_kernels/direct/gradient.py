@@ -30,6 +30,7 @@ on how the taps are cut into tasks. Around 1000 to 3000 positions a slab are fas
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from llvmlite import ir
@@ -68,7 +69,7 @@ AT = words(
 )
 
 
-class Slab:
+class Slab(ABC):
     """Emits sums of products over one slab of output positions; a subclass says of which.
 
     `at`: where the kernel's words stand. `words`: pointers to the argument block, and addresses of the
@@ -90,9 +91,9 @@ class Slab:
         """One word of the kernel's argument block."""
         return argument(self.builder, self.arguments, getattr(self.at, name))
 
+    @abstractmethod
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
         """Emit the loads of one position: two factors for each sum."""
-        raise NotImplementedError
 
     def emit(self, targets: list[Value], before: list[Value]) -> None:
         """Add the slab to the sums `before` and store them."""

@@ -102,13 +102,29 @@ def target_at(target: int, inside: Any, weight: Any) -> Any:
 
 
 @inlined
+def load_block(args: Any, output: int, block: int, width: int, inside: Any, tile: int) -> Any:
+    """Tile row c = channel c of a block of LANES voxels; how many channels are real."""
+    real = min(args[AT.channels] - block * LANES, LANES)
+    step = block * block_step(args, args[AT.output_block])
+    load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+    return real
+
+
+@inlined
+def store_block(
+    args: Any, tile: int, gradient: int, block: int, real: int, width: int, inside: Any
+) -> None:
+    """The way back of `load_block`, to the gradient."""
+    step = block * block_step(args, args[AT.gradient_block])
+    store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+
+
+@inlined
 def exp_sum(args: Any, output: int, largest: Any, inside: Any, width: int, tile: int) -> Any:
     """Sum over images of e^(value - largest)."""
     sums = splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for c in range(real):
             sums = sums + exp(load(tile + VECTOR_BYTES * c) - largest)
     return sums

@@ -21,7 +21,9 @@ from znnpy_kernels.layers.loss_rows import (
     exp_sum,
     first_target,
     first_weight,
+    load_block,
     load_rows,
+    store_block,
     store_rows,
     target_at,
     weights_at,
@@ -208,9 +210,7 @@ def _class_sums(
     mass, product = splat(0.0), splat(0.0)
     best, true = splat(0.0), splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for c in range(real):
             number = splat(float(block * LANES + c))
             x = load(tile + VECTOR_BYTES * c)
@@ -230,15 +230,12 @@ def _softmax_gradient(
 ) -> None:  # fmt: skip
     """gradient = exp(x - largest) * scale - q * weight, q what targets count."""
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for c in range(real):
             t = target_at(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
             p = exp(load(tile + VECTOR_BYTES * c) - largest) * scale
             store(tile + VECTOR_BYTES * c, p - _smoothed(args, t, block * LANES + c) * weight)
-        step = block * block_step(args, args[AT.gradient_block])
-        store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+        store_block(args, tile, gradient, block, real, width, inside)
 
 
 @inlined
@@ -307,9 +304,7 @@ def _focal_sums(
     """The loss, and the sum of slopes over classes; `logs`: logarithm of the sum of exponentials."""
     loss, slopes = splat(0.0), splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for c in range(real):
             place = target + 4 * (block * LANES + c) * args[AT.target_image]
             q = _smoothed(args, target_at(place, inside, weight), block * LANES + c)
@@ -325,16 +320,13 @@ def _focal_gradient(
 ) -> None:  # fmt: skip
     """gradient = (slope of its class - p * sum of slopes) * weight."""
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for c in range(real):
             place = target + 4 * (block * LANES + c) * args[AT.target_image]
             q = _smoothed(args, target_at(place, inside, weight), block * LANES + c)
             p, _, slope = _focal_terms(args, load(tile + VECTOR_BYTES * c) - logs, q)
             store(tile + VECTOR_BYTES * c, (slope - p * slopes) * weight)
-        step = block * block_step(args, args[AT.gradient_block])
-        store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+        store_block(args, tile, gradient, block, real, width, inside)
 
 
 @inlined

@@ -17,12 +17,11 @@ from znnpy_kernels.layers.loss_rows import (
     AT as ROWS,
 )
 from znnpy_kernels.layers.loss_rows import (
-    block_step,
     exp_sum,
     first_target,
     first_weight,
-    load_rows,
-    store_rows,
+    load_block,
+    store_block,
     target_at,
     weights_at,
 )
@@ -98,9 +97,7 @@ def _logistic_sums(
 ) -> None:  # fmt: skip
     inside = below(width)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for i in range(real):
             c = block * LANES + i
             w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
@@ -129,9 +126,7 @@ def _scan(
     largest, truest = lowest, lowest
     mass, product, best, true = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for i in range(real):
             c = block * LANES + i
             x, number = load(tile + VECTOR_BYTES * i), splat(float(c))
@@ -153,9 +148,7 @@ def _softmax_sums(
     _add(args[AT.partial], select(inside, w * (logs * mass - product), splat(0.0)))
     _add(args[AT.partial] + 8, select(wrong, w, splat(0.0)))
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for i in range(real):
             c = block * LANES + i
             t = target_at(target + 4 * c * args[AT.target_image], inside, w)
@@ -186,9 +179,7 @@ def _logistic_gradient(
 ) -> None:  # fmt: skip
     inside = below(width)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for i in range(real):
             c = block * LANES + i
             w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
@@ -197,8 +188,7 @@ def _logistic_gradient(
             p = logistic(x)
             slope = _slope(args, c, t) * p * logistic(-x) + _entropy(args) * (p - t)
             store(tile + VECTOR_BYTES * i, w * slope)
-        step = block * block_step(args, args[AT.gradient_block])
-        store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+        store_block(args, tile, gradient, block, real, width, inside)
 
 
 @kernel(AT)
@@ -217,25 +207,20 @@ def _softmax_gradient(
     logs = largest + log(exp_sum(args, output, largest, inside, width, tile))
     mean = splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for i in range(real):
             c = block * LANES + i
             t = target_at(target + 4 * c * args[AT.target_image], inside, w)
             mean = mean + exp(load(tile + VECTOR_BYTES * i) - logs) * _slope(args, c, t)
     for block in range(blocks_of(args[AT.channels])):
-        real = min(args[AT.channels] - block * LANES, LANES)
-        step = block * block_step(args, args[AT.output_block])
-        load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+        real = load_block(args, output, block, width, inside, tile)
         for i in range(real):
             c = block * LANES + i
             t = target_at(target + 4 * c * args[AT.target_image], inside, w)
             p = exp(load(tile + VECTOR_BYTES * i) - logs)
             slope = p * (_slope(args, c, t) - mean) + _entropy(args) * (p * mass - t)
             store(tile + VECTOR_BYTES * i, w * slope)
-        step = block * block_step(args, args[AT.gradient_block])
-        store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+        store_block(args, tile, gradient, block, real, width, inside)
 
 
 @kernel(AT)
