@@ -98,7 +98,6 @@ class Loop:
     record for the log, or None when a signal cut it short; `validated` is the last iteration with
     such a record. All calls are made from the calling thread. Raises TrainingError within one step
     when a loss, or before saving a weight or a state of the optimizer, is NaN or Inf: such are never saved.
-        self._verify()
     """
 
     def __init__(
