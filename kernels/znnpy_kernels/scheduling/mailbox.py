@@ -1,0 +1,96 @@
+"""Where tasks ask for messages: a ring with many writers and one reader, the communication thread.
+
+A number is in the ring at most once: it is posted again only after what it asked for has been done, so
+after it was taken. With as many slots as numbers, a writer therefore never meets a slot that is in use:
+among the entries since that slot was last reserved some number is twice, its second post comes after the
+reader took the first, and the reader empties slots in order. `place`, which a writer reserves by an
+addition (acq_rel: reservations see what the writers before them saw), makes slots of their own for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.atomics import add_acq_rel, load_acquire, store_relaxed, store_release
+from znnpy_kernels.machine.memory import longs
+from znnpy_kernels.machine.native import (
+    clock_gettime,
+    native,
+    sem_init,
+    sem_post,
+    sem_timedwait,
+    stack_words,
+)
+from znnpy_kernels.scheduling.parking import nanoseconds
+
+sem_trywait = types.ExternalFunction("sem_trywait", types.intc(types.int64))
+
+LINE = 128
+PLACE = 0
+"""Slots that writers have reserved since the start."""
+SEMAPHORE = LINE
+TAKEN = 2 * LINE
+"""Slots that the reader has emptied since the start."""
+MASK = 2 * LINE + 8
+SLOTS = 3 * LINE
+"""One word a slot: 0, or a number plus one; behind them one word a number, when it was posted last."""
+
+POST = words("mailbox number")
+
+
+@kernel(POST)
+def post(args: Any, worker: int) -> None:
+    """Ask for a message, and wake the communication thread."""
+    at = POST
+    mailbox, number = args[at.mailbox], args[at.number]
+    mask = longs(mailbox + MASK)[0]
+    longs(mailbox + SLOTS)[mask + 1 + number] = nanoseconds()
+    place = add_acq_rel(mailbox + PLACE, 1) & mask
+    # Release: what the tasks before this one wrote, for the thread that hands it to MPI.
+    store_release(mailbox + SLOTS + 8 * place, number + 1)
+    sem_post(mailbox + SEMAPHORE)
+
+
+@native("void(int64)")
+def prepare(mailbox: int) -> None:
+    """Make the semaphore."""
+    sem_init(mailbox + SEMAPHORE, 0, 0)
+
+
+@native("int64(int64,int64,int64)")
+def take(mailbox: int, numbers: int, most: int) -> int:
+    """Write at most `most` posted numbers to an address, in their order; returns how many."""
+    taken, mask = longs(mailbox + TAKEN)[0], longs(mailbox + MASK)[0]
+    found = 0
+    while found < most:
+        slot = mailbox + SLOTS + 8 * (taken & mask)
+        number = load_acquire(slot)
+        if number == 0:
+            break
+        store_relaxed(slot, 0)
+        longs(numbers)[found] = number - 1
+        sem_trywait(mailbox + SEMAPHORE)  # its post, if that has come: else one sleep ends early
+        taken += 1
+        found += 1
+    longs(mailbox + TAKEN)[0] = taken
+    return found
+
+
+@native("void(int64,int64)")
+def sleep(mailbox: int, budget: int) -> None:
+    """Wait for a post or for somebody's `wake`, at most `budget` nanoseconds."""
+    until = stack_words()
+    clock_gettime(0, until)
+    nanos = longs(until)[1] + budget
+    longs(until)[0] += nanos // 1_000_000_000
+    longs(until)[1] = nanos % 1_000_000_000
+    sem_timedwait(mailbox + SEMAPHORE, until)
+
+
+@native("void(int64)")
+def wake(mailbox: int) -> None:
+    """End the reader's sleep, or its next one."""
+    sem_post(mailbox + SEMAPHORE)

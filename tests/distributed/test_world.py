@@ -1,0 +1,101 @@
+"""What ranks tell each other: values of all, in order, while messages are late."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from launched import launched
+
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.values import joined, packed, split, unpacked
+from znnpy.distributed.world import World
+
+TELL = """
+import sys
+from znnpy.distributed.transfers import Delays
+from znnpy.distributed.world import World
+
+with World.open(Delays(int(sys.argv[1]), 0.002)) as world:
+    first = world.begin_exchange([world.rank, 0.1 + world.rank])
+    second = world.exchange(bytes([world.rank]) * (200_000 * world.rank))
+    assert first.result() == [[rank, 0.1 + rank] for rank in range(world.size)]
+    assert second == [bytes([rank]) * (200_000 * rank) for rank in range(world.size)]
+    assert world.broadcast({"from": world.rank}) == {"from": 0}
+    for number in range(100):
+        assert world.exchange(number) == [number] * world.size
+    print("rank", world.rank, "of", world.size, flush=True)
+"""
+
+POST = """
+import sys, threading
+import numpy as np
+from znnpy_kernels.scheduling.mailbox import post
+from znnpy.distributed.transfers import Delays, Span, Transfer, Way
+from znnpy.distributed.world import World
+
+with World.open(Delays(int(sys.argv[1]), 0.001)) as world:
+    messenger, other = world.messenger, 1 - world.rank
+    mine, theirs = np.zeros(1000, np.float32), np.zeros(1000, np.float32)
+    halves = [Span(mine.ctypes.data + 2400, 1600), Span(mine.ctypes.data, 2400)]
+    sums = [np.zeros(4, np.float32) for _ in range(3)]
+    transfers = [
+        Transfer(Way.SEND, other, 7, tuple(halves), 0),
+        Transfer(Way.RECEIVE, other, 7, (Span(theirs.ctypes.data, 4000),), 1),
+        *(Transfer(Way.SUM, -1, 0, (Span(it.ctypes.data, 16),), 2 + n) for n, it in enumerate(sums)),
+    ]
+    complete = [threading.Semaphore(0) for _ in transfers]
+    messenger.attach(transfers, lambda phase: complete[phase].release())
+    for step in range(20):
+        mine[:] = np.arange(1000) + 10000 * world.rank + step
+        for number, total in enumerate(sums):
+            total[:] = number + world.rank + step
+        order = np.random.default_rng([step, world.rank]).permutation(len(transfers))
+        for number in order.tolist():
+            post.run(mailbox=messenger.address, number=number)
+        for event in complete:
+            event.acquire()
+        expected = np.roll(np.arange(1000), 400) + 10000 * other + step
+        assert (theirs == expected).all(), (theirs, expected)
+        assert all((it == 2 * (n + step) + 1).all() for n, it in enumerate(sums)), sums
+    passages = list(messenger.passages)
+    assert len(passages) == 20 * len(transfers)
+    assert all(it.posted <= it.started <= it.arrived for it in passages)
+    messenger.detach()
+    print("passed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_hear_each_other(ranks: int) -> None:
+    assert launched(ranks, TELL, 1) == [f"rank {rank} of {ranks}" for rank in range(ranks)]
+
+
+def test_posted_messages_arrive_whole_and_release_their_phase() -> None:
+    assert launched(2, POST, 2) == ["passed"] * 2
+
+
+def test_who_is_alone_hears_itself() -> None:
+    with World() as world:
+        assert (world.rank, world.size) == (0, 1)
+        assert world.exchange(3.5) == [3.5]
+        assert world.broadcast("x") == "x"
+        with pytest.raises(DistributedError, match="one rank only"):
+            _ = world.messenger
+
+
+def test_values_keep_their_bits() -> None:
+    for value in (0.1 + 0.2, [1e-320, -0.0], {"a": [None, True]}, b"\x00\xff", b""):
+        assert repr(unpacked(packed(value))) == repr(value)
+    parts = [b"", b"abc", packed(1)]
+    assert split(joined(parts)) == parts
+
+
+def test_mpi_is_loaded_only_where_ranks_are() -> None:
+    found = (
+        "import json, sys, znnpy.distributed.world, znnpy; print(json.dumps(sorted(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True)
+    assert not [name for name in json.loads(run.stdout) if name.startswith("mpi4py")]

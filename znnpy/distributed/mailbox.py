@@ -1,0 +1,48 @@
+"""The memory in which tasks leave the numbers of messages that they want to be under way."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.scheduling import mailbox as native
+
+Ints = NDArray[np.int64]
+
+NUMBERS = 1 << 16
+"""Messages of one graph at most: 0 to NUMBERS - 1."""
+
+
+class Mailbox:
+    """A ring of posted numbers: tasks write, one thread reads. Its address stays as long as it lives."""
+
+    def __init__(self) -> None:
+        words = (native.SLOTS + native.LINE) // 8 + 2 * NUMBERS
+        space = np.zeros(words, np.int64)
+        first = -(space.ctypes.data // 8) % (native.LINE // 8)
+        self._words: Ints = space[first : first + native.SLOTS // 8 + 2 * NUMBERS]
+        self._words[native.MASK // 8] = NUMBERS - 1
+        self._posted = self._words[native.SLOTS // 8 + NUMBERS :]
+        self._taken = np.zeros(256, np.int64)
+        self.address = int(self._words.ctypes.data)
+        native.prepare(self.address)
+        for function in (native.take, native.sleep, native.wake):
+            function.compile()
+
+    def take(self) -> list[int]:
+        """Numbers that were posted since the last call, some of them if they are many, in their order."""
+        taken = self._taken
+        count = native.take(self.address, int(taken.ctypes.data), len(taken))
+        found: list[int] = taken[:count].tolist() if count else []
+        return found
+
+    def posted_ns(self, number: int) -> int:
+        """When a number was posted last: CLOCK_MONOTONIC, nanoseconds."""
+        return int(self._posted[number])
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for a post or a `wake`, so long at most; the GIL is free meanwhile."""
+        native.sleep(self.address, int(seconds * 1e9))
+
+    def wake(self) -> None:
+        """End the reader's sleep, from any thread."""
+        native.wake(self.address)

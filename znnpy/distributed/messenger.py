@@ -1,0 +1,282 @@
+"""The communication thread: the only one that calls MPI, so that nobody else ever waits in it.
+
+It starts what tasks have posted, asks MPI again and again which messages are complete, and releases the
+phase of each: tokens for the tasks that wait for it. Small messages between ranks, by channel, go the same
+way. Between two looks it sleeps an eighth of the time for which nothing has happened: short waits are
+answered at once, and long ones cost next to no processor.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import sys
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from mpi4py import MPI
+
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.mailbox import NUMBERS, Mailbox
+from znnpy.distributed.transfers import Delays, Passage, Span, Transfer, Way
+
+SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
+PATIENCE = 1 / 8  # of the time for which nothing has happened
+SWITCH_SECONDS = 5e-4
+"""How long the main thread may keep the interpreter while this one wants it."""
+KEPT_PASSAGES = 1 << 16
+
+Listener = Callable[[int, bytes], None]
+"""Takes the rank that a small message came from, and the message; called in the communication thread."""
+
+
+@dataclass
+class _Arrival:
+    """A small message that is being received."""
+
+    channel: int
+    room: bytearray
+    complete: bool = False
+
+
+class Messenger:
+    """One rank's communication thread. Other threads only leave words for it."""
+
+    def __init__(self, delays: Delays | None = None) -> None:
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise DistributedError(
+                "this MPI library lets only one thread of a process use it; znnpy needs one built with "
+                "MPI_THREAD_MULTIPLE, such as that of `pip install mpich`"
+            )
+        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+        self.passages: deque[Passage] = deque(maxlen=KEPT_PASSAGES)
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        self._data, self._control, self._sums = (MPI.COMM_WORLD.Dup() for _ in range(3))
+        self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
+        self._mailbox, self._delays = Mailbox(), delays
+        self._words: deque[Callable[[], None]] = deque()
+        self._timed: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._requests: list[MPI.Request] = []
+        self._complete: list[Callable[[], None]] = []  # what to do when each request is
+        self._transfers: Sequence[Transfer] = ()
+        self._release: Callable[[int], None] = lambda phase: None
+        self._prepared: dict[int, MPI.Prequest] = {}
+        self._sums_in_order: list[int] = []  # numbers, and those that are posted but not begun
+        self._sums_posted: set[int] = set()
+        self._sum_next = 0
+        self._listeners: dict[int, Listener] = {}
+        self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
+        self._active, self._ending = 0.0, False
+        self._thread = threading.Thread(target=self._live, name="znnpy messages", daemon=True)
+
+    @property
+    def address(self) -> int:
+        """Where tasks post: the word `mailbox` of `post`."""
+        return self._mailbox.address
+
+    def start(self) -> None:
+        """Begin, once all first listeners are known."""
+        sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
+        self._thread.start()
+
+    def attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
+        """Take on a graph's messages, by number, and the release of its executor, until `detach`."""
+        tags = [transfer.tag for transfer in transfers]
+        if len(transfers) > NUMBERS or max(tags, default=0) > self._most_tag:
+            raise DistributedError(
+                f"this network's messages are too many: {len(transfers)}, {NUMBERS} at most, numbered to "
+                f"{max(tags, default=0)}, {self._most_tag} at most; larger chunks or fewer colors make fewer"
+            )
+        self._in_thread(partial(self._attach, transfers, release))
+
+    def detach(self) -> None:
+        """Forget a graph whose steps are complete."""
+        if self._thread.is_alive():
+            self._in_thread(partial(self._attach, (), lambda phase: None))
+
+    def tell(self, rank: int, channel: int, message: bytes) -> None:
+        """Send a small message; those of one channel to one rank come in their order."""
+        self.call(partial(self._tell, rank, channel, message))
+
+    def listen(self, channel: int, listener: Listener) -> None:
+        """Hand messages of a channel to a listener."""
+        self._listeners[channel] = listener
+
+    def call(self, word: Callable[[], None]) -> None:
+        """Have something done in the communication thread."""
+        self._words.append(word)
+        self._mailbox.wake()
+
+    def every(self, seconds: float, what: Callable[[], None]) -> None:
+        """Have something done in the communication thread, again and again."""
+
+        def again() -> None:
+            what()
+            self._later(seconds, again)
+
+        self.call(again)
+
+    def close(self) -> None:
+        """End the thread when all that was told and posted is complete."""
+        if self._thread.is_alive():
+            self.call(self._end)
+            self._thread.join()
+
+    def _in_thread(self, word: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def then() -> None:
+            word()
+            done.set()
+
+        self.call(then)
+        while not done.wait(0.1):
+            if not self._thread.is_alive():
+                raise DistributedError("the communication thread has ended")
+
+    def _end(self) -> None:
+        self._ending = True
+
+    def _live(self) -> None:
+        try:
+            while not self._ending or self._requests or self._words:
+                self._look()
+                self._mailbox.sleep(self._pause())
+        except BaseException as error:
+            self.failed(error)
+
+    def _look(self) -> None:
+        if self._delays and (held := self._delays.of_rank()):
+            time.sleep(held)
+        for number in self._mailbox.take():
+            self._later(
+                self._delays.of_message() if self._delays else 0, partial(self._begin, number)
+            )
+        while self._words:
+            self._words.popleft()()
+            self._active = time.monotonic()
+        while self._timed and self._timed[0][0] <= time.monotonic():
+            heapq.heappop(self._timed)[2]()
+        self._receive_told()
+        self._ask()
+
+    def _pause(self) -> float:
+        """Seconds to sleep."""
+        now = time.monotonic()
+        wanted = min(max(SHORTEST_SLEEP, (now - self._active) * PATIENCE), LONGEST_SLEEP)
+        return max(0.0, min(wanted, self._timed[0][0] - now)) if self._timed else wanted
+
+    def _later(self, seconds: float, what: Callable[[], None]) -> None:
+        if seconds <= 0:
+            what()
+        else:
+            heapq.heappush(self._timed, (time.monotonic() + seconds, next(self._order), what))
+
+    def _ask(self) -> None:
+        """Which messages are complete, and what follows from each."""
+        found = MPI.Request.Testsome(self._requests) if self._requests else None
+        if not found:
+            return
+        self._active = time.monotonic()
+        complete, gone = [self._complete[index] for index in found], set(found)
+        self._requests = [it for index, it in enumerate(self._requests) if index not in gone]
+        self._complete = [it for index, it in enumerate(self._complete) if index not in gone]
+        for what in complete:
+            what()
+
+    def _wait_for(self, request: MPI.Request, then: Callable[[], None]) -> None:
+        self._requests.append(request)
+        self._complete.append(then)
+        self._active = time.monotonic()
+
+    def _attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
+        for request in self._prepared.values():
+            request.Free()
+        self._prepared.clear()
+        self._transfers, self._release = transfers, release
+        self._sums_in_order = [n for n, it in enumerate(transfers) if it.way is Way.SUM]
+        self._sums_posted.clear()
+        self._sum_next = 0
+
+    def _begin(self, number: int) -> None:
+        if self._transfers[number].way is Way.SUM:
+            self._sums_posted.add(number)
+            self._begin_sums()
+            return
+        request = self._prepared.get(number)
+        if request is None:
+            request = self._prepared[number] = self._prepare(self._transfers[number])
+        request.Start()
+        self._wait_for(request, partial(self._passed, number, time.monotonic_ns()))
+
+    def _begin_sums(self) -> None:
+        """Sums of all ranks must begin in one order on all of them: that of their numbers."""
+        while self._sums_posted:
+            number = self._sums_in_order[self._sum_next]
+            if number not in self._sums_posted:
+                return
+            self._sums_posted.remove(number)
+            self._sum_next = (self._sum_next + 1) % len(self._sums_in_order)
+            transfer = self._transfers[number]
+            room = MPI.buffer.fromaddress(*transfer.spans[0])
+            kind = MPI.FLOAT if transfer.number == 4 else MPI.DOUBLE
+            request = self._sums.Iallreduce(
+                MPI.IN_PLACE, [room, transfer.bytes // transfer.number, kind]
+            )
+            self._wait_for(request, partial(self._passed, number, time.monotonic_ns()))
+
+    def _prepare(self, transfer: Transfer) -> MPI.Prequest:
+        """A persistent request, made once for all steps."""
+        kind = _datatype(transfer.spans)
+        prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
+        request = prepare((MPI.BOTTOM, 1, kind), transfer.peer, transfer.tag)
+        kind.Free()  # when the request is
+        return request
+
+    def _passed(self, number: int, started: int) -> None:
+        """A message is complete: those who wait for it get their tokens."""
+        arrived = time.monotonic_ns()
+        self.passages.append(Passage(number, self._mailbox.posted_ns(number), started, arrived))
+        self._later(
+            self._delays.of_message() if self._delays else 0,
+            partial(self._release, self._transfers[number].phase),
+        )
+
+    def _tell(self, rank: int, channel: int, message: bytes) -> None:
+        if rank == self.rank:
+            self._listeners[channel](rank, message)
+            return
+        request = self._control.Isend([message, MPI.BYTE], rank, channel)
+        self._wait_for(request, partial(_delivered, message))
+
+    def _receive_told(self) -> None:
+        status = MPI.Status()
+        while message := self._control.Improbe(status=status):
+            source = status.source
+            arrival = _Arrival(status.tag, bytearray(status.Get_count(MPI.BYTE)))
+            self._arriving[source].append(arrival)
+            request = message.Irecv([arrival.room, MPI.BYTE])
+            self._wait_for(request, partial(self._told, source, arrival))
+
+    def _told(self, source: int, arrival: _Arrival) -> None:
+        """Hand on what has come from a rank, in the order in which it was sent."""
+        arrival.complete = True
+        waiting = self._arriving[source]
+        while waiting and waiting[0].complete:
+            first = waiting.popleft()
+            self._listeners[first.channel](source, bytes(first.room))
+
+
+def _delivered(message: bytes) -> None:
+    """Nothing more: the message was kept until now."""
+
+
+def _datatype(spans: Sequence[Span]) -> MPI.Datatype:
+    """All bytes of some spans, wherever they lie."""
+    kind = MPI.BYTE.Create_hindexed([it.bytes for it in spans], [it.address for it in spans])
+    return kind.Commit()

@@ -1,0 +1,127 @@
+"""Which microbatches each rank has, and who adds up what: the top of the one tree over all microbatches.
+
+The top node of the tree over n leaves joins the first of them, the largest power of two below n, with the
+rest, and so on (`engine/tasks/step.tree`). A rank owns one subtree, so that what ranks add to each other are
+the inner nodes above theirs: the sum has the same bits for any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from znnpy.distributed.errors import DistributedError
+
+T = TypeVar("T")
+
+
+class Subtree(NamedTuple):
+    """A node of the tree over microbatches: `leaves` of them from `first` on."""
+
+    first: int
+    leaves: int
+
+    @property
+    def numbers(self) -> range:
+        """Its microbatches."""
+        return range(self.first, self.first + self.leaves)
+
+    @property
+    def halves(self) -> tuple[Subtree, Subtree]:
+        """The two nodes that it joins."""
+        left = 1 << (self.leaves - 1).bit_length() - 1
+        return Subtree(self.first, left), Subtree(self.first + left, self.leaves - left)
+
+
+class Hop(NamedTuple):
+    """`into` adds what `source` has; on the way down `source` gets what `into` then has. Ranks."""
+
+    into: int
+    source: int
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Of the tree over ranks; a leaf is one rank's subtree."""
+
+    subtree: Subtree
+    children: tuple[_Node, _Node] | None = None
+
+    def split(self) -> _Node:
+        """With the largest leaf in two, the first of those."""
+        if self.children is None:
+            left, right = self.subtree.halves
+            return _Node(self.subtree, (_Node(left), _Node(right)))
+        left_node, right_node = self.children
+        if left_node.largest >= right_node.largest:
+            return _Node(self.subtree, (left_node.split(), right_node))
+        return _Node(self.subtree, (left_node, right_node.split()))
+
+    @property
+    def largest(self) -> int:
+        """Microbatches of the largest leaf."""
+        if self.children is None:
+            return self.subtree.leaves
+        return max(child.largest for child in self.children)
+
+    @property
+    def owned(self) -> list[Subtree]:
+        """The leaves from left to right."""
+        if self.children is None:
+            return [self.subtree]
+        return [leaf for child in self.children for leaf in child.owned]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """`size` ranks that share `microbatches`: `owned` by rank."""
+
+    microbatches: int
+    owned: tuple[Subtree, ...]
+    _top: _Node
+
+    @classmethod
+    def of(cls, microbatches: int, size: int) -> Ranks:
+        """The largest subtree is split until every rank has one; DistributedError if some get none."""
+        if size > microbatches:
+            raise DistributedError(
+                f"a batch of {microbatches} microbatches is too small for {size} ranks, of which each has "
+                f"at least one: start at most {microbatches}, or make training.microbatch smaller"
+            )
+        top = _Node(Subtree(0, microbatches))
+        for _ in range(size - 1):
+            top = top.split()
+        return cls(microbatches, tuple(top.owned), top)
+
+    @property
+    def size(self) -> int:
+        """How many ranks."""
+        return len(self.owned)
+
+    def hops(self, color: int = 0) -> list[Hop]:
+        """The additions over ranks, in an order in which they could be made one after the other.
+
+        The last one's `into` has the sum. Colors add the same pairs of sums, in other places: bit h of the
+        color says whether nodes of height h + 1 are added at their right or left child's place.
+        """
+        _, _, hops = self._hops(self._top, 0, color)
+        return hops
+
+    def add_up(self, values: Sequence[T], add: Callable[[T, T], T]) -> T:
+        """The sum of what the ranks have, as messages would make it."""
+        sums = list(values)
+        for into, source in self.hops():
+            sums[into] = add(sums[into], sums[source])
+        return sums[0]
+
+    def _hops(self, node: _Node, first: int, color: int) -> tuple[int, int, list[Hop]]:
+        """Place of a node's sum, its height, and the additions; `first`: its first rank."""
+        if node.children is None:
+            return first, 0, []
+        left, right = node.children
+        low, low_height, before = self._hops(left, first, color)
+        high, high_height, more = self._hops(right, first + len(left.owned), color)
+        height = 1 + max(low_height, high_height)
+        hop = Hop(high, low) if color >> height - 1 & 1 else Hop(low, high)
+        return hop.into, height, [*before, *more, hop]

@@ -1,0 +1,49 @@
+"""How gradients are added up over ranks and weights come back, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+StrategyName = Literal["tree", "multicolor", "allreduce", "blocking"]
+
+KIB = 1 << 10
+WHOLE = 1 << 62
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to add up over ranks.
+
+    `chunk`: bytes of a message at most, as far as pieces of filters can be cut. `colors`: of so many trees
+    each takes every so manieth chunk. `weights_down`: rank 0 alone moves the parameters and sends them, else
+    all ranks get the sums. `fixed`: the sums have the order of the one tree, and so the same bits with any
+    number of ranks; else the library adds. `whole`: nothing is sent before all is there.
+    """
+
+    name: StrategyName
+    chunk: int
+    colors: int = 1
+    weights_down: bool = False
+    fixed: bool = True
+    whole: bool = False
+
+
+STRATEGIES: Mapping[StrategyName, Strategy] = {
+    it.name: it
+    for it in (
+        Strategy("tree", 1024 * KIB, weights_down=True),
+        Strategy("multicolor", 256 * KIB, colors=4),
+        Strategy("allreduce", 1024 * KIB, fixed=False),
+        Strategy("blocking", WHOLE, fixed=False, whole=True),
+    )
+}
+
+
+def strategy(name: StrategyName, colors: int | None = None, chunk: int | None = None) -> Strategy:
+    """A strategy by name, with other colors or bytes of a message where it has them."""
+    found = STRATEGIES[name]
+    if colors is not None and found.colors > 1:
+        found = replace(found, colors=colors)
+    return replace(found, chunk=chunk) if chunk is not None and not found.whole else found

@@ -1,0 +1,41 @@
+"""Values that ranks tell each other, as bytes: bytes as they are, all else as JSON; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+Value = Any
+"""bytes, or what JSON can say: numbers (floats keep their bits), text, lists, dicts with text keys, None."""
+
+_LENGTH = Struct("<Q")
+_BYTES, _JSON = b"b", b"j"
+
+
+def packed(value: Value) -> bytes:
+    """A value as bytes; TypeError for one that JSON cannot say."""
+    if isinstance(value, bytes):
+        return _BYTES + value
+    return _JSON + json.dumps(value).encode()
+
+
+def unpacked(data: bytes) -> Value:
+    """The way back."""
+    return data[1:] if data[:1] == _BYTES else json.loads(data[1:])
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Several messages as one."""
+    return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+
+
+def split(data: bytes) -> list[bytes]:
+    """The way back."""
+    parts, at = list[bytes](), 0
+    while at < len(data):
+        begin = at + _LENGTH.size
+        at = begin + int(_LENGTH.unpack_from(data, begin - _LENGTH.size)[0])
+        parts.append(data[begin:at])
+    return parts

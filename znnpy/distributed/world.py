@@ -1,0 +1,123 @@
+"""The ranks of a run as one of them sees them: who it is, how many there are, and what all tell each other."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.transfers import Delays
+from znnpy.distributed.values import Value, joined, packed, split, unpacked
+from znnpy.errors import reason
+
+if TYPE_CHECKING:
+    from znnpy.distributed.messenger import Messenger
+
+TO_FIRST, TO_ALL, FIRST_FREE_CHANNEL = range(3)
+"""Channels of small messages: one value to rank 0, the values of all ranks back; others may take the rest."""
+
+
+class World:
+    """`rank` of `size` ranks, numbered from 0; alone without a messenger, and then nothing is ever sent.
+
+    What all ranks do together (`exchange`, `broadcast`, `close`) they must do in the same order. One
+    caller at a time.
+    """
+
+    def __init__(self, messenger: Messenger | None = None) -> None:
+        self.rank, self.size = (messenger.rank, messenger.size) if messenger else (0, 1)
+        self._messenger = messenger
+        self._told: list[deque[bytes]] = [deque() for _ in range(self.size)]  # to rank 0
+        self._expected: deque[Future[list[Value]]] = deque()
+        self._failure: BaseException | None = None
+        if messenger:
+            messenger.listen(TO_FIRST, self._collect)
+            messenger.listen(TO_ALL, self._distribute)
+            messenger.failed = self._fail
+            messenger.start()
+
+    @classmethod
+    def open(cls, delays: Delays | None = None) -> World:
+        """The world that an MPI launcher has made; all its processes must open it.
+
+        Raises ModuleNotFoundError without mpi4py, DistributedError where MPI lets only one thread use it.
+        """
+        from znnpy.distributed.messenger import Messenger
+
+        messenger = Messenger(delays)
+        return cls(messenger) if messenger.size > 1 else cls()
+
+    @property
+    def messenger(self) -> Messenger:
+        """The communication thread; DistributedError for who is alone."""
+        if self._messenger is None:
+            raise DistributedError("there is one rank only, and nobody to send to")
+        return self._messenger
+
+    def begin_exchange(self, value: Value) -> Future[list[Value]]:
+        """Tell all ranks a value; what all have told, by rank, is there when every rank has come here."""
+        pending: Future[list[Value]] = Future()
+        if self._messenger is None:
+            pending.set_result([value])
+            return pending
+        self._expected.append(pending)
+        if self._failure:
+            raise self._failure
+        self._messenger.tell(0, TO_FIRST, packed(value))
+        return pending
+
+    def exchange(self, value: Value) -> list[Value]:
+        """The values of all ranks, by rank."""
+        return self.begin_exchange(value).result()
+
+    def broadcast(self, value: Value = None) -> Value:
+        """Rank 0's value, for all; the others' are not looked at."""
+        everyone = self.exchange(value if self.rank == 0 else None)
+        return everyone[0]
+
+    def abort(self, why: str) -> None:
+        """End all processes of the run at once, without any cleaning up; does not return with a messenger."""
+        if self._messenger:
+            from mpi4py import MPI
+
+            print(f"rank {self.rank}: {why}", flush=True)
+            MPI.COMM_WORLD.Abort(1)
+
+    def close(self) -> None:
+        """Wait until every rank has come here, and end the communication thread."""
+        if self._messenger and not self._failure:
+            self.exchange(None)
+            self._messenger.close()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort(reason(error))
+
+    def _collect(self, source: int, data: bytes) -> None:
+        """On rank 0: what a rank tells; when all have told, all are told."""
+        self._told[source].append(data)
+        while all(self._told):
+            every = joined([told.popleft() for told in self._told])
+            for rank in range(self.size):
+                self.messenger.tell(rank, TO_ALL, every)
+
+    def _distribute(self, source: int, data: bytes) -> None:
+        self._expected.popleft().set_result([unpacked(part) for part in split(data)])
+
+    def _fail(self, error: BaseException) -> None:
+        """The communication thread has ended: nobody may wait for it."""
+        self._failure = error
+        while self._expected:
+            self._expected.popleft().set_exception(error)
