@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import Field
-from znnpy_kernels.layers import normed, transfer
+from znnpy_kernels.layers import transfer
 
 from znnpy.fields import Offset3, Strict
 from znnpy.layers.functions import FUNCTIONS, Function
@@ -92,7 +92,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EMITTERS, "trim", TASKS)
     monkeypatch.setitem(transfer.FORWARD, "hard_tanh", transfer_hard_tanh)
     monkeypatch.setitem(transfer.BACKWARD, "hard_tanh", backward_hard_tanh)
-    monkeypatch.setitem(normed.NORMED, "hard_tanh", normed_hard_tanh)
+    monkeypatch.setitem(transfer.NORMED, "hard_tanh", normed_hard_tanh)
 
 
 @pytest.fixture

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.layers import normed, transfer
+from znnpy_kernels.layers.function_rows import (
+    BACKWARD_WORDS,
+    FORWARD_WORDS,
+    NORMED_WORDS,
+    backward,
+    forward,
+    normed,
+)
 from znnpy_kernels.machine.abi import kernel
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.vectors import select, splat
@@ -22,19 +29,19 @@ def _hard_tanh_back(y: Any, g: Any, shape: Any) -> Any:
     return select(y <= splat(-1.0), splat(0.0), inside)
 
 
-@kernel(transfer.FORWARD_WORDS)
+@kernel(FORWARD_WORDS)
 def transfer_hard_tanh(args: Any, worker: int) -> None:
     """y = x + bias, at least -1, at most 1."""
-    transfer._forward(args, _hard_tanh)
+    forward(args, _hard_tanh)
 
 
-@kernel(transfer.BACKWARD_WORDS)
+@kernel(BACKWARD_WORDS)
 def backward_hard_tanh(args: Any, worker: int) -> None:
     """target = gradient where -1 < y < 1, else 0."""
-    transfer._backward(args, _hard_tanh_back)
+    backward(args, _hard_tanh_back)
 
 
-@kernel(normed.NORMED_WORDS)
+@kernel(NORMED_WORDS)
 def normed_hard_tanh(args: Any, worker: int) -> None:
     """Of hard_tanh, behind a normalised sum."""
-    normed._normed(args, _hard_tanh, _hard_tanh_back)
+    normed(args, _hard_tanh, _hard_tanh_back)

@@ -13,7 +13,7 @@ weight of 0.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from znnpy_kernels.layers.softmax import blocks_of, zero_pad
 from znnpy_kernels.machine.abi import words
@@ -21,8 +21,9 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import AHEAD, to_rows, to_voxels
-from znnpy_kernels.simd.vector_math import exp
+from znnpy_kernels.simd.vector_math import exp, larger
 from znnpy_kernels.simd.vectors import (
+    below,
     load,
     load_masked,
     prefetch,
@@ -40,14 +41,34 @@ AT = words(
 )
 
 
+class Row(NamedTuple):
+    """Addresses of a row's first voxel in the first image; `weight` 0: all weights are 1."""
+
+    output: int
+    gradient: int
+    target: int
+    weight: int
+
+
+class Voxels(NamedTuple):
+    """`width` voxels of a row, at most LANES: the same addresses, and which lanes hold a voxel."""
+
+    output: int
+    gradient: int
+    target: int
+    weight: int
+    width: int
+    inside: Any
+
+
 @inlined
-def first_target(args: Any) -> Any:
+def _first_target(args: Any) -> Any:
     """Address of the part's first target."""
     return args[AT.target] + (longs(args[AT.places])[0] if args[AT.places] else 0)
 
 
 @inlined
-def first_weight(args: Any) -> Any:
+def _first_weight(args: Any) -> Any:
     """Address of the part's first weight; 0 where all are 1."""
     if args[AT.places]:
         base = longs(args[AT.places])[1]
@@ -56,75 +77,109 @@ def first_weight(args: Any) -> Any:
 
 
 @inlined
-def load_rows(
-    args: Any, source: int, step: int, real: int, width: int, inside: Any, tile: int
-) -> None:
-    """Tile row c = channel c of a block; `step`: bytes between planar images."""
-    if args[AT.lanes] == 1:
-        for c in range(real):
-            store(tile + VECTOR_BYTES * c, load_masked(source + step * c, inside))
-    else:
-        to_rows(source, width, tile)
+def row_at(args: Any, z: int, y: int) -> Any:
+    """Row y of plane z."""
+    weight = _first_weight(args)
+    if weight:
+        weight += 4 * (z * args[AT.weight_z] + y * args[AT.weight_y])
+    return Row(
+        args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y]),
+        args[AT.gradient] + 4 * (z * args[AT.gradient_z] + y * args[AT.gradient_y]),
+        _first_target(args) + 4 * (z * args[AT.target_z] + y * args[AT.target_y]),
+        weight,
+    )
 
 
 @inlined
-def store_rows(
-    args: Any, tile: int, target: int, step: int, real: int, width: int, inside: Any
-) -> None:
-    """The way back of `load_rows`; pad lanes become 0."""
-    if args[AT.lanes] == 1:
-        for c in range(real):
-            store_masked(target + step * c, inside, load(tile + VECTOR_BYTES * c))
-    else:
-        zero_pad(tile, real)
-        to_voxels(tile, target, width)
+def voxels_at(args: Any, row: Any, x: int) -> Any:
+    """Voxels x..x + LANES of a row."""
+    width, here = min(args[AT.width] - x, LANES), 4 * x * args[AT.lanes]
+    weight = row.weight + 4 * x if row.weight else 0
+    return Voxels(
+        row.output + here, row.gradient + here, row.target + 4 * x, weight, width, below(width)
+    )
 
 
 @inlined
-def block_step(args: Any, stride: int) -> int:
+def _block_step(args: Any, stride: int) -> int:
     """Bytes from one LANES channels to the next, where blocks or planar images are `stride` apart."""
     return 4 * stride * (LANES if args[AT.lanes] == 1 else 1)
 
 
 @inlined
-def weights_at(address: int, inside: Any) -> Any:
-    """Weights of LANES voxels, 0 outside; address 0: all 1."""
-    if address:
+def weights_of(args: Any, voxels: Any, image: int) -> Any:
+    """Weights of voxels in an image, 0 outside."""
+    inside = voxels.inside
+    if voxels.weight:
+        address = voxels.weight + 4 * image * args[AT.weight_image]
         prefetch(address + AHEAD)
         return load_masked(address, inside)
     return select(inside, splat(1.0), splat(0.0))
 
 
 @inlined
-def target_at(target: int, inside: Any, weight: Any) -> Any:
-    """Targets where the weight is not 0, else 0: a product with 0 would keep NaN."""
-    return select(weight != splat(0.0), load_masked(target, inside), splat(0.0))
+def targets_of(args: Any, voxels: Any, image: int, weight: Any) -> Any:
+    """Targets in an image where the weight is not 0, else 0: a product with 0 would keep NaN."""
+    target = voxels.target + 4 * image * args[AT.target_image]
+    prefetch(target + AHEAD)
+    return select(weight != splat(0.0), load_masked(target, voxels.inside), splat(0.0))
 
 
 @inlined
-def load_block(args: Any, output: int, block: int, width: int, inside: Any, tile: int) -> Any:
-    """Tile row c = channel c of a block of LANES voxels; how many channels are real."""
+def load_block(args: Any, voxels: Any, block: int, tile: int) -> Any:
+    """Tile row c = channel c of a block of voxels; how many channels are real."""
     real = min(args[AT.channels] - block * LANES, LANES)
-    step = block * block_step(args, args[AT.output_block])
-    load_rows(args, output + step, 4 * args[AT.output_block], real, width, inside, tile)
+    source = voxels.output + block * _block_step(args, args[AT.output_block])
+    if args[AT.lanes] == 1:
+        for c in range(real):
+            value = load_masked(source + 4 * args[AT.output_block] * c, voxels.inside)
+            store(tile + VECTOR_BYTES * c, value)
+    else:
+        to_rows(source, voxels.width, tile)
     return real
 
 
 @inlined
-def store_block(
-    args: Any, tile: int, gradient: int, block: int, real: int, width: int, inside: Any
-) -> None:
-    """The way back of `load_block`, to the gradient."""
-    step = block * block_step(args, args[AT.gradient_block])
-    store_rows(args, tile, gradient + step, 4 * args[AT.gradient_block], real, width, inside)
+def store_block(args: Any, tile: int, voxels: Any, block: int, real: int) -> None:
+    """The way back of `load_block`, to the gradient; pad lanes become 0."""
+    target = voxels.gradient + block * _block_step(args, args[AT.gradient_block])
+    if args[AT.lanes] == 1:
+        for c in range(real):
+            value = load(tile + VECTOR_BYTES * c)
+            store_masked(target + 4 * args[AT.gradient_block] * c, voxels.inside, value)
+    else:
+        zero_pad(tile, real)
+        to_voxels(tile, target, voxels.width)
 
 
 @inlined
-def exp_sum(args: Any, output: int, largest: Any, inside: Any, width: int, tile: int) -> Any:
+def exp_sum(args: Any, voxels: Any, largest: Any, tile: int) -> Any:
     """Sum over images of e^(value - largest)."""
     sums = splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for c in range(real):
             sums = sums + exp(load(tile + VECTOR_BYTES * c) - largest)
     return sums
+
+
+@inlined
+def scanned(args: Any, voxels: Any, weight: Any, tile: int, counted: Any) -> Any:
+    """Largest logit, sums of what targets count and of that * logit, and where the two argmaxes differ.
+
+    `counted(args, t, c)`: what target t of image c counts.
+    """
+    lowest = splat(-3.4028234663852886e38)
+    largest, truest = lowest, lowest
+    mass, product, best, true = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    for block in range(blocks_of(args[AT.channels])):
+        real = load_block(args, voxels, block, tile)
+        for i in range(real):
+            c = block * LANES + i
+            x, number = load(tile + VECTOR_BYTES * i), splat(float(c))
+            t = targets_of(args, voxels, c, weight)
+            best, largest = select(x > largest, number, best), larger(x, largest)
+            true, truest = select(t > truest, number, true), larger(t, truest)
+            q = counted(args, t, c)
+            mass, product = mass + q, product + q * x
+    return largest, mass, product, best != true

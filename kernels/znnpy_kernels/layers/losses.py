@@ -17,29 +17,25 @@ from typing import Any
 
 from znnpy_kernels.layers.loss_rows import (
     AT,
-    block_step,
     exp_sum,
-    first_target,
-    first_weight,
     load_block,
-    load_rows,
+    row_at,
+    scanned,
     store_block,
-    store_rows,
-    target_at,
-    weights_at,
+    targets_of,
+    voxels_at,
+    weights_of,
 )
 from znnpy_kernels.layers.softmax import blocks_of, zero_pad
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.transpose import AHEAD, scratch_tile, transpose_tile
+from znnpy_kernels.simd.transpose import scratch_tile, transpose_tile
 from znnpy_kernels.simd.vector_math import exp, larger, log, log1p, logistic
 from znnpy_kernels.simd.vectors import (
     absolute,
-    below,
     load,
-    prefetch,
     select,
     splat,
     store,
@@ -86,65 +82,26 @@ def _malis(args: Any, x: Any, t: Any) -> Any:
 
 @inlined
 def _elementwise_chunk(
-    args: Any, loss: Any, tile: int, target: int, weight: int, real: int, inside: Any, sums: Any,
-    biases: int,
-) -> Any:  # fmt: skip
+    args: Any, loss: Any, voxels: Any, tile: int, biases: int, block: int, sums: Any
+) -> Any:
     """One tile: gradients replace the logits and are added to row c of `biases`; the two sums."""
     normaliser = splat(floats(args[AT.normaliser])[0])
     losses, wrongs = sums
+    real = load_block(args, voxels, block, tile)
     for c in range(real):
-        w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
-        truth = target_at(target + 4 * c * args[AT.target_image], inside, w)
-        prefetch(target + 4 * c * args[AT.target_image] + AHEAD)
+        w = weights_of(args, voxels, block * LANES + c)
+        truth = targets_of(args, voxels, block * LANES + c, w)
         value, slope, wrong = loss(args, load(tile + VECTOR_BYTES * c), truth)
-        losses = losses + to_doubles(select(inside, w * value, splat(0.0)))
+        losses = losses + to_doubles(select(voxels.inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
         gradient = slope * (w * normaliser)
         store(tile + VECTOR_BYTES * c, gradient)
         if args[AT.bias_gradient]:
             held = load(biases + VECTOR_BYTES * c)
-            store(biases + VECTOR_BYTES * c, held + select(inside, gradient, splat(0.0)))
+            store(biases + VECTOR_BYTES * c, held + select(voxels.inside, gradient, splat(0.0)))
+    if args[AT.gradient]:
+        store_block(args, tile, voxels, block, real)
     return losses, wrongs
-
-
-@inlined
-def _elementwise_row(
-    args: Any, loss: Any, tile: int, biases: int, block: int, z: int, y: int, sums: Any
-) -> Any:
-    real = min(args[AT.channels] - block * LANES, LANES)
-    image = block * LANES
-    output = (
-        args[AT.output]
-        + block * block_step(args, args[AT.output_block])
-        + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
-    )
-    gradient = (
-        args[AT.gradient]
-        + block * block_step(args, args[AT.gradient_block])
-        + 4 * (z * args[AT.gradient_z] + y * args[AT.gradient_y])
-    )
-    target = first_target(args) + 4 * (
-        image * args[AT.target_image] + z * args[AT.target_z] + y * args[AT.target_y]
-    )
-    weight = first_weight(args)
-    weight = (
-        weight + 4 * (image * args[AT.weight_image] + z * args[AT.weight_z] + y * args[AT.weight_y])
-        if weight
-        else 0
-    )
-    for x in range(0, args[AT.width], LANES):
-        width = min(args[AT.width] - x, LANES)
-        inside, here = below(width), 4 * x * args[AT.lanes]
-        load_rows(args, output + here, 4 * args[AT.output_block], real, width, inside, tile)
-        sums = _elementwise_chunk(
-            args, loss, tile, target + 4 * x, weight + 4 * x if weight else 0, real, inside, sums,
-            biases,
-        )  # fmt: skip
-        if args[AT.gradient]:
-            store_rows(
-                args, tile, gradient + here, 4 * args[AT.gradient_block], real, width, inside
-            )
-    return sums
 
 
 @inlined
@@ -154,7 +111,10 @@ def _elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
         zero_pad(biases, 0)
         for z in range(args[AT.planes]):
             for y in range(args[AT.rows]):
-                sums = _elementwise_row(args, loss, tile, biases, block, z, y, sums)
+                row = row_at(args, z, y)
+                for x in range(0, args[AT.width], LANES):
+                    voxels = voxels_at(args, row, x)
+                    sums = _elementwise_chunk(args, loss, voxels, tile, biases, block, sums)
         if args[AT.bias_gradient]:
             transpose_tile(biases, VECTOR_BYTES, biases, VECTOR_BYTES)
             total_ = splat(0.0)
@@ -201,59 +161,30 @@ def _smoothed(args: Any, t: Any, c: int) -> Any:
 
 
 @inlined
-def _class_sums(
-    args: Any, output: int, target: int, weight: Any, inside: Any, width: int, tile: int
-) -> Any:
-    """Largest logit, sums of what targets count and of that * logit, and where the two argmaxes differ."""
-    lowest = splat(-3.4028234663852886e38)
-    largest, truest = lowest, lowest
-    mass, product = splat(0.0), splat(0.0)
-    best, true = splat(0.0), splat(0.0)
-    for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
-        for c in range(real):
-            number = splat(float(block * LANES + c))
-            x = load(tile + VECTOR_BYTES * c)
-            t = target_at(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
-            prefetch(target + 4 * (block * LANES + c) * args[AT.target_image] + AHEAD)
-            best, largest = select(x > largest, number, best), larger(x, largest)
-            true, truest = select(t > truest, number, true), larger(t, truest)
-            q = _smoothed(args, t, block * LANES + c)
-            mass, product = mass + q, product + q * x
-    return largest, mass, product, best != true
-
-
-@inlined
 def _softmax_gradient(
-    args: Any, output: int, gradient: int, target: int, largest: Any, scale: Any, weight: Any,
-    inside: Any, width: int, tile: int,
-) -> None:  # fmt: skip
+    args: Any, voxels: Any, largest: Any, scale: Any, weight: Any, tile: int
+) -> None:
     """gradient = exp(x - largest) * scale - q * weight, q what targets count."""
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for c in range(real):
-            t = target_at(target + 4 * (block * LANES + c) * args[AT.target_image], inside, weight)
+            t = targets_of(args, voxels, block * LANES + c, weight)
             p = exp(load(tile + VECTOR_BYTES * c) - largest) * scale
             store(tile + VECTOR_BYTES * c, p - _smoothed(args, t, block * LANES + c) * weight)
-        store_block(args, tile, gradient, block, real, width, inside)
+        store_block(args, tile, voxels, block, real)
 
 
 @inlined
-def _softmax_chunk(
-    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int,
-    sums: Any,
-) -> Any:  # fmt: skip
-    inside = below(width)
-    w = weights_at(weight, inside)
-    largest, mass, product, wrong = _class_sums(args, output, target, w, inside, width, tile)
-    exponentials = exp_sum(args, output, largest, inside, width, tile)
+def _softmax_chunk(args: Any, voxels: Any, tile: int, sums: Any) -> Any:
+    w = weights_of(args, voxels, 0)
+    largest, mass, product, wrong = scanned(args, voxels, w, tile, _smoothed)
+    exponentials = exp_sum(args, voxels, largest, tile)
     value = w * ((log(exponentials) + largest) * mass - product)
-    losses = sums[0] + to_doubles(select(inside, value, splat(0.0)))
+    losses = sums[0] + to_doubles(select(voxels.inside, value, splat(0.0)))
     wrongs = sums[1] + to_doubles(select(wrong, w, splat(0.0)))
     if args[AT.gradient]:
         w = w * splat(floats(args[AT.normaliser])[0])
-        _softmax_gradient(args, output, gradient, target, largest, w * mass / exponentials, w,
-                          inside, width, tile)  # fmt: skip
+        _softmax_gradient(args, voxels, largest, w * mass / exponentials, w, tile)
     return losses, wrongs
 
 
@@ -263,17 +194,9 @@ def _classes(args: Any, tile: int, chunk: Any) -> None:
     sums = zero_doubles(), zero_doubles()
     for z in range(args[AT.planes]):
         for y in range(args[AT.rows]):
-            output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
-            gradient = args[AT.gradient] + 4 * (z * args[AT.gradient_z] + y * args[AT.gradient_y])
-            target = first_target(args) + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
-            weight = first_weight(args)
-            weight = weight + 4 * (z * args[AT.weight_z] + y * args[AT.weight_y]) if weight else 0
+            row = row_at(args, z, y)
             for x in range(0, args[AT.width], LANES):
-                here = 4 * x * args[AT.lanes]
-                sums = chunk(
-                    args, output + here, gradient + here, target + 4 * x,
-                    weight + 4 * x if weight else 0, min(args[AT.width] - x, LANES), tile, sums,
-                )  # fmt: skip
+                sums = chunk(args, voxels_at(args, row, x), tile, sums)
     doubles(args[AT.partial])[0] = total(sums[0])
     doubles(args[AT.partial])[1] = total(sums[1])
 
@@ -298,52 +221,43 @@ def _focal_terms(args: Any, x: Any, q: Any) -> Any:
 
 
 @inlined
-def _focal_sums(
-    args: Any, output: int, target: int, logs: Any, weight: Any, inside: Any, width: int, tile: int
-) -> Any:
+def _focal_sums(args: Any, voxels: Any, logs: Any, weight: Any, tile: int) -> Any:
     """The loss, and the sum of slopes over classes; `logs`: logarithm of the sum of exponentials."""
     loss, slopes = splat(0.0), splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for c in range(real):
-            place = target + 4 * (block * LANES + c) * args[AT.target_image]
-            q = _smoothed(args, target_at(place, inside, weight), block * LANES + c)
+            t = targets_of(args, voxels, block * LANES + c, weight)
+            q = _smoothed(args, t, block * LANES + c)
             _, value, slope = _focal_terms(args, load(tile + VECTOR_BYTES * c) - logs, q)
             loss, slopes = loss + value, slopes + slope
     return loss, slopes
 
 
 @inlined
-def _focal_gradient(
-    args: Any, output: int, gradient: int, target: int, logs: Any, slopes: Any, weight: Any,
-    inside: Any, width: int, tile: int,
-) -> None:  # fmt: skip
+def _focal_gradient(args: Any, voxels: Any, logs: Any, slopes: Any, weight: Any, tile: int) -> None:
     """gradient = (slope of its class - p * sum of slopes) * weight."""
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for c in range(real):
-            place = target + 4 * (block * LANES + c) * args[AT.target_image]
-            q = _smoothed(args, target_at(place, inside, weight), block * LANES + c)
+            t = targets_of(args, voxels, block * LANES + c, weight)
+            q = _smoothed(args, t, block * LANES + c)
             p, _, slope = _focal_terms(args, load(tile + VECTOR_BYTES * c) - logs, q)
             store(tile + VECTOR_BYTES * c, (slope - p * slopes) * weight)
-        store_block(args, tile, gradient, block, real, width, inside)
+        store_block(args, tile, voxels, block, real)
 
 
 @inlined
-def _focal_chunk(
-    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int,
-    sums: Any,
-) -> Any:  # fmt: skip
-    inside = below(width)
-    w = weights_at(weight, inside)
-    largest, _, _, wrong = _class_sums(args, output, target, w, inside, width, tile)
-    logs = largest + log(exp_sum(args, output, largest, inside, width, tile))
-    loss, slopes = _focal_sums(args, output, target, logs, w, inside, width, tile)
-    losses = sums[0] + to_doubles(select(inside, w * loss, splat(0.0)))
+def _focal_chunk(args: Any, voxels: Any, tile: int, sums: Any) -> Any:
+    w = weights_of(args, voxels, 0)
+    largest, _, _, wrong = scanned(args, voxels, w, tile, _smoothed)
+    logs = largest + log(exp_sum(args, voxels, largest, tile))
+    loss, slopes = _focal_sums(args, voxels, logs, w, tile)
+    losses = sums[0] + to_doubles(select(voxels.inside, w * loss, splat(0.0)))
     wrongs = sums[1] + to_doubles(select(wrong, w, splat(0.0)))
     if args[AT.gradient]:
         w = w * splat(floats(args[AT.normaliser])[0])
-        _focal_gradient(args, output, gradient, target, logs, slopes, w, inside, width, tile)
+        _focal_gradient(args, voxels, logs, slopes, w, tile)
     return losses, wrongs
 
 

@@ -18,12 +18,13 @@ from znnpy_kernels.layers.loss_rows import (
 )
 from znnpy_kernels.layers.loss_rows import (
     exp_sum,
-    first_target,
-    first_weight,
     load_block,
+    row_at,
+    scanned,
     store_block,
-    target_at,
-    weights_at,
+    targets_of,
+    voxels_at,
+    weights_of,
 )
 from znnpy_kernels.layers.softmax import blocks_of
 from znnpy_kernels.machine.abi import Kernel, kernel, words
@@ -35,7 +36,6 @@ from znnpy_kernels.simd.transpose import scratch_tile
 from znnpy_kernels.simd.vector_math import exp, larger, log, log1p, logistic
 from znnpy_kernels.simd.vectors import (
     absolute,
-    below,
     load,
     select,
     splat,
@@ -69,45 +69,29 @@ def _clear(args: Any) -> None:
 
 
 @inlined
-def _row(address: int, z: int, z_step: int, y: int, y_step: int) -> int:
-    return address + 4 * (z * z_step + y * y_step)
-
-
-@inlined
 def _each_chunk(args: Any, tile: int, chunk: Any) -> None:
-    """Call `chunk` for each LANES voxels of each row, with the addresses in the first image."""
+    """Call `chunk` for all voxels."""
     for z in range(args[AT.planes]):
         for y in range(args[AT.rows]):
-            output = _row(args[AT.output], z, args[AT.output_z], y, args[AT.output_y])
-            gradient = _row(args[AT.gradient], z, args[AT.gradient_z], y, args[AT.gradient_y])
-            target = _row(first_target(args), z, args[AT.target_z], y, args[AT.target_y])
-            weight = first_weight(args)
-            weight = _row(weight, z, args[AT.weight_z], y, args[AT.weight_y]) if weight else 0
+            row = row_at(args, z, y)
             for x in range(0, args[AT.width], LANES):
-                here = 4 * x * args[AT.lanes]
-                chunk(
-                    args, output + here, gradient + here, target + 4 * x,
-                    weight + 4 * x if weight else 0, min(args[AT.width] - x, LANES), tile,
-                )  # fmt: skip
+                chunk(args, voxels_at(args, row, x), tile)
 
 
 @inlined
-def _logistic_sums(
-    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
-) -> None:  # fmt: skip
-    inside = below(width)
+def _logistic_sums(args: Any, voxels: Any, tile: int) -> None:
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for i in range(real):
             c = block * LANES + i
-            w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
-            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            w = weights_of(args, voxels, c)
+            t = targets_of(args, voxels, c, w)
             x = load(tile + VECTOR_BYTES * i)
             loss = larger(x, splat(0.0)) - x * t + log1p(exp(-absolute(x)))
             wrong = (x > splat(0.0)) ^ (t > splat(0.5))
-            _add(args[AT.partial], select(inside, w * loss, splat(0.0)))
+            _add(args[AT.partial], select(voxels.inside, w * loss, splat(0.0)))
             _add(args[AT.partial] + 8, select(wrong, w, splat(0.0)))
-            _add_overlap(args, c, inside, w, logistic(x), t)
+            _add_overlap(args, c, voxels.inside, w, logistic(x), t)
 
 
 @kernel(AT)
@@ -118,41 +102,23 @@ def overlap_sums(args: Any, worker: int) -> None:
 
 
 @inlined
-def _scan(
-    args: Any, output: int, target: int, weight: Any, inside: Any, width: int, tile: int
-) -> Any:
-    """Largest logit, sum of targets, sum of target * logit, and where the two argmaxes differ."""
-    lowest = splat(-3.4028234663852886e38)
-    largest, truest = lowest, lowest
-    mass, product, best, true = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
-    for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
-        for i in range(real):
-            c = block * LANES + i
-            x, number = load(tile + VECTOR_BYTES * i), splat(float(c))
-            t = target_at(target + 4 * c * args[AT.target_image], inside, weight)
-            best, largest = select(x > largest, number, best), larger(x, largest)
-            true, truest = select(t > truest, number, true), larger(t, truest)
-            mass, product = mass + t, product + t * x
-    return largest, mass, product, best != true
+def _plain(args: Any, t: Any, c: int) -> Any:
+    return t
 
 
 @inlined
-def _softmax_sums(
-    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
-) -> None:  # fmt: skip
-    inside = below(width)
-    w = weights_at(weight, inside)
-    largest, mass, product, wrong = _scan(args, output, target, w, inside, width, tile)
-    logs = largest + log(exp_sum(args, output, largest, inside, width, tile))
-    _add(args[AT.partial], select(inside, w * (logs * mass - product), splat(0.0)))
+def _softmax_sums(args: Any, voxels: Any, tile: int) -> None:
+    w = weights_of(args, voxels, 0)
+    largest, mass, product, wrong = scanned(args, voxels, w, tile, _plain)
+    logs = largest + log(exp_sum(args, voxels, largest, tile))
+    _add(args[AT.partial], select(voxels.inside, w * (logs * mass - product), splat(0.0)))
     _add(args[AT.partial] + 8, select(wrong, w, splat(0.0)))
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for i in range(real):
             c = block * LANES + i
-            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
-            _add_overlap(args, c, inside, w, exp(load(tile + VECTOR_BYTES * i) - logs), t)
+            t = targets_of(args, voxels, c, w)
+            _add_overlap(args, c, voxels.inside, w, exp(load(tile + VECTOR_BYTES * i) - logs), t)
 
 
 @kernel(AT)
@@ -174,21 +140,18 @@ def _entropy(args: Any) -> Any:
 
 
 @inlined
-def _logistic_gradient(
-    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
-) -> None:  # fmt: skip
-    inside = below(width)
+def _logistic_gradient(args: Any, voxels: Any, tile: int) -> None:
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for i in range(real):
             c = block * LANES + i
-            w = weights_at(weight + 4 * c * args[AT.weight_image] if weight else 0, inside)
-            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            w = weights_of(args, voxels, c)
+            t = targets_of(args, voxels, c, w)
             x = load(tile + VECTOR_BYTES * i)
             p = logistic(x)
             slope = _slope(args, c, t) * p * logistic(-x) + _entropy(args) * (p - t)
             store(tile + VECTOR_BYTES * i, w * slope)
-        store_block(args, tile, gradient, block, real, width, inside)
+        store_block(args, tile, voxels, block, real)
 
 
 @kernel(AT)
@@ -198,29 +161,26 @@ def overlap_gradient(args: Any, worker: int) -> None:
 
 
 @inlined
-def _softmax_gradient(
-    args: Any, output: int, gradient: int, target: int, weight: int, width: int, tile: int
-) -> None:  # fmt: skip
-    inside = below(width)
-    w = weights_at(weight, inside)
-    largest, mass, _, _ = _scan(args, output, target, w, inside, width, tile)
-    logs = largest + log(exp_sum(args, output, largest, inside, width, tile))
+def _softmax_gradient(args: Any, voxels: Any, tile: int) -> None:
+    w = weights_of(args, voxels, 0)
+    largest, mass, _, _ = scanned(args, voxels, w, tile, _plain)
+    logs = largest + log(exp_sum(args, voxels, largest, tile))
     mean = splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for i in range(real):
             c = block * LANES + i
-            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            t = targets_of(args, voxels, c, w)
             mean = mean + exp(load(tile + VECTOR_BYTES * i) - logs) * _slope(args, c, t)
     for block in range(blocks_of(args[AT.channels])):
-        real = load_block(args, output, block, width, inside, tile)
+        real = load_block(args, voxels, block, tile)
         for i in range(real):
             c = block * LANES + i
-            t = target_at(target + 4 * c * args[AT.target_image], inside, w)
+            t = targets_of(args, voxels, c, w)
             p = exp(load(tile + VECTOR_BYTES * i) - logs)
             slope = p * (_slope(args, c, t) - mean) + _entropy(args) * (p * mass - t)
             store(tile + VECTOR_BYTES * i, w * slope)
-        store_block(args, tile, gradient, block, real, width, inside)
+        store_block(args, tile, voxels, block, real)
 
 
 @kernel(AT)

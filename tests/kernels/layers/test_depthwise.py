@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pooling_cases import BARE, Sides, Triple, framed, inner, input_shape, places
 from znnpy_kernels.direct.filters import pack_filters, unpack_filters
-from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward, depthwise_weight
+from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward
+from znnpy_kernels.layers.depthwise_weight import depthwise_weight
 from znnpy_kernels.simd.lanes import LANES
 
 Setting = tuple[Triple, Triple, Triple]

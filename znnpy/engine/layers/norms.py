@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from znnpy_kernels.layers import statistics
-from znnpy_kernels.layers.normed import NORMED
+from znnpy_kernels.layers.transfer import NORMED
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.layers.function_kernels import kernel_of

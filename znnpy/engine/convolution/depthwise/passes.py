@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward, depthwise_weight
+from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward
+from znnpy_kernels.layers.depthwise_weight import depthwise_weight
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.build import Build

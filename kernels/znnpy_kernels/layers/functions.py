@@ -1,0 +1,212 @@
+"""Transfer functions f and how gradients pass through them, on vectors: one float a lane.
+
+`NAME(v, shape)` is f(v). `NAME_back(y, gradient, shape)` is gradient * f'(v), expressed by the value y = f(v);
+that of prelu, silu, hard_swish, gelu and gelu_tanh is expressed by v, as `elu_slope` is. leaky_relu and elu need
+slope >= 0, tanh an amplitude other than 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument
+from znnpy_kernels.simd.vector_math import exp, expm1, logistics, normal
+from znnpy_kernels.simd.vector_math import logistic as logistic_of
+from znnpy_kernels.simd.vector_math import softplus as softplus_of
+from znnpy_kernels.simd.vector_math import tanh as tanh_of
+from znnpy_kernels.simd.vectors import absolute, fma, load, select, splat
+
+FAR = 200.0  # larger sums have the values and slopes of the ends, where 0 * Inf would be NaN
+TWICE_ROOT = 1.5957691216057308  # 2 sqrt(2 / pi)
+CUBIC = 0.044715
+MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
+
+
+class Shape(NamedTuple):
+    """The numbers that shape a function: each takes those that it knows."""
+
+    slope: float
+    amplitude: float
+    gain: float
+    slopes: Any
+
+
+@inlined
+def shape_of(args: Any, at: Any) -> Any:
+    """The numbers in a kernel's words, which `at` says; `slopes` is a vector, one for each lane."""
+    slopes = splat(0.0)
+    if args[at.slopes]:
+        slopes = load(args[at.slopes])
+    return Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+        slopes,
+    )
+
+
+@inlined
+def linear(x: Any, shape: Any) -> Any:
+    return x
+
+
+@inlined
+def relu(x: Any, shape: Any) -> Any:
+    return select(x <= splat(0.0), splat(0.0), x)
+
+
+@inlined
+def leaky_relu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, x * splat(shape.slope))
+
+
+@inlined
+def prelu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, x * shape.slopes)
+
+
+@inlined
+def elu(x: Any, shape: Any) -> Any:
+    return select(x > splat(0.0), x, splat(shape.slope) * expm1(x))
+
+
+@inlined
+def tanh(x: Any, shape: Any) -> Any:
+    return splat(shape.amplitude) * tanh_of(splat(shape.gain) * x)
+
+
+@inlined
+def logistic(x: Any, shape: Any) -> Any:
+    return logistic_of(x)
+
+
+@inlined
+def softplus(x: Any, shape: Any) -> Any:
+    return softplus_of(x)
+
+
+@inlined
+def soft_sign(x: Any, shape: Any) -> Any:
+    x = select(x > splat(MOST), splat(MOST), x)
+    x = select(x < splat(-MOST), splat(-MOST), x)
+    return x / (splat(1.0) + absolute(x))
+
+
+@inlined
+def _least(x: Any) -> Any:
+    return select(x < splat(-FAR), splat(-FAR), x)
+
+
+@inlined
+def _near(x: Any) -> Any:
+    x = _least(x)
+    return select(x > splat(FAR), splat(FAR), x)
+
+
+@inlined
+def silu(x: Any, shape: Any) -> Any:
+    return _least(x) * logistic_of(x)
+
+
+@inlined
+def hard_swish(x: Any, shape: Any) -> Any:
+    y = x * ((x + splat(3.0)) * splat(1.0 / 6.0))
+    y = select(x <= splat(-3.0), splat(0.0), y)
+    return select(x >= splat(3.0), x, y)
+
+
+@inlined
+def gelu(x: Any, shape: Any) -> Any:
+    share, _ = normal(x)
+    return _least(x) * share
+
+
+@inlined
+def gelu_tanh(x: Any, shape: Any) -> Any:
+    x = _least(x)
+    return x * logistic_of(splat(TWICE_ROOT) * x * fma(x * x, splat(CUBIC), splat(1.0)))
+
+
+@inlined
+def linear_back(y: Any, g: Any, shape: Any) -> Any:
+    return g
+
+
+@inlined
+def relu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y <= splat(0.0), splat(0.0), g)
+
+
+@inlined
+def leaky_relu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y > splat(0.0), g, g * splat(shape.slope))
+
+
+@inlined
+def prelu_back(v: Any, g: Any, shape: Any) -> Any:
+    return select(v > splat(0.0), g, g * shape.slopes)
+
+
+@inlined
+def elu_back(y: Any, g: Any, shape: Any) -> Any:
+    return select(y > splat(0.0), g, g * (y + splat(shape.slope)))
+
+
+@inlined
+def elu_slope(v: Any, g: Any, shape: Any) -> Any:
+    """The same as `elu_back`, from the sum."""
+    return select(v > splat(0.0), g, g * (splat(shape.slope) * exp(v)))
+
+
+@inlined
+def tanh_back(y: Any, g: Any, shape: Any) -> Any:
+    amplitude = splat(shape.amplitude)
+    return g * (splat(shape.gain / shape.amplitude) * (amplitude - y) * (amplitude + y))
+
+
+@inlined
+def logistic_back(y: Any, g: Any, shape: Any) -> Any:
+    return g * (y * (splat(1.0) - y))
+
+
+@inlined
+def softplus_back(y: Any, g: Any, shape: Any) -> Any:
+    return g * -expm1(-y)
+
+
+@inlined
+def soft_sign_back(y: Any, g: Any, shape: Any) -> Any:
+    rest = splat(1.0) - absolute(y)
+    return g * (rest * rest)
+
+
+@inlined
+def silu_back(v: Any, g: Any, shape: Any) -> Any:
+    v = _near(v)
+    share, rest = logistics(v)
+    return g * (share * fma(v, rest, splat(1.0)))
+
+
+@inlined
+def hard_swish_back(v: Any, g: Any, shape: Any) -> Any:
+    slope = fma(v, splat(1.0 / 3.0), splat(0.5))
+    slope = select(v <= splat(-3.0), splat(0.0), slope)
+    return g * select(v > splat(3.0), splat(1.0), slope)
+
+
+@inlined
+def gelu_back(v: Any, g: Any, shape: Any) -> Any:
+    v = _near(v)
+    share, e = normal(v)
+    return g * fma(v, e * splat(0.3989422804014327), share)
+
+
+@inlined
+def gelu_tanh_back(v: Any, g: Any, shape: Any) -> Any:
+    v = _near(v)
+    square = v * v
+    u = splat(TWICE_ROOT) * v * fma(square, splat(CUBIC), splat(1.0))
+    steep = splat(TWICE_ROOT) * fma(square, splat(3.0 * CUBIC), splat(1.0))
+    share, rest = logistics(u)
+    return g * (share * fma(v * steep, rest, splat(1.0)))
