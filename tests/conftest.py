@@ -1,12 +1,15 @@
-"""Lets test modules import the helpers that stand beside this file, and says how many run at once."""
+"""Lets test modules import the helpers that stand beside this file, and says what runs at once and what is quick."""
 
 import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from shares import slow_cases
 
 # How long an example takes says how busy the machine is, not whether the example holds.
 settings.register_profile("untimed", deadline=None)
@@ -17,3 +20,10 @@ def pytest_xdist_auto_num_workers() -> int:
     """Cores that this process may use; no process but this one where there is only one."""
     cores = len(os.sched_getaffinity(0))
     return cores if cores > 1 else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what tests leave out of their quick share, before pytest chooses by marks."""
+    for item in slow_cases(items):
+        item.add_marker(pytest.mark.slow)

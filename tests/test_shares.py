@@ -1,0 +1,44 @@
+"""Quick shares of parametrised tests."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from shares import slow_cases
+
+
+def case(name: str, count: int | None, **values: int) -> Any:
+    """What pytest makes of a test's case, as far as it matters."""
+    mark = None if count is None else SimpleNamespace(args=(count,))
+    return SimpleNamespace(
+        nodeid=f"{name}{list(values.values())}",
+        callspec=SimpleNamespace(indices=values),
+        get_closest_marker=lambda kind: mark if kind == "quick" else None,
+    )
+
+
+def quick(cases: list[Any]) -> list[Any]:
+    slow = slow_cases(cases)
+    return [case for case in cases if case not in slow]
+
+
+def test_a_diagonal_shows_every_value() -> None:
+    cases = [case("grid", 5, a=a, b=b, c=c) for a, b, c in product(range(5), range(3), range(2))]
+    shown = [found.callspec.indices for found in quick(cases)]
+    assert len(shown) == 5
+    assert [{row[key] for row in shown} for key in "abc"] == [{*range(5)}, {*range(3)}, {0, 1}]
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (7, 7), (90, 12)])
+def test_so_many_cases_are_quick(count: int, left: int) -> None:
+    cases = [case("one", count, a=a, b=b) for a, b in product(range(4), range(3))]
+    assert len(quick(cases)) == left
+
+
+def test_others_are_left_alone() -> None:
+    """Tests without the mark, and each test by itself."""
+    cases = [case(name, count, a=a) for name, count in (("x", None), ("y", 2)) for a in range(3)]
+    assert [found.nodeid for found in quick(cases)] == ["x[0]", "x[1]", "x[2]", "y[0]", "y[1]"]
