@@ -29,6 +29,7 @@ run: {directory: run, threads: 2}
 """
 SECTIONS = {
     "advice", "gantt", "losses", "workers", "layers", "rates", "grain", "path", "scaling", "policies",
+    "ranks",
 }  # fmt: skip
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -71,6 +72,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("profiled")
     (folder / "config.yaml").write_text(CONFIG)
     words = ["profile", str(folder / "config.yaml"), "--updates", "4", "--policy", "all"]
+    words += ["--ranks", "2,4", "--bandwidth", "1", "--latency", "30"]
     with pytest.raises(SystemExit) as done:
         main([*words, "--out", str(folder / "out")])
     assert done.value.code in (0, None)
@@ -112,6 +114,30 @@ def test_files_and_summary(profiled: Path) -> None:
     assert all(flops)
 
 
+def test_ranks_are_simulated_from_the_recorded_run(profiled: Path) -> None:
+    summary = json.loads((profiled / "summary.json").read_text())
+    found, run = summary["ranks"], summary["runs"][-1]
+    assert (found["bandwidth"], found["latency"]) == (pytest.approx(125e6), pytest.approx(30e-6))
+    assert found["bytes"] == 4 * (4 * 27 + 4 + 3 * 4 * 27 + 3)
+    assert found["alone"] == pytest.approx(run["seconds"], rel=1)
+    ways = {(row["ranks"], row["strategy"], row["colors"]) for row in found["rows"]}
+    assert ways == {
+        *((count, name, 1) for count in (2, 4) for name in ("tree", "allreduce", "blocking")),
+        (2, "multicolor", 2), (4, "multicolor", 2), (4, "multicolor", 4),
+    }  # fmt: skip
+    assert all(row["seconds"] > 0 and row["wire"] > 0 for row in found["rows"])
+
+
+def test_what_has_nothing_to_add_up_has_no_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    with pytest.raises(SystemExit) as done:
+        main(["profile", str(tmp_path / "config.yaml"), "--ranks", "2", "--policy", "layers"])
+    assert done.value.code not in (0, None)
+    assert "choose another" in capsys.readouterr().err
+
+
 def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from train.small_run import write_config
 
@@ -135,7 +161,10 @@ def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["profile"], ["profile", "none.yaml"], ["profile", "c.yaml", "--threads", "0"]):
+    for words in (
+        ["profile"], ["profile", "none.yaml"], ["profile", "c.yaml", "--threads", "0"],
+        ["profile", "c.yaml", "--ranks", "two"], ["profile", "c.yaml", "--bandwidth", "0"],
+    ):  # fmt: skip
         with pytest.raises(SystemExit) as done:
             main(words)
         assert done.value.code not in (0, None)

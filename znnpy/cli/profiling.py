@@ -40,6 +40,21 @@ def profile(
     policy: Annotated[
         str | None, typer.Option("--policy", metavar="NAME", help="Scheduling policy, or all.")
     ] = None,
+    ranks: Annotated[
+        str,
+        typer.Option(
+            "--ranks", metavar="P[,P...]", help="Simulate so many ranks, e.g. 2,4,16,64,256."
+        ),
+    ] = "",
+    bandwidth: Annotated[
+        float,
+        typer.Option(
+            "--bandwidth", min=1e-6, metavar="GBIT/S", help="Of --ranks, each way of each rank."
+        ),
+    ] = 10.0,
+    latency: Annotated[
+        float, typer.Option("--latency", min=0, metavar="US", help="Of --ranks, of each message.")
+    ] = 20.0,
     patch: Annotated[
         str | None,
         typer.Option(metavar=SIZES, help="Output patch of --predict (default: the window, or 48)."),
@@ -66,13 +81,16 @@ def profile(
 
     from znnpy.graph.policies import POLICIES
     from znnpy.profile import Wishes, profile_subject
+    from znnpy.simulate import Links
     from znnpy.train.progress import choose_reporter
 
     words = overrides(set_, None, max_memory)
     if policy not in (None, "all"):
         words.append(f"run.policy={policy}")
     compared = tuple(POLICIES) if policy == "all" else ()
-    wishes = Wishes(updates, _counts(threads), compared, arrows, full_graph)
+    links = Links(latency=latency * 1e-6, bandwidth=bandwidth * 1e9 / 8)
+    counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
+    wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
     reporter = choose_reporter()
     summary = profile_subject(_subject(config, predict, words, patch, reporter), out, wishes)
     reporter.close()
@@ -104,10 +122,10 @@ def _subject(
     return PredictionSubject(saved.config, saved.network, sizes, *tell)
 
 
-def _counts(threads: str) -> tuple[int, ...]:
-    words = [word for word in threads.split(",") if word.strip()]
+def _counts(text: str, option: str) -> tuple[int, ...]:
+    words = [word for word in text.split(",") if word.strip()]
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise typer.BadParameter(f"{threads!r} is not like 1,2,4", param_hint="--threads")
+        raise typer.BadParameter(f"{text!r} is not like 1,2,4", param_hint=option)
     return tuple(int(word) for word in words)
 
 
@@ -134,6 +152,31 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     ]
     for line in lines:
         terminal.print(line, highlight=False, markup=False)
+    if "ranks" in summary:
+        terminal.print(_ranks(summary["ranks"]))
+
+
+def _ranks(found: dict[str, Any]) -> Table:
+    """Simulated seconds of an update on each number of ranks: by strategy, with what is exposed."""
+    from rich.table import Table
+
+    from znnpy.profile.ranks import by_strategy
+    from znnpy.profile.svg import seconds
+
+    counts, rows = by_strategy(found)
+    table = Table(
+        title=f"simulated ranks at {found['bandwidth'] * 8e-9:g} Gbit/s and {found['latency'] * 1e6:g} us, "
+        f"each computing {seconds(found['alone'])} an update: time, and of it exposed",
+        title_justify="left",
+    )
+    table.add_column("ranks")
+    for count in counts:
+        table.add_column(str(count), justify="right")
+    for name, cells in rows.items():
+        table.add_row(
+            name, *(f"{seconds(c['seconds'])}\n{seconds(c['exposed'])}" if c else "" for c in cells)
+        )
+    return table
 
 
 def _shares(parts: dict[str, float], total: float) -> str:

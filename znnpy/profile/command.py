@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from znnpy.config.models import Config
 from znnpy.engine import Model
 from znnpy.engine.report import Report
 from znnpy.engine.tasks.identity import PASS_OF
+from znnpy.errors import PlanError
 from znnpy.files import write_text
 from znnpy.infer.build import patch_model, training_model
 from znnpy.infer.search import Candidate
@@ -25,12 +26,13 @@ from znnpy.profile.dot import write_dot
 from znnpy.profile.flops import convolution_flops, flops_by_task
 from znnpy.profile.machine import describe_machine
 from znnpy.profile.report import write_report
-from znnpy.profile.simulation import simulate_policies, simulate_runs
+from znnpy.profile.simulation import simulate_policies, simulate_ranks, simulate_runs
 from znnpy.profile.summary import summarise
 from znnpy.profile.sums import compare_sums
 from znnpy.profile.trace import write_trace
 from znnpy.profile.updates import Profile, events_needed, profile_predictions, profile_updates
 from znnpy.scheduler.cores import available_cores
+from znnpy.simulate import Links
 
 WARM_UP = 2
 
@@ -39,7 +41,8 @@ WARM_UP = 2
 class Wishes:
     """What to record and write: updates a run, thread counts (one run each), policies to compare.
 
-    A run on one worker always comes first: without it nobody knows whether tasks get slower.
+    A run on one worker always comes first: without it nobody knows whether tasks get slower. `ranks`:
+    how many to simulate, one row each, with what `links` say of messages.
     """
 
     updates: int = 10
@@ -47,6 +50,8 @@ class Wishes:
     policies: tuple[str, ...] = ()
     arrows: bool = False
     full_graph: bool = False
+    ranks: tuple[int, ...] = ()
+    links: Links = field(default_factory=Links)
 
 
 class Subject:
@@ -122,7 +127,12 @@ def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
 
 
 def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, Any]:
-    """Record the runs that are wished for, and write everything down."""
+    """Record the runs that are wished for, and write everything down.
+
+    Raises PlanError where ranks cannot be simulated.
+    """
+    if wishes.ranks:
+        _refuse_ranks(subject)
     out.mkdir(parents=True, exist_ok=True)
     own, policy = subject.config.run.threads or available_cores(), subject.config.run.policy
     counts = sorted({1, *(wishes.threads or (own,))})
@@ -130,6 +140,8 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     profile, model = made[counts[-1]]
     summary = _frame(subject, model) | simulate_runs(made)
     summary["runs"] = list(_runs(made, summary))
+    if wishes.ranks:
+        summary["ranks"] = simulate_ranks(made, wishes.ranks, wishes.links)
     if wishes.policies:
         seconds = _measure_policies(subject, counts[-1], wishes, profile)
         summary["policies"] = simulate_policies(made, seconds)
@@ -141,6 +153,16 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     write_text(out / "summary.json", json.dumps(summary, indent=1))
     write_report(summary, profile, out / "report.html")
     return summary
+
+
+def _refuse_ranks(subject: Subject) -> None:
+    if isinstance(subject, PredictionSubject):
+        raise PlanError("ranks are simulated of updates: forward passes have nothing to add up")
+    if subject.config.run.policy == "layers":
+        raise PlanError(
+            "ranks are not simulated with the policy 'layers', whose barriers leave nothing that messages "
+            "could overlap; choose another, such as critical-path"
+        )
 
 
 def _frame(subject: Subject, model: Model) -> dict[str, Any]:

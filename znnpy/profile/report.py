@@ -17,6 +17,7 @@ from znnpy.files import write_text
 from znnpy.profile import charts, colours, svg
 from znnpy.profile.advice import overhead, rates, width
 from znnpy.profile.gantt import draw_gantt
+from znnpy.profile.ranks import by_strategy
 from znnpy.profile.updates import Profile
 
 LOSS_NAMES = {
@@ -63,6 +64,7 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
             scaling=_scaling(summary),
             policies=_policies(summary),
             sums=_sums(summary),
+            ranks=_ranks(summary),
             overhead=overhead(run),
             width=width(run),
         ),
@@ -258,3 +260,11 @@ def _policy_bar(policy: Mapping[str, Any], most: float) -> Markup:
 
 def _sums(summary: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
     return summary.get("sums") or None
+
+
+def _ranks(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = summary.get("ranks")
+    if not found:
+        return None
+    counts, rows = by_strategy(found)
+    return {**found, "counts": counts, "rows": rows}

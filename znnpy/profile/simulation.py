@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from znnpy.engine import Model
+from znnpy.engine.tasks.identity import Part, Pass, identities
 from znnpy.graph import TaskGraph
+from znnpy.network import Network
+from znnpy.network.parameters import parameter_shapes
 from znnpy.profile.updates import Profile
 from znnpy.scheduler.cores import available_cores
-from znnpy.simulate import Measured, compare_policies, simulate_profile
+from znnpy.simulate import (
+    Exchange,
+    Links,
+    Measured,
+    compare_policies,
+    simulate_profile,
+    simulate_scaling,
+)
 
 MANY = 64
 """Workers for which the graph beyond the measured thread counts is declared."""
@@ -25,6 +37,34 @@ def simulate_runs(made: Made) -> dict[str, Any]:
 def simulate_policies(made: Made, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
     """`policies` of a summary: measured seconds by policy, and simulated ones beside them."""
     return compare_policies(_measured(made), _wide(made), seconds)
+
+
+def simulate_ranks(made: Made, ranks: Sequence[int], links: Links) -> dict[str, Any]:
+    """`ranks` of a summary: every rank computes what was recorded, and they add up gradients."""
+    network = made[max(made)][0].network
+    return simulate_scaling(_measured(made), lambda graph: exchanges(graph, network), ranks, links)
+
+
+def exchanges(graph: TaskGraph, network: Network) -> list[Exchange]:
+    """What ranks add up: each parameter's gradient, in the order in which gradients are complete."""
+    tasks, shapes = identities(graph), parameter_shapes(network)
+    edges = [pair.tolist() for pair in graph.edges(carried=False)]
+    makers = defaultdict(set)
+    for before, after in zip(*edges, strict=True):
+        if tasks[before].serves is Pass.WEIGHT and tasks[after].serves is Pass.UPDATE:
+            makers[after].add(before)
+    uses = defaultdict(list)
+    for task, what in enumerate(tasks):
+        if what.serves is Pass.UPDATE and what.owner in shapes:
+            uses[int(graph.step[task]), what.owner].append(task)
+    found = []
+    for (step, name), before in uses.items():
+        moves = tuple(task for task in before if tasks[task].part is Part.UPDATE)
+        after = {maker for task in before for maker in makers[task]}
+        if moves:
+            size = 4 * prod(shapes[name])
+            found.append(Exchange(size, tuple(sorted(after)), tuple(before), moves, step))
+    return sorted(found, key=lambda it: max(it.after))
 
 
 def _wide(made: Made) -> TaskGraph:

@@ -10,7 +10,8 @@ import numpy as np
 from znnpy.graph import POLICIES, GraphBuilder, TaskGraph
 from znnpy.simulate.grain import grain
 from znnpy.simulate.measured import Measured, calibrated
-from znnpy.simulate.replay import Machine, Replay, simulate, without_memory
+from znnpy.simulate.replay import Machine, Replay, without_memory
+from znnpy.simulate.run import simulate
 
 WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 COLUMNS = ("seconds", "unlimited", "brent_lower", "brent_upper")

@@ -1,4 +1,4 @@
-"""A task graph with its costs, run by any number of simulated workers."""
+"""A task graph with its costs, and the machine that is to run it in time that is added up."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.scheduling import simulation as native
-from znnpy_kernels.scheduling.shared_state import BANDS
 
-from znnpy.graph import GraphError, TaskGraph
+from znnpy.graph import TaskGraph
 from znnpy.graph.paths import bottom_levels
 
 Ints = NDArray[np.int64]
@@ -116,81 +114,6 @@ class Replay:
         told = np.diff(self.graph.successor_starts)
         more = machine.dispatch + machine.steal + machine.successor * told
         return replace(self, costs=self.costs + more)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a simulated run took, in seconds, from the first release to the end of the last step."""
-
-    seconds: float
-    steps: int
-    overhead: float
-    """Dispatch, steals and their cache misses of all workers together."""
-    steals: int
-    wake_ups: int
-    log: Floats
-    """(task, worker, start) of the runs, in order of start; as many rows as were asked for."""
-
-    @property
-    def seconds_per_step(self) -> float:
-        """Mean time of a step."""
-        return self.seconds / self.steps
-
-
-def simulate(
-    replay: Replay,
-    workers: int,
-    machine: Machine | None = None,
-    steps: int = 10,
-    seed: int = 0,
-    log: int = 0,
-) -> Outcome:
-    """Run `steps` steps, two (as many as there are copies) in flight, on simulated workers.
-
-    The same arguments give the same bits. Raises GraphError when the graph can make no progress.
-    Source of the bounds that hold: Brent 1974; ZNN, arXiv 1510.06706, section V.
-    """
-    graph, machine = replay.graph, machine or Machine()
-    copies = int(graph.step.max()) + 1
-    randoms = np.random.default_rng(seed).integers(1, 1 << 62, workers)
-    hands = np.stack([np.full(workers, native.NONE), randoms], axis=1)
-    totals = np.zeros(native.MISSING + copies)
-    completions = np.zeros(steps)
-    rows = np.zeros((log, 3))
-    done = native.simulate(
-        _tasks(graph),
-        graph.successor_starts,
-        graph.successors,
-        np.ascontiguousarray(replay.costs),
-        replay.shares,
-        np.full((graph.size, 2), native.NONE),
-        np.full(((workers + 1) * BANDS, 2), native.NONE),
-        np.zeros(BANDS, np.int64),
-        hands,
-        np.zeros((workers, 3)),
-        machine.rates(),
-        totals,
-        rows,
-        np.bincount(graph.step, minlength=copies),
-        completions,
-    )
-    if done < steps:
-        raise GraphError(
-            f"simulated on {workers} workers, the graph made no progress after {done} of {steps} steps"
-        )
-    return Outcome(
-        float(completions[-1]),
-        steps,
-        float(totals[native.OVERHEAD]),
-        int(totals[native.STEALS]),
-        int(totals[native.WAKE_UPS]),
-        rows[: int(totals[native.RAN])],
-    )
-
-
-def _tasks(graph: TaskGraph) -> Ints:
-    columns = [graph.initial, graph.joins, graph.band, graph.step, graph.phase]
-    return np.stack([*columns, np.zeros(graph.size, np.int64)], axis=1)
 
 
 def without_memory(machine: Machine) -> Machine:

@@ -1,8 +1,8 @@
-"""The scheduler's protocol as a discrete-event loop: any number of workers, on one thread.
+"""The scheduler's protocol in time that is added up: the workers of one process and what they run.
 
 It follows `worker.py` where that decides who runs what and when: the kept successor, deques by band,
 the injector, thieves from a random victim on, parking and wake-ups. Time is not measured but added
-up: the tasks' own, and so much for each dispatch, steal and wake-up.
+up: the tasks' own, and so much for each dispatch, steal and wake-up. `ranks.py` has the loop.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling.shared_state import BANDS
 
 COUNTER, JOINS, BAND, STEP, PHASE, RUNS = range(6)
@@ -23,22 +22,21 @@ DISPATCH, SUCCESSOR, STEAL, WAKE, SPIN, SUBMIT, BANDWIDTH, CALLER = range(8)
 """Words of `rates`: seconds, and how many cores' worth of memory traffic the machine carries."""
 NOW, OVERHEAD, STEALS, WAKE_UPS, RAN, MISSING = range(6)
 """Words of `totals`; MISSING is the first of one word a copy, runs still to come of its step."""
+RELEASED, COMPLETED = range(2)
+"""Words of `steps`."""
 NONE, WAKING = -1, -2
 FOREVER = 1e300
-TABLE = "int64[:,::1]"
-LIST = "int64[::1]"
-FLOATS = "float64[:,::1]"
-SECONDS = "float64[::1]"
 
 
 class World(NamedTuple):
     """Everything that changes or is looked up while time passes.
 
-    Successors of task t: successors[starts[t] : starts[t + 1]]. `costs[r, t]`: seconds of run r of
-    task t, the rows in turn. `links`: the entry below and above each task in its deque. `ends`:
+    Successors of task t: successors[starts[t] : starts[t + 1]]. `costs[t, r]`: seconds of run r of
+    task t, the columns in turn. `links`: the entry below and above each task in its deque. `ends`:
     oldest and newest entry of each queue and band; the last queue is the injector's. `queued`:
     entries of each band in all queues. `log`: task, worker and start of each run, as many as it has
-    rows.
+    rows. `members`: tasks of each copy. `steps`: how many were released and completed, `completions` when;
+    `due`: when the next one may be released.
     """
 
     tasks: Any
@@ -54,6 +52,10 @@ class World(NamedTuple):
     rates: Any
     totals: Any
     log: Any
+    members: Any
+    steps: Any
+    due: Any
+    completions: Any
 
 
 @inlined
@@ -145,7 +147,7 @@ def far(world: World, worker: int) -> Any:
 def start(world: World, worker: int, task: int, extra: float) -> None:
     """Give a worker a task: its own seconds, dispatch, and what finding it took."""
     tasks, clock, rates, totals = world.tasks, world.clock, world.rates, world.totals
-    own = world.costs[tasks[task, RUNS] % len(world.costs), task]
+    own = world.costs[task, tasks[task, RUNS] % world.costs.shape[1]]
     told = world.starts[task + 1] - world.starts[task]
     extra += rates[DISPATCH] + rates[SUCCESSOR] * told
     tasks[task, COUNTER] = tasks[task, JOINS]
@@ -309,73 +311,75 @@ def finish(world: World, worker: int) -> Any:
     return task
 
 
-@native(
-    f"int64({TABLE},{LIST},{LIST},{FLOATS},{SECONDS},{TABLE},{TABLE},{LIST},{TABLE},{FLOATS},"
-    f"{SECONDS},{SECONDS},{FLOATS},{LIST},{SECONDS})"
-)
-def simulate(
-    tasks: Any,
-    starts: Any,
-    successors: Any,
-    costs: Any,
-    shares: Any,
-    links: Any,
-    ends: Any,
-    queued: Any,
-    hands: Any,
-    clock: Any,
-    rates: Any,
-    totals: Any,
-    log: Any,
-    members: Any,
-    completions: Any,
-) -> int:
-    """Run len(completions) steps, the copies in turn; writes when each was complete.
+@inlined
+def waits(world: World) -> Any:
+    """Whether a step is to be released as soon as it is due: its copy's last one is complete."""
+    released = world.steps[RELEASED]
+    copy = released % len(world.members)
+    return released < len(world.completions) and world.totals[MISSING + copy] == 0
 
-    `members`: tasks of each copy. A step is released when the last one of its copy is complete and
-    the time of a submission has passed since. Returns how many steps were completed: fewer than
-    asked for when the graph can make no progress.
+
+@inlined
+def horizon(world: World) -> Any:
+    """When something happens next, if nothing comes from outside; FOREVER if nothing does."""
+    soonest, busy = FOREVER, in_tasks(world)
+    for worker in range(len(world.hands)):
+        if world.hands[worker, DOING] != NONE:
+            left = world.clock[worker, REMAINING] * slower(world, worker, busy)
+            soonest = min(soonest, world.totals[NOW] + left)
+    return min(soonest, max(world.due[0], world.totals[NOW])) if waits(world) else soonest
+
+
+@inlined
+def begin(world: World) -> None:
+    """Release the next step."""
+    copy = world.steps[RELEASED] % len(world.members)
+    world.totals[MISSING + copy] = world.members[copy]
+    world.steps[RELEASED] += 1
+    world.due[0] = world.totals[NOW] + world.rates[SUBMIT]
+    if world.rates[CALLER] > 0:
+        take_core(world)
+    release(world, copy)
+    look_all(world, 0)
+
+
+@inlined
+def complete(world: World, copy: int) -> None:
+    """A step of this copy is complete."""
+    world.completions[world.steps[COMPLETED]] = world.totals[NOW]
+    world.steps[COMPLETED] += 1
+    if copy == world.steps[RELEASED] % len(world.members):
+        world.due[0] = max(world.due[0], world.totals[NOW] + world.rates[SUBMIT])
+
+
+@inlined
+def turn(world: World) -> Any:
+    """Let the next thing happen; returns the task that ended, or NONE.
+
+    `members`: a step is released when the last one of its copy is complete and the time of a
+    submission has passed since.
     """
-    world = World(
-        tasks,
-        starts,
-        successors,
-        costs,
-        shares,
-        links,
-        ends,
-        queued,
-        hands,
-        clock,
-        rates,
-        totals,
-        log,
-    )
-    released, done, due = 0, 0, 0.0
-    while done < len(completions):
-        copy = released % len(members)
-        waits = released < len(completions) and totals[MISSING + copy] == 0
-        if waits and due <= totals[NOW]:
-            totals[MISSING + copy] = members[copy]
-            released += 1
-            due = totals[NOW] + rates[SUBMIT]
-            if rates[CALLER] > 0:
-                take_core(world)
-            release(world, copy)
-            look_all(world, 0)
-            continue
-        worker = advance(world, due if waits else FOREVER)
-        if worker == NONE:
-            if not waits:
-                break
-            continue
-        task = finish(world, worker)
-        if task < 0:
-            continue
-        totals[MISSING + tasks[task, STEP]] -= 1
-        if totals[MISSING + tasks[task, STEP]] == 0:
-            completions[done] = totals[NOW]
-            done += 1
-            if tasks[task, STEP] == released % len(members):
-                due = max(due, totals[NOW] + rates[SUBMIT])
-    return done
+    if waits(world) and world.due[0] <= world.totals[NOW]:
+        begin(world)
+        return NONE
+    worker = advance(world, world.due[0] if waits(world) else FOREVER)
+    if worker == NONE:
+        return NONE
+    task = finish(world, worker)
+    if task < 0:
+        return NONE
+    copy = world.tasks[task, STEP]
+    world.totals[MISSING + copy] -= 1
+    if world.totals[MISSING + copy] == 0:
+        complete(world, copy)
+    return task
+
+
+@inlined
+def deliver(world: World, task: int, now: float) -> None:
+    """Bring a token from outside, before anything else happens here."""
+    advance(world, now)
+    if arrive(world, task):
+        push(world, len(world.hands), task)
+        wake(world, 1)
+        look_all(world, 0)

@@ -1,0 +1,180 @@
+"""Simulated ranks against times known by hand, and what every strategy must keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from test_measured import recorded
+
+from znnpy.graph import GraphBuilder, GraphError, Named, TaskGraph
+from znnpy.simulate import (
+    EXCHANGES,
+    IDEAL,
+    Exchange,
+    Links,
+    Machine,
+    Message,
+    Replay,
+    exchanged,
+    simulate,
+    simulate_ranks,
+    simulate_scaling,
+)
+
+FORWARD, BACKWARD, UPDATE = 1.0, 2.0, 0.25
+MIB = 1 << 20
+SECOND = Links(latency=0.0, bandwidth=MIB, adding=0.0, chunk=MIB, bucket=MIB)
+"""A mebibyte takes a second."""
+
+
+def layered(layers: int) -> TaskGraph:
+    """Two copies of a step: forward through all layers, back, an update of each layer."""
+    builder = GraphBuilder()
+    updates: list[list[int]] = []
+    for step in range(2):
+        costs = [FORWARD] * layers + [BACKWARD] * layers + [UPDATE] * layers
+        tasks = [
+            builder.task(0, [], Named(f"{step}.{n}"), cost=cost, phase=-1 if n else step, step=step)
+            for n, cost in enumerate(costs)
+        ]
+        for before, after in pairwise(tasks[: 2 * layers]):
+            builder.precede(before, after)
+        updates.append(tasks[2 * layers :])
+        for layer in range(layers):
+            builder.precede(tasks[2 * layers - 1 - layer], updates[-1][layer])
+    size = 3 * layers
+    for layer in range(layers):
+        builder.precede(updates[0][layer], size + layer)
+        builder.precede(updates[1][layer], layer, carried=True)
+    return builder.build()
+
+
+def sums(layers: int, size: int = MIB) -> list[Exchange]:
+    """Each layer's gradient, those of the last layers first."""
+    found = []
+    for step in range(2):
+        for layer in reversed(range(layers)):
+            made, moves = (
+                step * 3 * layers + n for n in (2 * layers - 1 - layer, 2 * layers + layer)
+            )
+            found.append(Exchange(size, (made,), (moves,), (moves,), step))
+    return found
+
+
+def seconds(layers, ranks, strategy, links=SECOND, colors=2, workers=1, steps=6, machine=IDEAL):
+    """Seconds of a step on ranks, in the steady state."""
+    it = exchanged(Replay.of(layered(layers)), sums(layers), ranks, strategy, links, colors)
+    return simulate_ranks(it.replays, it.messages, workers, machine, steps, ports=it.ports).steady
+
+
+COMPUTED = FORWARD + BACKWARD + UPDATE
+
+
+@pytest.mark.parametrize(
+    ("ranks", "strategy", "colors", "exposed"),
+    [
+        (2, "tree", 1, 2.0),  # up and down
+        (4, "tree", 1, 4.0),  # two levels up, two down
+        (8, "tree", 1, 6.0),
+        (3, "tree", 1, 4.0),
+        (2, "multicolor", 2, 1.0),  # halves, both at once
+        (4, "multicolor", 2, 2.0),
+        (2, "allreduce", 1, 1.0),  # two rounds of a half
+        (4, "blocking", 1, 1.5),  # six rounds of a quarter
+    ],
+)
+def test_one_layer_exposes_all_that_is_sent(ranks, strategy, colors, exposed):
+    links = replace(SECOND, chunk=8 * MIB)
+    assert seconds(1, ranks, strategy, links, colors) == pytest.approx(COMPUTED + exposed)
+
+
+def test_a_message_takes_its_latency_too_and_what_comes_is_added():
+    links = replace(SECOND, latency=0.25, adding=0.125 / MIB)
+    assert seconds(1, 2, "tree", links) == pytest.approx(COMPUTED + 2 * 1.25 + 0.125)
+    assert seconds(1, 4, "allreduce", links) == pytest.approx(
+        COMPUTED + 6 * (0.25 + 0.25) + 3 * 0.125 / 4
+    )
+
+
+def test_a_port_carries_one_message_at_a_time_each_way():
+    graph = layered(1)
+    pair = [Message(((rank, 1),), ((1 - rank, 2),), rank, 1 - rank, 1.0, 0.0) for rank in (0, 1)]
+    graph.joins[2] += 1
+    graph.initial[2] += 1
+
+    def run(messages):
+        return simulate_ranks([Replay.of(graph)] * 2, messages, 1, IDEAL, 1, ports=2)
+
+    assert run(pair).seconds == pytest.approx(COMPUTED + 1)
+    graph.joins[2] += 1
+    graph.initial[2] += 1
+    both = run(pair * 2)
+    assert both.seconds == pytest.approx(COMPUTED + 2)
+    np.testing.assert_allclose(both.carried, 2.0)
+
+
+@pytest.mark.parametrize("strategy", EXCHANGES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 16])
+def test_messages_that_take_no_time_change_nothing(strategy, ranks):
+    free = Links(latency=0.0, bandwidth=np.inf, adding=0.0)
+    assert seconds(3, ranks, strategy, free) == pytest.approx(3 * COMPUTED)
+
+
+def test_layers_at_once_overlap_with_what_is_computed_and_blocking_does_not():
+    links = replace(SECOND, bandwidth=4 * MIB)
+    found = {name: seconds(4, 2, name, links) - 4 * COMPUTED for name in EXCHANGES}
+    assert found["blocking"] == pytest.approx(1.0)
+    assert found["tree"] <= 0.5 * found["blocking"] + 1e-9
+    assert found["multicolor"] <= found["tree"] + 1e-9
+
+
+def test_chunks_follow_each_other_through_the_tree():
+    whole = seconds(1, 16, "multicolor", replace(SECOND, chunk=8 * MIB), 1)
+    cut = seconds(1, 16, "multicolor", replace(SECOND, chunk=MIB // 16), 1)
+    assert whole == pytest.approx(COMPUTED + 8.0)
+    assert COMPUTED + 4.0 <= cut <= COMPUTED + 6.0
+
+
+def test_only_the_first_rank_of_a_tree_moves_weights():
+    it = exchanged(Replay.of(layered(2)), sums(2), 2, "tree", SECOND)
+    first, second = (replay.work(1) for replay in it.replays)
+    assert first - second == pytest.approx(2 * UPDATE)
+
+
+def test_the_same_arguments_give_the_same_bits():
+    runs = [seconds(3, 8, "multicolor", Links(), 2, 3, machine=Machine()) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_one_rank_is_a_run_of_one_process():
+    replay = Replay.of(layered(3))
+    it = exchanged(replay, sums(3), 1, "tree", SECOND)
+    ranks = simulate_ranks(it.replays, it.messages, 2, Machine(), 5, ports=it.ports)
+    assert ranks.seconds == simulate(replay, 2, Machine(), 5).seconds
+
+
+def test_a_message_that_nobody_posts_is_found():
+    replay = Replay.of(layered(1))
+    replay.graph.initial[2] += 1
+    with pytest.raises(GraphError, match="of 2 steps on each of 2 ranks"):
+        simulate_ranks([replay, replay], [], 1, IDEAL, 2)
+
+
+def test_the_table_of_a_profile():
+    graph = layered(3)
+    costs = graph.cost * 1e-3
+    measured = {1: recorded(replace(graph, cost=costs), 1, IDEAL, 8)}
+    links = Links(latency=1e-5, bandwidth=1e9)
+    found = simulate_scaling(measured, lambda graph: sums(3), (2, 64), links, steps=6)
+    assert found["bytes"] == 3 * MIB
+    assert found["alone"] == pytest.approx(3e-3 * COMPUTED, rel=1e-3)
+    assert {row["ranks"] for row in found["rows"]} == {2, 64}
+    assert {row["strategy"] for row in found["rows"]} == set(EXCHANGES)
+    for row in found["rows"]:
+        assert row["seconds"] == pytest.approx(found["alone"] + row["exposed"])
+        assert row["wire"] > 0
+    with pytest.raises(ValueError, match="nothing to add up"):
+        simulate_scaling(measured, lambda graph: [])

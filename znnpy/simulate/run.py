@@ -1,0 +1,178 @@
+"""Run replays on simulated workers: one process, or ranks that send each other messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.scheduling import simulation as native
+from znnpy_kernels.scheduling.ranks import simulate as run_ranks
+from znnpy_kernels.scheduling.shared_state import BANDS
+
+from znnpy.graph import GraphError
+from znnpy.simulate.replay import Floats, Ints, Machine, Replay
+
+Place = tuple[int, int]
+"""A rank, and a task of its graph."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Leaves when all tasks of `after` have run, and brings a token to each of `to`.
+
+    It takes `lasts` seconds on the port `source`, and from `latency` seconds later on as many on `target`.
+    """
+
+    after: tuple[Place, ...]
+    to: tuple[Place, ...]
+    source: int
+    target: int
+    lasts: float
+    latency: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulated run took, in seconds, from the first release to the end of the last step."""
+
+    seconds: float
+    steps: int
+    overhead: float
+    """Dispatch, steals and their cache misses of all workers together."""
+    steals: int
+    wake_ups: int
+    log: Floats
+    """(task, worker, start) of the runs of rank 0, in order of start; as many rows as were asked for."""
+    completions: Floats
+    """When each step was complete, (ranks, steps)."""
+    carried: Floats
+    """Seconds that each port was in use, (ports, ways out and in)."""
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Mean time of a step."""
+        return self.seconds / self.steps
+
+    @property
+    def steady(self) -> float:
+        """Mean time of a step, that of the first two left out; all ranks have ended each."""
+        last = self.completions.max(axis=0)
+        return float((last[-1] - last[1]) / (len(last) - 2))
+
+
+def simulate(
+    replay: Replay,
+    workers: int,
+    machine: Machine | None = None,
+    steps: int = 10,
+    seed: int = 0,
+    log: int = 0,
+) -> Outcome:
+    """Run `steps` steps, two (as many as there are copies) in flight, on simulated workers.
+
+    The same arguments give the same bits. Raises GraphError when the graph can make no progress.
+    Source of the bounds that hold: Brent 1974; ZNN, arXiv 1510.06706, section V.
+    """
+    return simulate_ranks([replay], [], workers, machine, steps, seed, log)
+
+
+def simulate_ranks(
+    replays: Sequence[Replay],
+    messages: Sequence[Message],
+    workers: int,
+    machine: Machine | None = None,
+    steps: int = 10,
+    seed: int = 0,
+    log: int = 0,
+    ports: int = 0,
+) -> Outcome:
+    """Run every rank's replay on `workers` workers of its own, with messages between them.
+
+    A message must not be posted again before it has come: what follows from it must come before
+    its next post. All replays have as many rounds of costs; each rank begins with another one.
+    """
+    machine, count = machine or Machine(), len(replays)
+    graphs = [replay.graph for replay in replays]
+    copies = int(graphs[0].step.max()) + 1
+    firsts, offsets = _offsets([g.size for g in graphs]), _offsets([*map(_edges, replays)])
+    randoms = np.random.default_rng(seed).integers(1, 1 << 62, (count, workers))
+    hands = np.stack([np.full((count, workers), native.NONE), randoms], axis=2)
+    totals, completions = np.zeros((count, native.MISSING + copies)), np.zeros((count, steps))
+    logs, carried = np.zeros((count, log, 3)), np.zeros((ports, 2))
+    done = run_ranks(
+        firsts,
+        offsets,
+        np.concatenate([_tasks(replay, rank) for rank, replay in enumerate(replays)]),
+        np.concatenate([graph.successor_starts for graph in graphs]),
+        np.concatenate([graph.successors for graph in graphs]),
+        np.concatenate([replay.costs.T for replay in replays]),
+        np.concatenate([replay.shares for replay in replays]),
+        np.full((int(firsts[-1]), 2), native.NONE),
+        np.full((count, (workers + 1) * BANDS, 2), native.NONE),
+        np.zeros((count, BANDS), np.int64),
+        hands,
+        np.zeros((count, workers, 3)),
+        machine.rates(),
+        totals,
+        logs,
+        np.stack([np.bincount(graph.step, minlength=copies) for graph in graphs]),
+        completions,
+        *_messages(messages, firsts),
+        carried,
+    )
+    if done < steps * count:
+        of = f"of {steps} steps" if count == 1 else f"of {steps} steps on each of {count} ranks"
+        raise GraphError(
+            f"simulated on {workers} workers, the graph made no progress after {done} {of}"
+        )
+    return Outcome(
+        float(completions.max()),
+        steps,
+        float(totals[:, native.OVERHEAD].sum()),
+        int(totals[:, native.STEALS].sum()),
+        int(totals[:, native.WAKE_UPS].sum()),
+        logs[0, : int(totals[0, native.RAN])],
+        completions,
+        carried,
+    )
+
+
+def _offsets(sizes: Sequence[int]) -> Ints:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _edges(replay: Replay) -> int:
+    return len(replay.graph.successors)
+
+
+def _tasks(replay: Replay, rank: int) -> Ints:
+    graph = replay.graph
+    columns = [graph.initial, graph.joins, graph.band, graph.step, graph.phase]
+    return np.stack([*columns, np.full(graph.size, rank)], axis=1)
+
+
+def _messages(
+    messages: Sequence[Message], firsts: Ints
+) -> tuple[Ints, Floats, Ints, Ints, Ints, Ints]:
+    """The arrays of the compiled loop: messages, their seconds, who posts which, and whom each reaches."""
+    table = [(len(m.after), len(m.after), m.source, m.target, native.NONE) for m in messages]
+    seconds = [(m.lasts, m.latency, 0.0) for m in messages]
+    poster = [firsts[rank] + task for m in messages for rank, task in m.after]
+    posted = np.repeat(np.arange(len(messages)), [len(m.after) for m in messages])
+    order = np.argsort(np.array(poster, np.int64), kind="stable")
+    counts = np.bincount(np.array(poster, np.int64), minlength=int(firsts[-1]))
+    return (
+        _rows(table, 5, np.int64),
+        _rows(seconds, 3, np.float64),
+        _offsets(counts.tolist()),
+        posted[order].astype(np.int64),
+        _offsets([len(m.to) for m in messages]),
+        _rows([place for m in messages for place in m.to], 2, np.int64),
+    )
+
+
+def _rows(values: Sequence[Sequence[float]], width: int, kind: type) -> NDArray[Any]:
+    return np.array(values, kind).reshape(-1, width)

@@ -1,0 +1,74 @@
+"""How fast updates would be on more ranks: the recorded graph on each, by every way to add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from znnpy.graph import TaskGraph
+from znnpy.simulate.exchange import EXCHANGES, Exchange, Links, Strategy, exchanged
+from znnpy.simulate.measured import Measured, calibrated
+from znnpy.simulate.run import Outcome, simulate_ranks
+
+RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
+COLORS = (2, 4)
+"""Trees of `multicolor` that are compared."""
+STEPS = 8
+
+
+def simulate_scaling(
+    measured: Mapping[int, Measured],
+    exchanges: Callable[[TaskGraph], Sequence[Exchange]],
+    ranks: Sequence[int] = RANKS,
+    links: Links | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """`ranks` of a profile's summary, JSON-able: every rank computes what was recorded, once an update.
+
+    Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
+    a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`
+    (more than alone), and how long the busiest port carries messages in one (`wire`). Raises ValueError when
+    nothing was measured or there is nothing to add up.
+    """
+    known, workers, links = calibrated(measured), max(measured), links or Links()
+    graph = measured[workers].graph
+    replay, machine, summed = known.replay(graph, workers), known.on(workers), exchanges(graph)
+    if not summed:
+        raise ValueError("these steps move no weights, so ranks have nothing to add up")
+
+    def run(count: int, strategy: Strategy, colors: int) -> Outcome:
+        it = exchanged(replay, summed, count, strategy, links, colors)
+        return simulate_ranks(
+            it.replays, it.messages, workers, machine, steps, seed, ports=it.ports
+        )
+
+    alone, rows = run(1, "tree", 1).steady, []
+    for count, strategy, colors in (way for number in ranks for way in _ways(number)):
+        found = run(count, strategy, colors)
+        rows.append(
+            {
+                "ranks": count,
+                "strategy": strategy,
+                "colors": colors,
+                "seconds": found.steady,
+                "exposed": found.steady - alone,
+                "wire": float(found.carried.max(initial=0.0)) / steps,
+            }
+        )
+    return {
+        "workers": workers,
+        "alone": alone,
+        "bytes": sum(it.size for it in summed if it.step == 0),
+        "latency": links.latency,
+        "bandwidth": links.bandwidth,
+        "rows": rows,
+    }
+
+
+def _ways(ranks: int) -> Iterator[tuple[int, Strategy, int]]:
+    for strategy in EXCHANGES:
+        if strategy == "multicolor":
+            yield from ((ranks, strategy, colors) for colors in COLORS if colors <= ranks)
+        else:
+            yield ranks, strategy, 1
