@@ -25,6 +25,8 @@ HELP = {
     "too few ready tasks": "Nothing was ready at that time. {Wider} gives the graph more width; the list "
     "of tasks that were waited for says where it is narrow.",
     "too coarse tasks": "Idle workers waited for single tasks of more than 2 ms.",
+    "messages": "Workers waited for other ranks. Faster links, fewer ranks or another distributed.strategy help; so do "
+    "larger batches, which have more to compute between two exchanges.",
     "data": "Workers had run out of {many}{flight}: Python was not ready with the next. Real data may take "
     "longer still than the random data here.",
 }

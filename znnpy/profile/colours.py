@@ -40,6 +40,8 @@ KINDS: Mapping[Kind, str] = {
     Kind.GATE: "gray",
     Kind.BARRIER: "gray",
 }
+WAYS = {"send": "green", "receive": "cyan", "sum": "violet"}
+"""Of messages."""
 LOSSES = {
     "tasks": "blue",
     "slower tasks": "red",
@@ -49,6 +51,7 @@ LOSSES = {
     "without a core": "pale",
     "too few ready tasks": "gray",
     "too coarse tasks": "magenta",
+    "messages": "cyan",
     "data": "green",
 }
 

@@ -1,8 +1,8 @@
-"""One update as a picture: a row per worker, a colour per kind of task, ready tasks below."""
+"""One update as a picture: a row per worker, a colour per kind of task; messages and ready tasks below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,15 @@ import numpy as np
 from markupsafe import Markup
 
 from znnpy.profile import svg
-from znnpy.profile.colours import name_of
+from znnpy.profile.colours import WAYS, name_of
+from znnpy.profile.messages import lanes
 from znnpy.profile.timeline import ready_count
 from znnpy.profile.updates import Profile
 
 UNITS = 6000
 """Points across: shorter tasks of one kind that follow each other are drawn as one."""
 READY_HEIGHT = 70
+MESSAGES_HEIGHT = 60
 AXIS = 18
 
 
@@ -34,6 +36,7 @@ class Gantt:
     """What the report shows of one update."""
 
     rows: Markup
+    messages: Markup | None
     ready: Markup
     row_height: float
     workers: int
@@ -56,16 +59,8 @@ def draw_gantt(profile: Profile) -> Gantt:
         for slice_ in _slices(profile, number, update, low, high)
     ]
     span = (high - low) * 1e-9
-    picture = svg.element(
-        "svg",
-        *rows,
-        width="100%",
-        height=height * workers,
-        viewBox=f"0 0 {UNITS} {height * workers}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=f"Tasks of {workers} workers during update {update}",
-    )
+    label = f"Tasks of {workers} workers during update {update}"
+    picture = _picture(rows, height * workers, label)
     axis = [
         svg.text(value / span, READY_HEIGHT + AXIS - 4, svg.seconds(value), "tick", "middle")
         for value in svg.round_steps(span, 8)[1:]
@@ -80,7 +75,41 @@ def draw_gantt(profile: Profile) -> Gantt:
         READY_HEIGHT + AXIS, [*rules, ready, svg.level(READY_HEIGHT, "axis"), *axis], "Ready tasks"
     )
     kinds = sorted({profile.graph.kinds[task] for task in range(profile.graph.size)})
-    return Gantt(picture, below, height, workers, span, update, most, kinds)
+    return Gantt(
+        picture, _messages(profile, low, high), below, height, workers, span, update, most, kinds
+    )
+
+
+def _picture(drawn: Sequence[Markup], height: float, label: str) -> Markup:
+    return svg.element(
+        "svg",
+        *drawn,
+        width="100%",
+        height=height,
+        viewBox=f"0 0 {UNITS} {height}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _messages(profile: Profile, low: int, high: int) -> Markup | None:
+    """Messages under way in the window, in as many rows as are under way at once."""
+    shown = [it for it in profile.messages if it.arrived > low and it.started < high]
+    if not shown:
+        return None
+    scale, rows = UNITS / (high - low), lanes(shown)
+    height = MESSAGES_HEIGHT / len(rows)
+    drawn = []
+    for number, row in enumerate(rows):
+        for it in row:
+            left = int((max(it.started, low) - low) * scale)
+            right = max(left + 1, int((min(it.arrived, high) - low) * scale))
+            took = svg.seconds((it.arrived - it.started) * 1e-9)
+            title = f"{it.way} {it.what}, {it.bytes} bytes, rank {it.peer}, {took}"
+            slice_ = _Slice(left, right, f"c-{WAYS[it.way]}", title)
+            drawn.append(_rectangle(slice_, number * height, height))
+    return _picture(drawn, MESSAGES_HEIGHT, f"{len(shown)} messages")
 
 
 def _window(profile: Profile, update: int) -> tuple[int, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.profile.timeline import (
+    MESSAGE,
     MISSING,
     Ints,
     Timeline,
@@ -18,6 +21,7 @@ from znnpy.profile.timeline import (
 from znnpy.profile.updates import Profile
 from znnpy.scheduler.recording import SEARCH, WorkerRecording
 
+T = TypeVar("T")
 COARSE_SECONDS = 2e-3
 """A task longer than this, waited for by idle workers, is blamed on the cut, not on the graph."""
 
@@ -31,6 +35,7 @@ LOSSES = (
     "without a core",
     "too few ready tasks",
     "too coarse tasks",
+    "messages",
     "data",
 )
 
@@ -40,7 +45,8 @@ class Losses:
     """Seconds of one worker's, or all workers', time in the recorded window, by cause.
 
     `searching` and `parked` divide the same idle time by what the worker did; `waited_for` counts
-    the seconds without a ready task by the name of the task that ended the wait.
+    the seconds without a ready task by the name of the task that ended the wait. `exposed`: those until
+    a message came, by (update, task that it was for).
     """
 
     busy: float = 0.0
@@ -48,15 +54,21 @@ class Losses:
     parked: float = 0.0
     causes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waited_for: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    exposed: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other: Losses) -> None:
         """Add another worker's."""
         self.busy += other.busy
         self.searching += other.searching
         self.parked += other.parked
-        for own, others in ((self.causes, other.causes), (self.waited_for, other.waited_for)):
-            for name, seconds in others.items():
-                own[name] += seconds
+        _add(self.causes, other.causes)
+        _add(self.waited_for, other.waited_for)
+        _add(self.exposed, other.exposed)
+
+
+def _add(own: dict[T, float], other: Mapping[T, float]) -> None:
+    for key, seconds in other.items():
+        own[key] += seconds
 
 
 class _When:
@@ -108,7 +120,9 @@ def _of_worker(
     found.causes["waking up"] = found.parked - float(starved.between(slept, high).sum())
     data = unfed.between(low, high)
     found.causes["data"] = float(data.sum())
-    _blame(found, timeline, recording, high, none_ready - data)
+    lost = none_ready - data
+    lost -= _blame_messages(found, timeline, recording, low, high, lost)
+    _blame(found, timeline, recording, high, lost)
     return found
 
 
@@ -137,6 +151,52 @@ def idle_times(recording: WorkerRecording, start: int, end: int) -> NDArray[np.v
     return searches
 
 
+def _blame_messages(
+    found: Losses,
+    timeline: Timeline,
+    recording: WorkerRecording,
+    begins: Ints,
+    ends: Ints,
+    seconds: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Of each wait, the seconds until a message came that what ran next had to wait for."""
+    exposed = np.zeros(len(seconds))
+    if not (timeline.waited_for == MESSAGE).any():
+        return exposed
+    place = np.searchsorted(recording.events["start_ns"], ends)
+    for wait in np.flatnonzero((seconds > 0) & (place < len(recording.events))).tolist():
+        event, low = recording.events[place[wait]], int(begins[wait])
+        (round_,) = np.flatnonzero(timeline.start[:, event["task"]] == event["start_ns"])[:1]
+        came = _message_before(timeline, int(round_), int(event["task"]), low)
+        if came is not None:
+            round_, task = came
+            share = (timeline.ready[came] - low) / max(1, int(ends[wait]) - low)
+            exposed[wait] = min(1.0, max(0.0, share)) * seconds[wait]
+            found.exposed[timeline.update(int(round_), task), task] += float(exposed[wait])
+    found.causes["messages"] = float(exposed.sum())
+    return exposed
+
+
+def _message_before(timeline: Timeline, round_: int, task: int, low: int) -> tuple[int, int] | None:
+    """(round, task) of the last message after `low` that a task waited for, through others or itself."""
+    while True:
+        before = int(timeline.waited_for[round_, task])
+        if before == MESSAGE:
+            return (round_, task) if timeline.ready[round_, task] > low else None
+        if before == MISSING:
+            return None
+        round_ = _round_of(timeline, before, round_, task)
+        task = before
+        if timeline.start[round_, task] <= low:
+            return None
+
+
+def _round_of(timeline: Timeline, before: int, round_: int, task: int) -> int:
+    """The round in which what a task waited for ran: the same, or the one before."""
+    end = timeline.end[round_, before]
+    return round_ - 1 if end == MISSING or end > timeline.start[round_, task] else round_
+
+
 def _blame(
     found: Losses,
     timeline: Timeline,
@@ -162,8 +222,9 @@ def _awaited(timeline: Timeline, task: int, start: int) -> tuple[str, bool]:
     before = int(timeline.waited_for[round_, task])
     if before == MISSING:
         return "the release of an update", False
-    carried = timeline.end[round_, before] > start or timeline.end[round_, before] == MISSING
-    run = round_ - 1 if carried else round_
+    if before == MESSAGE:
+        return f"the message for {timeline.graph.names[task]}", False
+    run = _round_of(timeline, before, int(round_), task)
     length = timeline.end[run, before] - timeline.start[run, before]
     return timeline.graph.names[before], bool(length * 1e-9 > COARSE_SECONDS)
 

@@ -16,7 +16,7 @@ from znnpy.engine.tasks.identity import PASS_OF, Kind, Pass
 from znnpy.files import write_text
 from znnpy.profile import charts, colours, svg
 from znnpy.profile.advice import overhead, rates, width
-from znnpy.profile.gantt import draw_gantt
+from znnpy.profile.gantt import MESSAGES_HEIGHT, draw_gantt
 from znnpy.profile.ranks import by_strategy
 from znnpy.profile.updates import Profile
 
@@ -24,6 +24,7 @@ LOSS_NAMES = {
     "tasks": "tasks",
     "slower tasks": "tasks slower than on one worker",
     "without a core": "without a core, while searching",
+    "messages": "waiting for messages of other ranks",
     "data": "waiting for data",
 }
 WORKER_PARTS = (
@@ -53,6 +54,8 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
             run=run,
             palette=colours.PALETTE,
             gantt=draw_gantt(profile),
+            message_height=MESSAGES_HEIGHT,
+            way_colours=colours.WAYS,
             kind_colours={kind: colours.name_of(kind) for kind in run["kinds"]},
             losses=_losses(run),
             workers=_workers(run),

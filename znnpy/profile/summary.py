@@ -12,6 +12,7 @@ from znnpy.engine.tasks.identity import Identity, identities
 from znnpy.graph.paths import bottom_levels, chain
 from znnpy.profile.layers import Layers
 from znnpy.profile.losses import LOSSES, Losses, find_losses
+from znnpy.profile.messages import summarise_messages
 from znnpy.profile.timeline import Floats, Ints
 from znnpy.profile.updates import Profile
 
@@ -52,6 +53,7 @@ def summarise(
         "workers": _workers(profile, losses),
         "losses": _lost(profile, losses, work_alone or work),
         "waited_for": _waited_for(profile, losses),
+        "messages": summarise_messages(profile, _total(losses)),
         "sizes": _sizes(costs),
         "critical_path": path,
         "planned_bytes": profile.planned_bytes,
@@ -150,7 +152,8 @@ def _lost(profile: Profile, losses: list[Losses], undisturbed: float) -> dict[st
     total = _total(losses)
     busy = total.busy / profile.updates
     useful = min(busy, undisturbed)
-    lost = {cause: total.causes[cause] / profile.updates for cause in LOSSES}
+    causes = [cause for cause in LOSSES if cause != "messages" or profile.messages]
+    lost = {cause: total.causes[cause] / profile.updates for cause in causes}
     return {"tasks": useful, "slower tasks": busy - useful, **lost}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from znnpy.scheduler.recording import WorkerRecording
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-MISSING = -1
+MISSING, MESSAGE = -1, -2
+Arrivals = Mapping[int, Sequence[int]]
+"""By phase: when each of its messages came, one a round."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Timeline:
     ready: Ints
     """When the last predecessor ended, or the step was released; the start where nothing is known."""
     waited_for: Ints
-    """The predecessor that ended last; MISSING where the release came last."""
+    """The predecessor that ended last; MISSING where the release came last, MESSAGE where a message did."""
     releases: Ints
     """When each update or forward pass was released to the workers, at the latest."""
 
@@ -76,12 +78,15 @@ class StepFunction:
 
 
 def build_timeline(
-    graph: TaskGraph, workers: Sequence[WorkerRecording], releases: Sequence[int]
+    graph: TaskGraph,
+    workers: Sequence[WorkerRecording],
+    releases: Sequence[int],
+    arrivals: Arrivals | None = None,
 ) -> Timeline:
     """Put the events of all workers into one table; `releases[u]` is when update u was released.
 
     Events must be complete from the first update on. A release is noted by Python, a little late: it
-    came before the first task began.
+    came before the first task began. `arrivals`: of messages that tasks wait for.
     """
     events = np.concatenate([recording.events for recording in workers])
     owner = np.repeat(np.arange(len(workers)), [len(w.events) for w in workers])
@@ -100,7 +105,8 @@ def build_timeline(
 
     start, end = table(events["start_ns"]), table(events["end_ns"])
     released = _releases(graph, start, releases)
-    ready, waited_for = _readiness(graph, start, end, _release_table(graph, start, released))
+    given = _release_table(graph, start, released, arrivals or {})
+    ready, waited_for = _readiness(graph, start, end, given)
     return Timeline(
         graph,
         copies,
@@ -123,12 +129,15 @@ def _releases(graph: TaskGraph, start: Ints, noted: Sequence[int]) -> Ints:
     return np.minimum(np.array(noted, np.int64), np.array(began, np.int64))
 
 
-def _release_table(graph: TaskGraph, start: Ints, releases: Ints) -> Ints:
-    """When the release that a task waits for came; 0 for tasks that wait for none."""
+def _release_table(graph: TaskGraph, start: Ints, releases: Ints, arrivals: Arrivals) -> Ints:
+    """When the release or message that a task waits for came; 0 for tasks that wait for none."""
     copies = int(graph.step.max(initial=0)) + 1
     made = np.zeros_like(start)
     for update, moment in enumerate(releases.tolist()):
         made[update // copies, graph.phase == update % copies] = moment
+    for phase, moments in arrivals.items():
+        for round_, moment in enumerate(moments[: len(made)]):
+            made[round_, graph.phase == phase] = moment
     return made
 
 
@@ -143,6 +152,7 @@ def _readiness(graph: TaskGraph, start: Ints, end: Ints, released: Ints) -> tupl
             last = ended == ready[round_][after]
             waited_for[round_][after[last]] = before[last]
     known = (ready > 0) & (ready <= start)
+    waited_for[(waited_for == MISSING) & (graph.phase > graph.step.max(initial=0))] = MESSAGE
     waited_for[~known] = MISSING
     return np.where(known, ready, start), waited_for
 

@@ -1,4 +1,4 @@
-"""Chrome trace JSON of recorded updates, for Perfetto: one track per worker, counters below."""
+"""Chrome trace JSON of recorded updates, for Perfetto: a track a worker, then messages; counters below."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from znnpy.profile.losses import idle_times
+from znnpy.profile.messages import lanes
 from znnpy.profile.timeline import MISSING, Ints, ready_count
 from znnpy.profile.updates import Profile
 
@@ -53,6 +54,7 @@ class _Trace:
             yield from self._sleep(number)
         for round_, task in np.argwhere(self._shown).tolist():
             yield from self._task(round_, task)
+        yield from self._messages()
         yield from self._counters()
         if arrows:
             yield from self._arrows()
@@ -87,6 +89,29 @@ class _Trace:
                     "ph": "X", "name": "parked", "cat": "parked", "pid": 1, "tid": number,
                     "ts": self._at(slept), "dur": (end - slept) / 1e3,
                     "args": {"failed_steals": int(search["failed"])},
+                }  # fmt: skip
+
+    def _messages(self) -> Iterator[Event]:
+        """Messages from when MPI was told of them until it had done them, on tracks of their own."""
+        shown = [
+            it
+            for it in self._profile.messages
+            if self._low <= it.started and it.arrived <= self._high
+        ]
+        for number, row in enumerate(lanes(shown), start=len(self._profile.workers)):
+            yield {
+                "ph": "M", "name": "thread_name", "pid": 1, "tid": number,
+                "args": {"name": "messages"},
+            }  # fmt: skip
+            for it in row:
+                yield {
+                    "ph": "X", "name": f"{it.way} {it.what}", "cat": "message", "pid": 1, "tid": number,
+                    "ts": self._at(it.started), "dur": (it.arrived - it.started) / 1e3,
+                    "args": {
+                        "bytes": it.bytes,
+                        "peer": it.peer,
+                        "posted_us": (it.started - it.posted) / 1e3,
+                    },
                 }  # fmt: skip
 
     def _counters(self) -> Iterator[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ import psutil
 from znnpy.engine import Model
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Network, Node, Triple
+from znnpy.profile.messages import Passed, arrivals
 from znnpy.profile.timeline import Timeline, build_timeline
 from znnpy.scheduler.recording import WorkerRecording
 
@@ -38,6 +39,8 @@ class Profile:
     planned_bytes: int
     caller_seconds: float = 0.0
     """Of an update, that the thread which hands updates over computed."""
+    messages: Sequence[Passed] = ()
+    """What this rank sent and received meanwhile."""
 
     @property
     def seconds_per_update(self) -> float:
@@ -52,7 +55,7 @@ class Profile:
     @cached_property
     def timeline(self) -> Timeline:
         """When each task was ready, began and ended."""
-        return build_timeline(self.graph, self.workers, self.releases)
+        return build_timeline(self.graph, self.workers, self.releases, arrivals(self.messages))
 
 
 def events_needed(model: Model, updates: int) -> int:
