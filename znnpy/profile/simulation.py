@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from znnpy.engine import Model
-from znnpy.engine.tasks.identity import Part, Pass, identities
+from znnpy.engine.tasks.identity import Identity, Part, Pass, identities
 from znnpy.graph import TaskGraph
 from znnpy.network import Network
 from znnpy.network.parameters import parameter_shapes
@@ -51,11 +51,12 @@ def exchanges(graph: TaskGraph, network: Network) -> list[Exchange]:
     edges = [pair.tolist() for pair in graph.edges(carried=False)]
     makers = defaultdict(set)
     for before, after in zip(*edges, strict=True):
-        if tasks[before].serves is Pass.WEIGHT and tasks[after].serves is Pass.UPDATE:
+        made = tasks[before].serves in (Pass.WEIGHT, Pass.UPDATE) and not _of_sums(tasks[before])
+        if made and _of_sums(tasks[after]):
             makers[after].add(before)
     uses = defaultdict(list)
     for task, what in enumerate(tasks):
-        if what.serves is Pass.UPDATE and what.owner in shapes:
+        if _of_sums(what) and what.owner in shapes:
             uses[int(graph.step[task]), what.owner].append(task)
     found = []
     for (step, name), before in uses.items():
@@ -65,6 +66,11 @@ def exchanges(graph: TaskGraph, network: Network) -> list[Exchange]:
             size = 4 * prod(shapes[name])
             found.append(Exchange(size, tuple(sorted(after)), tuple(before), moves, step))
     return sorted(found, key=lambda it: max(it.after))
+
+
+def _of_sums(what: Identity) -> bool:
+    """Whether a task needs gradients that are added up over all ranks."""
+    return what.part in (Part.UPDATE, Part.NORM, Part.CLIP, Part.RUNNING)
 
 
 def _wide(made: Made) -> TaskGraph:

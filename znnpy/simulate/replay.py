@@ -83,7 +83,8 @@ class Replay:
         """Costs of one round or several (default: the graph's estimates).
 
         costs, shares: one column or entry for each task that works, in order; so they may come from
-        another graph of the same tasks, under another policy or for other numbers of threads.
+        another graph of the same tasks, under another policy or for other numbers of threads. What waits for
+        messages in the graph has them as soon as its step begins.
         """
         works = working(graph)
         given = graph.cost[works] if costs is None else costs
@@ -91,7 +92,8 @@ class Replay:
         rows[:, works] = given
         crowded = np.zeros(graph.size)
         crowded[works] = 0.0 if shares is None else shares
-        return cls(graph, rows, crowded)
+        phase = np.minimum(graph.phase, graph.step)
+        return cls(replace(graph, phase=phase), rows, crowded)
 
     def work(self, steps: int) -> float:
         """T1: seconds of all tasks of so many steps."""
