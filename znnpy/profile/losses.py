@@ -121,7 +121,7 @@ def _of_worker(
     data = unfed.between(low, high)
     found.causes["data"] = float(data.sum())
     lost = none_ready - data
-    lost -= _blame_messages(found, timeline, recording, low, high, lost)
+    lost -= _blame_messages(found, timeline, recording, (low, high), starved, lost)
     _blame(found, timeline, recording, high, lost)
     return found
 
@@ -155,24 +155,25 @@ def _blame_messages(
     found: Losses,
     timeline: Timeline,
     recording: WorkerRecording,
-    begins: Ints,
-    ends: Ints,
+    waits: tuple[Ints, Ints],
+    starved: _When,
     seconds: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Of each wait, the seconds until a message came that what ran next had to wait for."""
+    """Of each wait's seconds without a ready task, those until a message came that the next task needed."""
     exposed = np.zeros(len(seconds))
     if not (timeline.waited_for == MESSAGE).any():
         return exposed
+    begins, ends = waits
     place = np.searchsorted(recording.events["start_ns"], ends)
     for wait in np.flatnonzero((seconds > 0) & (place < len(recording.events))).tolist():
         event, low = recording.events[place[wait]], int(begins[wait])
         (round_,) = np.flatnonzero(timeline.start[:, event["task"]] == event["start_ns"])[:1]
         came = _message_before(timeline, int(round_), int(event["task"]), low)
-        if came is not None:
-            round_, task = came
-            share = (timeline.ready[came] - low) / max(1, int(ends[wait]) - low)
-            exposed[wait] = min(1.0, max(0.0, share)) * seconds[wait]
-            found.exposed[timeline.update(int(round_), task), task] += float(exposed[wait])
+        if came is None:
+            continue
+        since, until = np.clip([timeline.made[came], timeline.ready[came]], low, ends[wait])
+        exposed[wait] = min(seconds[wait], float(starved.between(since, until)))
+        found.exposed[timeline.update(*came), came[1]] += float(exposed[wait])
     found.causes["messages"] = float(exposed.sum())
     return exposed
 

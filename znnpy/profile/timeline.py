@@ -36,6 +36,8 @@ class Timeline:
     """When the last predecessor ended, or the step was released; the start where nothing is known."""
     waited_for: Ints
     """The predecessor that ended last; MISSING where the release came last, MESSAGE where a message did."""
+    made: Ints
+    """When the last predecessor ended, whatever else the task waited for; 0 where none is known."""
     releases: Ints
     """When each update or forward pass was released to the workers, at the latest."""
 
@@ -106,7 +108,11 @@ def build_timeline(
     start, end = table(events["start_ns"]), table(events["end_ns"])
     released = _releases(graph, start, releases)
     given = _release_table(graph, start, released, arrivals or {})
-    ready, waited_for = _readiness(graph, start, end, given)
+    made, waited_for = _last_before(graph, end)
+    ready = np.maximum(given, made)
+    waited_for[given > made] = MISSING
+    waited_for[(given > made) & (graph.phase >= copies)] = MESSAGE
+    known = (ready > 0) & (ready <= start)
     return Timeline(
         graph,
         copies,
@@ -114,8 +120,9 @@ def build_timeline(
         end,
         table(owner),
         table(events["stolen"]),
-        ready,
-        waited_for,
+        np.where(known, ready, start),
+        np.where(known, waited_for, MISSING),
+        made,
         released,
     )
 
@@ -141,20 +148,17 @@ def _release_table(graph: TaskGraph, start: Ints, releases: Ints, arrivals: Arri
     return made
 
 
-def _readiness(graph: TaskGraph, start: Ints, end: Ints, released: Ints) -> tuple[Ints, Ints]:
-    ready = released
-    waited_for = np.full(start.shape, MISSING, np.int64)
+def _last_before(graph: TaskGraph, end: Ints) -> tuple[Ints, Ints]:
+    """When the last predecessor of each task ended, and which that was."""
+    made, which = np.zeros_like(end), np.full_like(end, MISSING)
     for carried in (False, True):
         before, after = graph.edges(carried=carried)
-        for round_ in range(int(carried), len(start)):
+        for round_ in range(int(carried), len(end)):
             ended = end[round_ - int(carried)][before]
-            np.maximum.at(ready[round_], after, ended)
-            last = ended == ready[round_][after]
-            waited_for[round_][after[last]] = before[last]
-    known = (ready > 0) & (ready <= start)
-    waited_for[(waited_for == MISSING) & (graph.phase > graph.step.max(initial=0))] = MESSAGE
-    waited_for[~known] = MISSING
-    return np.where(known, ready, start), waited_for
+            np.maximum.at(made[round_], after, ended)
+            last = ended == made[round_][after]
+            which[round_][after[last]] = before[last]
+    return made, which
 
 
 def ready_count(timeline: Timeline) -> StepFunction:
