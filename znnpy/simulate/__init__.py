@@ -1,7 +1,7 @@
 """What more workers would bring: the scheduler's policy replayed in time that is added up."""
 
 from znnpy.simulate.curve import WORKERS, compare_policies, curve, simulate_profile
-from znnpy.simulate.exchange import EXCHANGES, Exchange, Links, exchanged, meetings
+from znnpy.simulate.exchange import Exchange, Links, exchanged
 from znnpy.simulate.grain import grain
 from znnpy.simulate.measured import Measured
 from znnpy.simulate.replay import IDEAL, Machine, Replay
@@ -10,7 +10,6 @@ from znnpy.simulate.scaling import RANKS, simulate_scaling
 from znnpy.simulate.sums import STRATEGIES, FanIn, simulate_sums
 
 __all__ = [
-    "EXCHANGES",
     "IDEAL",
     "RANKS",
     "STRATEGIES",
@@ -27,7 +26,6 @@ __all__ = [
     "curve",
     "exchanged",
     "grain",
-    "meetings",
     "simulate",
     "simulate_profile",
     "simulate_ranks",

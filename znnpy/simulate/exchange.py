@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
-
 import numpy as np
 
+from znnpy.distributed.ranks import Hop, Ranks
+from znnpy.distributed.strategies import StrategyName
 from znnpy.graph import BARRIER, GraphBuilder, Named, TaskGraph
 from znnpy.simulate.replay import Replay
 from znnpy.simulate.run import Message, Place
 
-Strategy = Literal["tree", "multicolor", "allreduce", "blocking"]
-EXCHANGES: tuple[Strategy, ...] = ("tree", "multicolor", "allreduce", "blocking")
 COMES = 1 << 30
 """A phase that nothing of a simulated step releases: the token of a message."""
 EXCHANGED = Named("exchange", "sum")
@@ -70,7 +68,7 @@ def exchanged(
     replay: Replay,
     exchanges: Sequence[Exchange],
     ranks: int,
-    strategy: Strategy,
+    strategy: StrategyName,
     links: Links,
     colors: int = 2,
 ) -> Exchanged:
@@ -118,22 +116,6 @@ def _as_one(exchanges: Sequence[Exchange]) -> Exchange:
     )
 
 
-def meetings(ranks: int, color: int) -> list[tuple[int, int]]:
-    """(who adds, whose sum): the inner nodes of the binary tree over ranks, children before parents.
-
-    Where two subtrees of 2**level ranks meet, the sum is made where that of the left one is, or, if that bit
-    of `color` is set, where the right one's is: each color loads other ranks, and all add in one order.
-    """
-    hosts, made, level = list(range(ranks)), list[tuple[int, int]](), 0
-    while len(hosts) > 1:
-        right = color >> level & 1
-        pairs = [hosts[at : at + 2] for at in range(0, len(hosts), 2)]
-        made += [(pair[right], pair[1 - right]) for pair in pairs if len(pair) == 2]
-        hosts = [pair[right if len(pair) == 2 else 0] for pair in pairs]
-        level += 1
-    return made
-
-
 @dataclass(frozen=True)
 class _Task:
     """A task beside the recorded ones; `after` and `before` count recorded tasks from 0, others from -1 down."""
@@ -169,7 +151,7 @@ class _Drawn:
 
     def tree(self, exchange: Exchange) -> None:
         """Gradients up one tree, weights down the same."""
-        met = meetings(self.ranks, 0)
+        met = Ranks.of(self.ranks, self.ranks).hops()
         self._up(exchange, met, exchange.size, exchange.before)
         moved = self._task(0, exchange, after=exchange.moves)
         self._down(exchange, met, exchange.size, 0, moved)
@@ -179,7 +161,7 @@ class _Drawn:
         segment = exchange.size / colors
         chunks = max(1, round(segment / self.links.chunk))
         for color in range(colors):
-            met = meetings(self.ranks, color)
+            met = Ranks.of(self.ranks, self.ranks).hops(color)
             for _ in range(chunks):
                 root, total = self._up(exchange, met, segment / chunks, exchange.before)
                 self._down(exchange, met, segment / chunks, root, total)
@@ -210,7 +192,7 @@ class _Drawn:
     def _up(
         self,
         exchange: Exchange,
-        met: Sequence[tuple[int, int]],
+        met: Sequence[Hop],
         size: float,
         before: tuple[int, ...],
     ) -> tuple[int, int]:
@@ -234,7 +216,7 @@ class _Drawn:
     def _down(
         self,
         exchange: Exchange,
-        met: Sequence[tuple[int, int]],
+        met: Sequence[Hop],
         size: float,
         root: int,
         known: int,

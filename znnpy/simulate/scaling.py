@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Any
 
+from znnpy.distributed.strategies import STRATEGIES, StrategyName
 from znnpy.graph import TaskGraph
-from znnpy.simulate.exchange import EXCHANGES, Exchange, Links, Strategy, exchanged
+from znnpy.simulate.exchange import Exchange, Links, exchanged
 from znnpy.simulate.measured import Measured, calibrated
 from znnpy.simulate.run import Outcome, simulate_ranks
 
@@ -27,9 +30,10 @@ def simulate_scaling(
     """`ranks` of a profile's summary, JSON-able: every rank computes what was recorded, once an update.
 
     Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
-    a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`
-    (more than alone), and how long the busiest port carries messages in one (`wire`). Raises ValueError when
-    nothing was measured or there is nothing to add up.
+    a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`, more
+    than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
+    slowest; and how long the busiest port carries messages (`wire`). Raises ValueError when nothing was measured or
+    there is nothing to add up.
     """
     known, workers, links = calibrated(measured), max(measured), links or Links()
     graph = measured[workers].graph
@@ -37,22 +41,24 @@ def simulate_scaling(
     if not summed:
         raise ValueError("these steps move no weights, so ranks have nothing to add up")
 
-    def run(count: int, strategy: Strategy, colors: int) -> Outcome:
+    def run(count: int, strategy: StrategyName, colors: int, links: Links) -> Outcome:
         it = exchanged(replay, summed, count, strategy, links, colors)
         return simulate_ranks(
             it.replays, it.messages, workers, machine, steps, seed, ports=it.ports
         )
 
-    alone, rows = run(1, "tree", 1).steady, []
+    alone, rows = run(1, "tree", 1, links).steady, []
+    free = replace(links, latency=0.0, bandwidth=inf, adding=0.0)
     for count, strategy, colors in (way for number in ranks for way in _ways(number)):
-        found = run(count, strategy, colors)
+        found, undelayed = (run(count, strategy, colors, each) for each in (links, free))
         rows.append(
             {
                 "ranks": count,
                 "strategy": strategy,
                 "colors": colors,
                 "seconds": found.steady,
-                "exposed": found.steady - alone,
+                "exposed": found.steady - undelayed.steady,
+                "unequal": undelayed.steady - alone,
                 "wire": float(found.carried.max(initial=0.0)) / steps,
             }
         )
@@ -66,8 +72,8 @@ def simulate_scaling(
     }
 
 
-def _ways(ranks: int) -> Iterator[tuple[int, Strategy, int]]:
-    for strategy in EXCHANGES:
+def _ways(ranks: int) -> Iterator[tuple[int, StrategyName, int]]:
+    for strategy in STRATEGIES:
         if strategy == "multicolor":
             yield from ((ranks, strategy, colors) for colors in COLORS if colors <= ranks)
         else:
