@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+
 import numpy as np
 
 from znnpy.distributed.ranks import Hop, Ranks
-from znnpy.distributed.strategies import StrategyName
+from znnpy.distributed.strategies import STRATEGIES, StrategyName
 from znnpy.graph import BARRIER, GraphBuilder, Named, TaskGraph
 from znnpy.simulate.replay import Replay
 from znnpy.simulate.run import Message, Place
@@ -27,14 +28,14 @@ class Links:
     """What messages cost. latency: seconds; bandwidth: bytes a second, each way of every rank.
 
     adding: seconds a byte for adding what has come. chunk, bucket: bytes of the largest message of
-    `multicolor`, and of the smallest sum of `allreduce` while smaller ones are fused.
+    `multicolor`, and of that of `tree`, which is where `allreduce` fuses no more.
     """
 
     latency: float = 20e-6
     bandwidth: float = 1.25e9
     adding: float = 3e-10
-    chunk: int = 256 << 10
-    bucket: int = 1 << 20
+    chunk: int = STRATEGIES["multicolor"].chunk
+    bucket: int = STRATEGIES["allreduce"].chunk
 
     def lasts(self, size: float) -> float:
         """Seconds that a message of so many bytes is on a port."""
@@ -152,9 +153,12 @@ class _Drawn:
     def tree(self, exchange: Exchange) -> None:
         """Gradients up one tree, weights down the same."""
         met = Ranks.of(self.ranks, self.ranks).hops()
-        self._up(exchange, met, exchange.size, exchange.before)
+        chunks = max(1, round(exchange.size / self.links.bucket))
+        for _ in range(chunks):
+            self._up(exchange, met, exchange.size / chunks, exchange.before)
         moved = self._task(0, exchange, after=exchange.moves)
-        self._down(exchange, met, exchange.size, 0, moved)
+        for _ in range(chunks):
+            self._down(exchange, met, exchange.size / chunks, 0, moved)
 
     def colors(self, exchange: Exchange, colors: int) -> None:
         """Segments, each in chunks up and down the tree of its color; everybody moves the weights."""
