@@ -11,6 +11,7 @@ import numpy as np
 
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.native import native
+from znnpy_kernels.scheduling.ports import OUT, Net, come, leave, post
 from znnpy_kernels.scheduling.simulation import (
     COMPLETED,
     FOREVER,
@@ -21,7 +22,6 @@ from znnpy_kernels.scheduling.simulation import (
     horizon,
     turn,
 )
-from znnpy_kernels.scheduling.ports import OUT, Net, come, leave, post
 
 TABLE = "int64[:,::1]"
 LIST = "int64[::1]"
