@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from znnpy.fields import (
     Bytes,
@@ -16,6 +16,7 @@ from znnpy.fields import (
     Size3,
     Strict,
     shorthand,
+    wrong,
 )
 from znnpy.learning.losses import AnyLoss
 from znnpy.learning.optimizers import AnyOptimizer, Sgd
@@ -90,6 +91,11 @@ class TrainingSection(Strict):
     batch: Annotated[Int, Field(ge=1, le=65536)] = Field(
         default=1, description="Patches per update."
     )
+    microbatch: Annotated[Int, Field(ge=1, le=65536)] | None = Field(
+        default=None,
+        description="Patches that are computed at once, as one fixed plan; must divide batch (default: "
+        "batch). Fewer take less memory; they set the rounding of sums, and what batch normalisation is over.",
+    )
     output_shape: Size3 = Field(
         description="Size of an output patch in voxels, z y x; the input patch follows from it, and "
         "from that the patches of coarser outputs."
@@ -136,6 +142,15 @@ class TrainingSection(Strict):
     validation: ValidationSection = Field(
         default=ValidationSection(), description="When and how much to validate."
     )
+
+    @model_validator(mode="after")
+    def _divided(self) -> TrainingSection:
+        if self.microbatch and self.batch % self.microbatch:
+            fitting = [size for size in range(1, self.batch + 1) if self.batch % size == 0]
+            nearest = min(fitting, key=lambda size: abs(size - (self.microbatch or 1)))
+            text = f"must divide batch, which is {self.batch}; {nearest} would"
+            raise wrong(f"{text}; found {self.microbatch}", "microbatch")
+        return self
 
     def weight(self, output: str) -> float:
         """Factor of the loss of an output."""

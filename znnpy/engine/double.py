@@ -6,7 +6,8 @@ dropout mask, and nothing runs in parallel.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 import numpy as np
@@ -16,15 +17,25 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import reference
 from znnpy.engine.graphs import Settings
-from znnpy.engine.memory.arrays import ByName
+from znnpy.engine.memory.arrays import ByName, joined
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.result import StepResult
+from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective
 from znnpy.network import learned, parameter_shapes
 from znnpy.network.types import Edge
 
 Doubles = NDArray[np.float64]
+
+
+class _Microbatch(NamedTuple):
+    """What one microbatch is of."""
+
+    inputs: dict[str, Doubles]
+    targets: dict[str, Doubles]
+    weights: dict[str, Doubles]
+    masks: dict[str, Doubles]
 
 
 class DoubleEngine:
@@ -44,11 +55,11 @@ class DoubleEngine:
         self._results: list[StepResult] = []
         self._values: dict[str, Doubles] = {}
         self._staged = {
-            node.name: np.zeros((layout.batch, node.images, *layout.shape(node.name)))
+            node.name: np.zeros((layout.samples, node.images, *layout.shape(node.name)))
             for node in layout.network.inputs
         }
         images = (node.images * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
-        self.bytes = int(16 * layout.batch * sum(images))
+        self.bytes = int(16 * layout.samples * sum(images))
 
     def parameters(self) -> dict[str, Doubles]:
         """Copies of filters, biases and what nodes keep beside them."""
@@ -70,10 +81,13 @@ class DoubleEngine:
 
     def forward(self, inputs: ByName, iteration: int) -> dict[str, Doubles]:
         """Values of the output nodes, without dropout."""
-        self._values = reference.forward(
-            self.layout.network, self.layout.geometry, self._parameters, inputs
-        )
-        return {node.name: self._values[node.name] for node in self.layout.network.outputs}
+        layout = self.layout
+        found = [
+            reference.forward(layout.network, layout.geometry, self._parameters, own)
+            for own in self._microbatches(inputs)
+        ]
+        self._values = joined(found)
+        return {node.name: self._values[node.name] for node in layout.network.outputs}
 
     def staged(self) -> dict[str, Doubles]:
         """Where `run` finds the inputs."""
@@ -87,19 +101,67 @@ class DoubleEngine:
         self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Doubles]]:
         """Loss and gradients, without an update."""
-        losses, network = self.settings.losses, self.layout.network
-        geometry, masks = self.layout.geometry, self._masks(iteration)
-        self._values = reference.forward(
-            network, geometry, self._parameters, inputs, masks, training=True
+        masks = self._masks(iteration)
+        given = [self._microbatches(arrays) for arrays in (inputs, targets, weights, masks)]
+        parts = [_Microbatch(*own) for own in zip(*given, strict=True)]
+        values = [self._trained_values(part) for part in parts]
+        self._values = joined(values)
+        whole = self._whole_weights(parts, values)
+        found = [self._gradients_of(part, whole) for part in parts]
+        gradients = {name: added([own[name] for _, own in found]) for name in found[0][1]}
+        loss = added([total for total, _ in found])
+        return StepResult(loss, self._error(parts, values)), gradients
+
+    def _microbatches(self, arrays: ByName) -> list[dict[str, Doubles]]:
+        """The samples of each microbatch, not copied."""
+        size, samples = self.layout.batch, self.layout.samples
+        return [
+            {name: array[first : first + size] for name, array in arrays.items()}
+            for first in range(0, samples, size)
+        ]
+
+    def _trained_values(self, part: _Microbatch) -> dict[str, Doubles]:
+        layout = self.layout
+        return reference.forward(
+            layout.network, layout.geometry, self._parameters, part.inputs, part.masks, True
         )
-        total, gradients = reference.gradients(
-            network, geometry, self._parameters, inputs, targets, weights, losses, masks
-        )
-        error = sum(
-            _share(losses[name], self._values[name], target, weights.get(name))
-            for name, target in targets.items()
-        )
-        return StepResult(total, error), gradients
+
+    def _whole_weights(
+        self, parts: Sequence[_Microbatch], values: Sequence[ByName]
+    ) -> dict[str, list[float]]:
+        """What the parts of each output's loss weigh over all microbatches."""
+        found: dict[str, list[float]] = {}
+        for name in parts[0].targets:
+            own = [
+                self.settings.losses[name].part_weights(
+                    of[name], part.targets[name], part.weights.get(name)
+                )
+                for part, of in zip(parts, values, strict=True)
+            ]
+            found[name] = [added(each) for each in zip(*own, strict=True)]
+        return found
+
+    def _gradients_of(
+        self, part: _Microbatch, whole: Mapping[str, Sequence[float]]
+    ) -> tuple[float, dict[str, Doubles]]:
+        layout, (inputs, targets, weights, masks) = self.layout, part
+        return reference.gradients(
+            layout.network, layout.geometry, self._parameters, inputs, targets, weights,
+            self.settings.losses, masks, whole,
+        )  # fmt: skip
+
+    def _error(self, parts: Sequence[_Microbatch], values: Sequence[ByName]) -> float:
+        """Weighted shares of voxels on the wrong side, times the outputs' factors."""
+        error = 0.0
+        for name in parts[0].targets:
+            objective = self.settings.losses[name]
+            pairs = [
+                _wrong(objective, of[name], part.targets[name], part.weights.get(name))
+                for part, of in zip(parts, values, strict=True)
+            ]
+            wrong, total = added_pairs(pairs)
+            error += objective.factor * wrong / total if total else 0.0
+        return error
 
     def submit(
         self,
@@ -113,19 +175,24 @@ class DoubleEngine:
     ) -> int:
         """Make one update; returns its ticket."""
         result, gradients = self.gradients(inputs, targets, weights, iteration)
-        moved = reference.moved_statistics(
-            self.layout.network,
-            self.layout.geometry,
-            self._parameters,
-            self._values,
-            self._masks(iteration),
-        )
+        moved = self._moved(iteration)
         scale = self._clip_scale(gradients)
         for name, gradient in gradients.items():
             self._update(name, gradient * scale, learning_rate, iteration + 1)
         self._parameters |= moved
         self._results.append(result)
         return len(self._results) - 1
+
+    def _moved(self, iteration: int) -> dict[str, Doubles]:
+        """Running statistics after an update: the mean of those that each microbatch leads to."""
+        layout, masks = self.layout, self._microbatches(self._masks(iteration))
+        found = [
+            reference.moved_statistics(
+                layout.network, layout.geometry, self._parameters, values, own
+            )
+            for values, own in zip(self._microbatches(self._values), masks, strict=True)
+        ]
+        return {name: added([own[name] for own in found]) / len(found) for name in found[0]}
 
     def result(self, ticket: int) -> StepResult:
         """Loss and error of a submitted update."""
@@ -164,8 +231,9 @@ class DoubleEngine:
         """1 where the float32 engine keeps a voxel: the same kernel on an image of ones."""
         images, shape = self.layout.network.node(edge.source).images, self.layout.shape(edge.source)
         ones = np.ones((*shape, LANES), np.float32)
-        number, kept = np.array([iteration]), np.empty((self.layout.batch, images, *shape))
-        for batch in range(self.layout.batch):
+        samples, first_sample = self.layout.samples, self.layout.numbers.start * self.layout.batch
+        number, kept = np.array([iteration]), np.empty((samples, images, *shape))
+        for batch in range(samples):
             for first in range(0, images, LANES):
                 target = np.empty_like(ones)
                 row, plane = shape[2] * LANES, shape[1] * shape[2] * LANES
@@ -173,7 +241,7 @@ class DoubleEngine:
                     source=ones.ctypes.data, source_z=plane, source_y=row,
                     target=target.ctypes.data, target_z=plane, target_y=row,
                     seed=self.layout.seed ^ crc32(edge.name.encode()),
-                    iteration=number.ctypes.data, image=batch, first_channel=first,
+                    iteration=number.ctypes.data, image=first_sample + batch, first_channel=first,
                     first_plane=0, first_row=0, planes=shape[0], rows=shape[1], width=shape[2],
                     keep=edge.keep,
                 )  # fmt: skip
@@ -199,7 +267,8 @@ class DoubleEngine:
         value -= learning_rate * optimizer.entry.step(optimizer, gradient, states, update)
 
 
-def _share(objective: Objective, values: Doubles, target: Doubles, weight: Doubles | None) -> float:
-    """Weighted share of voxels on the wrong side, times the output's factor."""
-    wrong, total = objective.error(values, target, objective.counting(weight, values.shape))
-    return objective.factor * wrong / total if total else 0.0
+def _wrong(
+    objective: Objective, values: Doubles, target: Doubles, weight: Doubles | None
+) -> tuple[float, float]:
+    """Weight of voxels on the wrong side, and of all."""
+    return objective.error(values, target, objective.counting(weight, values.shape))

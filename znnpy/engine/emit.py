@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from znnpy.engine.convolution import frames
 from znnpy.engine.convolution import passes as convolution
@@ -16,11 +17,13 @@ from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.repeats import average_gradient, clear_gradient
+from znnpy.engine.layers.totals import Total, add_totals, totals
 from znnpy.engine.layers.updates import emit_updates
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.turns import turns
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import EdgeKindName
 from znnpy.network.outputs import Objectives
@@ -132,12 +135,40 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             step.stage += 1
 
 
-def emit_update(
-    step: Step, build: Build, losses: Objectives, optimizer: Optimizer, clip_norm: float | None
+class Exchange(Protocol):
+    """Makes what the microbatches of this process add up to that of all processes."""
+
+    def emit(self, step: Step, build: Build, total: Total, /) -> None:
+        """Tasks that leave the sum over all processes where that of this one lies."""
+
+
+def emit_gradients(
+    step: Step, build: Build, losses: Objectives, exchange: Exchange | None = None
 ) -> None:
-    """One whole update: forward, loss, backward, weight gradients, optimiser, derived filters."""
-    emit_forward(step, build)
-    emit_backward(step, build, losses)
+    """Forward, loss and backward of every microbatch, added up as soon as the tree allows."""
+    layout = build.layout
+    for microbatch, (slot, pairs) in enumerate(turns(len(layout.numbers), layout.slots)):
+        own = build.of(microbatch, slot)
+        step.begin()
+        emit_forward(step, own)
+        emit_backward(step, own, losses)
+        for into, other in pairs:
+            add_totals(step, build, into, other)
+    if exchange is not None:
+        for total in totals(build):
+            exchange.emit(step, build, total)
+
+
+def emit_update(
+    step: Step,
+    build: Build,
+    losses: Objectives,
+    optimizer: Optimizer,
+    clip_norm: float | None,
+    exchange: Exchange | None = None,
+) -> None:
+    """One whole update: gradients of all microbatches, optimiser, derived filters."""
+    emit_gradients(step, build, losses, exchange)
     emit_updates(step, build, optimizer, clip_norm)
     step.stage += 1
     emit_derived(step, build)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.engine.emit import emit_backward, emit_derived, emit_forward, emit_update
+from znnpy.data.memory import whole_memory
+from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
@@ -18,7 +20,7 @@ from znnpy.engine.memory.build import STEPS, WORKERS, Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, Report
 from znnpy.engine.tasks.declared import Declared
-from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.dependencies import connect, last_group, longest_path
 from znnpy.engine.tasks.sharing import gated, share
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
@@ -31,6 +33,8 @@ Declarations = dict[str, Sequence[Sequence[Declared]]]
 # seldom wait for it: simulated on 16 and 64 workers, updates are as fast as with memory of its own for
 # every buffer. Fewer workers have less under way and get less: memory that is used again is in the caches.
 SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
+CHAIN_SHARE = 0.5
+"""Of the time of an update that is all work: longest chains of microbatches that follow each other."""
 
 
 @dataclass(frozen=True)
@@ -64,36 +68,66 @@ class MemoryPlan:
 def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
     """The memory that a layout needs, found by building without any."""
     arena = Arena()
-    build = Build.new(arena, layout, len(settings.optimizer.state_names))
-    declared = _declare_all(build, layout, settings)
+    build = _alone(Build.new(arena, layout, len(settings.optimizer.state_names)))
+    declared = _declare_all(build, settings)
     step = declared["update" if layout.training else "forward"][0]
     uses = Counter(arena.uses)
-    if build.most_scratch:
-        uses[WORKERS.told] = buffer_bytes(build.most_scratch * layout.workers)
-    room = None if settings.max_memory is None else settings.max_memory - uses.total()
+    if arena.most_scratch:
+        uses[WORKERS.told] = buffer_bytes(arena.most_scratch * layout.workers)
+    own = Counter(build.replica.uses)
+    room = None
+    if settings.max_memory is not None:
+        room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
     sharing = _share(arena, step, layout, room)
-    bytes_ = uses.total() + sharing.bytes
     for name in sharing.busiest:
-        uses[arena.shared[name].use.told] += arena.shared[name].bytes
-    uses["gaps"] = bytes_ - uses.total()
-    return MemoryPlan(bytes_, sharing, build.most_scratch, uses)
+        own[arena.shared[name].use.told] += arena.shared[name].bytes
+    own["gaps"] = build.replica.uses.total() + sharing.bytes - own.total()
+    for what, bytes_ in own.items():
+        uses[what] += bytes_ * layout.replicas
+    return MemoryPlan(uses.total(), sharing, arena.most_scratch, uses)
+
+
+def _alone(build: Build) -> Build:
+    """A build of which only the first microbatch is declared: the others are like it."""
+    layout = build.layout
+    return replace(build, layout=replace(layout, numbers=layout.numbers[:1]))
 
 
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
     """Places with as much slack as there is room for; one worker never waits and needs none."""
-    sizes = {name: buffer.bytes for name, buffer in arena.shared.items()}
+    sizes = {name: buffer.bytes for name, buffer in arena.shared.items() if not name.replica}
     workers = layout.workers if layout.training and layout.workers > 1 else 0
     most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS
-    for slack in (most, most / 2, most / 4, most / 8):
+    for slack in (most, most / 2, most / 4, most / 8, 0.0):
         sharing = share(sizes, step, slack)
         if room is None or sharing.bytes <= room or not slack:
-            return sharing
-    return share(sizes, step)
+            break
+    return replace(sharing, replicas=layout.replicas)
 
 
 def planned_bytes(layout: Layout, settings: Settings) -> int:
     """Size of the arena that a layout needs."""
     return planned_memory(layout, settings).bytes
+
+
+def with_replicas(layout: Layout, settings: Settings) -> Layout:
+    """The layout with as many microbatches under way at once as its workers need, where there is room.
+
+    Microbatches of one set of images follow each other: their longest chains of tasks together shall take
+    no longer than a share of what all work takes on all workers.
+    """
+    most = min(layout.workers, len(layout.numbers))
+    if most == 1:
+        return layout
+    build = _alone(Build.new(Arena(), layout, len(settings.optimizer.state_names)))
+    tasks = gated(_declare_gradients(build, settings), planned_memory(layout, settings).sharing)
+    work = sum(task.cost for task in tasks)
+    wanted = ceil(layout.workers * longest_path(tasks) / (CHAIN_SHARE * work))
+    found = replace(layout, replicas=max(1, min(most, wanted)))
+    room = whole_memory() // 2 if settings.max_memory is None else settings.max_memory
+    while found.replicas > 1 and planned_bytes(found, settings) > room:
+        found = replace(found, replicas=found.replicas // 2)
+    return found
 
 
 def estimated_work(layout: Layout, settings: Settings) -> float:
@@ -105,7 +139,7 @@ def estimated_work(layout: Layout, settings: Settings) -> float:
 def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
     """The graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    steps = _declare_all(build, layout, settings)["update" if layout.training else "forward"]
+    steps = _declare_all(build, settings)["update" if layout.training else "forward"]
     sharing = planned_memory(layout, settings).sharing
     return connect([gated(tasks, sharing) for tasks in steps]).build(settings.policy)
 
@@ -121,7 +155,7 @@ class Graphs:
         self, build: Build, sharing: Sharing, settings: Settings, report: Report | None
     ) -> None:
         self._build, self._sharing, self._settings = build, sharing, settings
-        self._declared = _declare_all(build, build.layout, settings)
+        self._declared = _declare_all(build, settings)
         kernels: set[Kernel] = {
             task.kernel for steps in self._declared.values() for step in steps for task in step
         }
@@ -135,7 +169,7 @@ class Graphs:
         """Name of the graph that computes gradients without an update, made when it is first wanted."""
         name = "gradients"
         if name not in self._declared and name not in self._executors:
-            self._declared[name] = [_declare_gradients(self._build, self._settings.losses)]
+            self._declared[name] = [_declare_gradients(self._build, self._settings)]
             compile_all({task.kernel for task in self._declared[name][0]}, 1)
         return name
 
@@ -198,24 +232,31 @@ class Graphs:
             executor.wait(group, count)
 
 
-def _declare_all(build: Build, layout: Layout, settings: Settings) -> Declarations:
+def _declare_all(build: Build, settings: Settings) -> Declarations:
     """Every graph of a layout, as steps of declared tasks; also reserves all scratch."""
-    derive, forward = Step(), Step()
+    derive = Step()
     emit_derived(derive, build)
     declared: Declarations = {"derive": [derive.tasks]}
-    if layout.training:
+    if build.layout.training:
         declared["update"] = [_declare_update(build, settings, parity) for parity in range(STEPS)]
     build.parity, build.dropping = 0, False
-    emit_forward(forward, build)
-    declared["forward"] = [forward.tasks]
+    declared["forward"] = [_declare_forward(build)]
     return declared
 
 
-def _declare_gradients(build: Build, losses: Objectives) -> list[Declared]:
+def _declare_forward(build: Build) -> list[Declared]:
+    """Of as many microbatches as have images of their own."""
+    step = Step()
+    for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
+        step.begin()
+        emit_forward(step, build.of(microbatch, 0))
+    return step.tasks
+
+
+def _declare_gradients(build: Build, settings: Settings) -> list[Declared]:
     build.parity, build.dropping = 0, True
     step = Step()
-    emit_forward(step, build)
-    emit_backward(step, build, losses)
+    emit_gradients(step, build, settings.losses)
     return step.tasks
 
 

@@ -16,7 +16,7 @@ from znnpy.config import check_section
 from znnpy.config.training_section import RunSection, TrainingSection
 from znnpy.engine.autotune import planned
 from znnpy.engine.emit import refuse_without_tasks
-from znnpy.engine.graphs import Settings, declared_graph, planned_bytes
+from znnpy.engine.graphs import Settings, declared_graph, planned_bytes, with_replicas
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.engine.memory.arrays import (
@@ -68,8 +68,10 @@ class Model:
     its name or a dict of its kind and keys, as in a config; the cross-entropies take the values of a linear
     output as logits, those of a logistic or softmax one as probabilities.
     `factors`: of the losses of several outputs, by node (default 1 each).
-    `max_memory`: bytes; PlanError when the plan needs more, or more than the machine has. `plan`: a
-    `plan_record` to repeat. `training=False` reserves no gradients.
+    `microbatch`: how many samples are computed at once, by one fixed plan; an update adds up
+    `batch / microbatch` of them (default: the batch). `max_memory`: bytes; PlanError when the plan needs
+    more, or more than the machine has. `plan`: a `plan_record` to repeat. `training=False` reserves no
+    gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
@@ -92,6 +94,7 @@ class Model:
         max_memory: int | None = None,
         plan: Mapping[str, Mapping[str, Any]] | None = None,
         training: bool = True,
+        microbatch: int | None = None,
         precision: Precision = "float32",
         policy: str = "critical-path",
         steal_seed: int = 0,
@@ -102,6 +105,7 @@ class Model:
             "output_shape": 1,
             "outputs": {name: {"weight": factor} for name, factor in (factors or {}).items()},
             "batch": batch,
+            "microbatch": microbatch,
             "seed": seed,
             "loss": loss,
             "conv": conv,
@@ -125,15 +129,20 @@ class Model:
                 self.losses,
                 {name: self.geometry.output_stride(name) for name in self.geometry.output_shapes},
             )
-            refuse_single_values(self.network, self.geometry, batch)
-        refuse_hopeless(self.network, self.geometry, batch, training, max_memory)
+            refuse_single_values(self.network, self.geometry, microbatch or batch)
+        elif microbatch is not None:
+            raise ZnnpyError("microbatch: a model without training computes its batch at once")
         self.batch, self.seed, self.loss = batch, seed, keys
-        self.threads = available_cores() if threads is None else threads
-        self.plan: Plan = planned(self._logits, self.geometry, batch, conv, plan, training, report)
-        self._layout = Layout(
-            self._logits, self.geometry, self.plan, batch, training, seed, max(1, self.threads)
+        self.microbatch = microbatch or batch
+        count = batch // self.microbatch
+        refuse_hopeless(
+            self.network, self.geometry, self.microbatch, training, max_memory, staged=batch
         )
-        self._settings = settings = Settings(
+        self.threads = available_cores() if threads is None else threads
+        self.plan: Plan = planned(
+            self._logits, self.geometry, self.microbatch, conv, plan, training, report
+        )
+        settings = Settings(
             self.losses,
             optimizer or Optimizer(),
             clip_norm,
@@ -143,6 +152,19 @@ class Model:
             record,
             max_memory,
         )
+        self._settings = settings
+        layout = Layout(
+            self._logits,
+            self.geometry,
+            self.plan,
+            self.microbatch,
+            training,
+            seed,
+            max(1, self.threads),
+            range(count),
+            count,
+        )
+        self._layout = with_replicas(layout, settings)
         if max_memory is not None:
             refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
         engine: SingleEngine | DoubleEngine
@@ -310,7 +332,8 @@ class Model:
 
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """
-        return declared_graph(replace(self._layout, workers=max(1, threads)), self._settings)
+        layout = replace(self._layout, workers=max(1, threads))
+        return declared_graph(with_replicas(layout, self._settings), self._settings)
 
     def recording(self) -> list[WorkerRecording]:
         """What each worker did in `task_graph` since the start; events if the model records them."""

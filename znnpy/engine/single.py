@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from znnpy.engine.graphs import Graphs, Settings, planned_memory
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.arrays import ByName, Floats
+from znnpy.engine.memory.arrays import ByName, Floats, joined
 from znnpy.engine.memory.build import STEPS, Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
+from znnpy.engine.tasks.step import added_pairs
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.recording import WorkerRecording
 
@@ -36,8 +39,8 @@ class SingleEngine:
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
         self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
         self._input_rooms = [
-            {name: self._view(tensor) for name, tensor in staging.inputs.items()}
-            for staging in self._build.staging
+            [{name: self._view(it) for name, it in own.inputs.items()} for own in step]
+            for step in self._build.staging
         ]
         self._stage_constants()
 
@@ -75,14 +78,21 @@ class SingleEngine:
     def forward(self, inputs: ByName, iteration: int) -> dict[str, Floats]:
         """Values of the output nodes, without dropout."""
         self.drain()
-        self._stage(0, inputs, iteration)
-        self._graphs.run("forward")
-        return {node.name: self._images(node.name) for node in self.layout.network.outputs}
+        count, together = len(self.layout.numbers), self.layout.replicas
+        found: list[dict[str, Floats]] = []
+        for first in range(0, count, together):
+            now = range(first, min(first + together, count))
+            for place, microbatch in enumerate(now):
+                self._stage_inputs(0, place, self._microbatch(inputs, microbatch))
+            self._build.parity = 0
+            self._graphs.run("forward")
+            found += [self._outputs(place) for place in range(len(now))]
+        return joined(found)
 
     def staged(self) -> dict[str, Floats]:
         """Where `run` finds the inputs."""
         self.drain()
-        return dict(self._input_rooms[0])
+        return dict(self._input_rooms[0][0])
 
     def run(self) -> dict[str, Floats]:
         """Values of the output nodes for what is staged, in the engine's own memory where planar."""
@@ -152,8 +162,9 @@ class SingleEngine:
         """The first node, in the order of the data, or else parameter that holds NaN or Inf."""
         self.drain()
         for node in self.layout.network.nodes:
-            if not np.isfinite(self._images(node.name)).all():
-                return node.name
+            for microbatch in range(len(self.layout.numbers)):
+                if not np.isfinite(self._images(node.name, microbatch)).all():
+                    return node.name
         for name, parameter in self._build.parameters.items():
             if not np.isfinite(self._flat(parameter.values, parameter.floats)).all():
                 return name
@@ -174,7 +185,7 @@ class SingleEngine:
 
     def _stage_constants(self) -> None:
         """What losses read that stays as it is."""
-        for staging in self._build.staging:
+        for staging, *_ in self._build.staging:
             for name, address in staging.classes.items():
                 images = self.layout.network.node(name).images
                 objective = self.settings.losses[name]
@@ -182,26 +193,47 @@ class SingleEngine:
                 table = objective.loss.table(objective.keys)
                 self._room(staging.tables[name], (len(table),), "i8")[...] = table
 
+    def _microbatch(self, arrays: ByName, microbatch: int) -> dict[str, Floats]:
+        """The samples of one microbatch, not copied."""
+        own = slice(microbatch * self.layout.batch, (microbatch + 1) * self.layout.batch)
+        return {name: array[own] for name, array in arrays.items()}
+
+    def _stage_inputs(self, parity: int, microbatch: int, inputs: ByName) -> None:
+        for name, array in inputs.items():
+            self._input_rooms[parity][microbatch][name][...] = array
+
     def _stage(self, parity: int, inputs: ByName, iteration: int) -> None:
         self._build.parity = parity
-        for name, array in inputs.items():
-            self._input_rooms[parity][name][...] = array
-        self._room(self._build.staging[parity].iteration, (1,), "i8")[0] = iteration
+        for microbatch in range(len(self.layout.numbers)):
+            self._stage_inputs(parity, microbatch, self._microbatch(inputs, microbatch))
+        self._room(self._build.staging[parity][0].iteration, (1,), "i8")[0] = iteration
 
     def _stage_targets(
         self, parity: int, targets: ByName, weights: ByName, *, borrow: bool
     ) -> None:
-        staging = self._build.staging[parity]
         for name, array in targets.items():
-            weight = weights.get(name)
-            places = self._room(staging.places[name], (2,), "i8")
-            places[0] = self._place(array, staging.targets[name], borrow)
-            places[1] = 0 if weight is None else self._place(weight, staging.weights[name], borrow)
-            self._borrowed[parity, name] = (array, weight) if borrow else ()
-            objective = self.settings.losses[name]
-            totals = objective.total_weights(array, weight)
-            room = self._room(staging.normalizers[name], (2,))
-            room[...] = [objective.factor / total if total else 0.0 for total in totals]
+            self._borrowed[parity, name] = (array, weights.get(name)) if borrow else ()
+        totals: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
+        for microbatch, staging in enumerate(self._build.staging[parity]):
+            own = self._microbatch(weights, microbatch)
+            for name, array in self._microbatch(targets, microbatch).items():
+                weight = own.get(name)
+                places = self._room(staging.places[name], (2,), "i8")
+                places[0] = self._place(array, staging.targets[name], borrow)
+                places[1] = (
+                    0 if weight is None else self._place(weight, staging.weights[name], borrow)
+                )
+                totals[name].append(self.settings.losses[name].total_weights(array, weight))
+        self._stage_normalizers(
+            parity, {name: added_pairs(pairs) for name, pairs in totals.items()}
+        )
+
+    def _stage_normalizers(self, parity: int, totals: Mapping[str, tuple[float, float]]) -> None:
+        """By what sums of losses and of what is wrong are multiplied, from what all samples weigh."""
+        for name, pair in totals.items():
+            room = self._room(self._build.staging[parity][0].normalizers[name], (2,))
+            factor = self.settings.losses[name].factor
+            room[...] = [factor / total if total else 0.0 for total in pair]
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
         """Address of an array's values: its own, or that of a copy."""
@@ -218,15 +250,28 @@ class SingleEngine:
         return self._rooms[key]
 
     def _stage_hyper(self, parity: int, learning_rate: float, iteration: int) -> None:
-        staging, optimizer = self._build.staging[parity], self.settings.optimizer
+        staging, optimizer = self._build.staging[parity][0], self.settings.optimizer
         for address, decay in ((staging.hyper, True), (staging.hyper_biases, False)):
             values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
             self._room(address, (len(values),), "f8")[...] = values
 
     def _read_result(self, parity: int) -> StepResult:
-        results = self._build.staging[parity].results.values()
-        pairs = [self._arena.view(result.address, (2,), "f8") for result in results]
-        return StepResult(float(sum(p[0] for p in pairs)), float(sum(p[1] for p in pairs)))
+        results = self._results_by_output(parity)
+        return StepResult(
+            float(sum(loss for loss, _ in results)), float(sum(error for _, error in results))
+        )
+
+    def _results_by_output(self, parity: int) -> list[tuple[float, float]]:
+        """Loss and error of each output, added up over the microbatches."""
+        staged = self._build.staging[parity]
+        return [
+            added_pairs([self._pair(own.results[name].address) for own in staged])
+            for name in staged[0].results
+        ]
+
+    def _pair(self, address: int) -> tuple[float, float]:
+        loss, error = self._arena.view(address, (2,), "f8")
+        return loss, error
 
     def _state_keys(self) -> dict[str, tuple[str, int]]:
         return {
@@ -243,9 +288,14 @@ class SingleEngine:
     def _flat(self, address: int, floats: int) -> Floats:
         return self._arena.view(address, (floats,)).view(np.float32)
 
-    def _images(self, node: str) -> Floats:
+    def _outputs(self, microbatch: int) -> dict[str, Floats]:
+        """Copies of the outputs of one microbatch."""
+        nodes = self.layout.network.outputs
+        return {node.name: self._images(node.name, microbatch) for node in nodes}
+
+    def _images(self, node: str, microbatch: int = 0) -> Floats:
         """A copy of a node's images (batch, image, z, y, x) as last computed."""
-        tensor = self._build.value(node)
+        tensor = self._build.of(microbatch, 0).value(node)
         view = self._view(tensor)
         if tensor.lanes == 1:
             return view.copy()

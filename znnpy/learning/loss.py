@@ -122,23 +122,40 @@ class Objective:
         return self.loss.parts(self.keys, self.reading, values.astype(np.float64), known, full)
 
     def value_and_gradient(
-        self, values: Doubles, target: Doubles, weight: Doubles | None = None
+        self,
+        values: Doubles,
+        target: Doubles,
+        weight: Doubles | None = None,
+        whole: Sequence[float] | None = None,
     ) -> tuple[float, Doubles]:
         """The loss of an output, times its factor, and the gradient for the output node's values, a new array.
 
         No weight means 1 everywhere; weights that sum to 0 give loss and gradient 0. All arrays are
         (batch, image, z, y, x); a weight may also have 1 image, and where voxels have one weight the
-        first image is read only. Raises ShapeError when shapes differ.
+        first image is read only. `whole`: the `part_weights` of all samples, where these are some of them.
+        Raises ShapeError when shapes differ.
         """
+        parts = self._whole_parts(values, target, weight)
+        weights = [part.weight for part in parts] if whole is None else whole
+        counted = [(part, of) for part, of in zip(parts, weights, strict=True) if of]
+        gradient = np.zeros(values.shape)
+        for part, of in counted:
+            gradient += part.gradient() / of
+        total = sum(part.total / of for part, of in counted)
+        return self.factor * total, self.factor * gradient
+
+    def part_weights(
+        self, values: Doubles, target: Doubles, weight: Doubles | None = None
+    ) -> list[float]:
+        """The weights of the parts, which add up over samples."""
+        return [part.weight for part in self._whole_parts(values, target, weight)]
+
+    def _whole_parts(
+        self, values: Doubles, target: Doubles, weight: Doubles | None
+    ) -> Sequence[Part]:
         if target.shape != values.shape:
             raise ShapeError(f"target has shape {target.shape}, the output has {values.shape}")
-        parts = self.parts(values, target, self.counting(weight, values.shape))
-        counted = [part for part in parts if part.weight]
-        gradient = np.zeros(values.shape)
-        for part in counted:
-            gradient += part.gradient() / part.weight
-        total = sum(part.total / part.weight for part in counted)
-        return self.factor * total, self.factor * gradient
+        return self.parts(values, target, self.counting(weight, values.shape))
 
     def total_weights(self, target: Array, weight: Array | None) -> tuple[float, float]:
         """Sum of the weights that the mean loss is of, and of those that the error is a share of.

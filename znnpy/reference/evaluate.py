@@ -7,7 +7,7 @@ argument is changed, so calls may run concurrently.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -62,13 +62,14 @@ def gradients(
     weights: Mapping[str, ArrayLike] | None = None,
     loss: str | Objectives = "square",
     masks: Mapping[str, ArrayLike] | None = None,
+    whole: Mapping[str, Sequence[float]] | None = None,
 ) -> tuple[float, dict[str, Array]]:
     """The loss, summed over outputs, and its gradient for every parameter that is learned.
 
     `targets` and `weights` by output node; see `Objective.value_and_gradient` for both, `logits_network`
     for outputs whose function the loss applies itself, and `forward` for the rest. `loss`: a name, or
-    the loss of each output of a `logits_network`. Gradients are new float64 arrays in the parameters'
-    shapes.
+    the loss of each output of a `logits_network`. `whole`: the `part_weights` of all samples by output, where
+    these are some of them. Gradients are new float64 arrays in the parameters' shapes.
     """
     if isinstance(loss, str):
         network, loss = logits_network(network, loss), objectives(network, loss)
@@ -82,6 +83,7 @@ def gradients(
             values[node.name],
             np.asarray(targets[node.name], np.float64),
             None if weight is None else np.asarray(weight, np.float64),
+            None if whole is None else whole[node.name],
         )
         total += part
         state.node_gradients[node.name] = gradient

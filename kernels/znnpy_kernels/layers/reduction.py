@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from znnpy_kernels.machine.abi import kernel, words
-from znnpy_kernels.machine.memory import floats
+from znnpy_kernels.machine.memory import doubles, floats
 from znnpy_kernels.simd.lanes import LANES
 
 SUM_VECTORS = words("source target count length")
@@ -43,3 +43,19 @@ def sum_lanes(args: Any, worker: int) -> None:
             lane_total += source[i * args[at.step] + lane]
         total += lane_total
     target[0] = total
+
+
+ADD_DOUBLES = words("first second target length")
+
+
+@kernel(ADD_DOUBLES)
+def add_doubles(args: Any, worker: int) -> None:
+    """target = first + second over one range of float64."""
+    at = ADD_DOUBLES
+    first, second, target = (
+        doubles(args[at.first]),
+        doubles(args[at.second]),
+        doubles(args[at.target]),
+    )
+    for i in range(args[at.length]):
+        target[i] = first[i] + second[i]

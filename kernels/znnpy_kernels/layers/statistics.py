@@ -207,23 +207,23 @@ def _inverse_deviation(variance: float, epsilon: float) -> Any:
     return 1.0 / np.sqrt(variance + epsilon)
 
 
-MOVE_RUNNING = words("mean variance bias moments momentum:float channels")
+MOVE_RUNNING = words("mean variance bias moments count momentum:float channels")
 
 
 @kernel(MOVE_RUNNING)
 def move_running(args: Any, worker: int) -> None:
-    """Running mean and variance take `momentum` of those in `moments`, of one sample."""
+    """Running mean and variance take `momentum` of the mean of `count` samples' in `moments`, which are added up."""
     at = MOVE_RUNNING
-    take = float_argument(args[at.momentum])
+    take, count = float_argument(args[at.momentum]), float(args[at.count])
     mean, variance, moments = (
         floats(args[at.mean]),
         floats(args[at.variance]),
         doubles(args[at.moments]),
     )
     for channel in range(args[at.channels]):
-        now = moments[MOMENTS * channel + 2] + _value(args[at.bias], channel, 0.0)
+        now = moments[MOMENTS * channel + 2] / count + _value(args[at.bias], channel, 0.0)
         mean[channel] = (1.0 - take) * mean[channel] + take * now
-        now = moments[MOMENTS * channel + 3]
+        now = moments[MOMENTS * channel + 3] / count
         variance[channel] = (1.0 - take) * variance[channel] + take * now
 
 

@@ -133,7 +133,7 @@ def _drop(
                         **counts(target, low, high),
                         "seed": build.layout.seed ^ crc32(edge.name.encode()),
                         "iteration": build.staged.iteration,
-                        "image": batch,
+                        "image": build.sample(batch),
                         "first_channel": block * target.lanes,
                         "first_plane": first_z,
                         "first_row": first_y,

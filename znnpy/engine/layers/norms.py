@@ -111,8 +111,12 @@ class Normed:
 
     @property
     def moments(self) -> Table:
-        """What the way back and running statistics need."""
-        return self.table(MOMENTS, self.samples, statistics.MOMENTS * LANES * DOUBLE)
+        """What the way back and running statistics need; those of running ones are added up over microbatches."""
+        entry, blocks = statistics.MOMENTS * LANES * DOUBLE, self.summed.blocks
+        if not self.norm.running:
+            return self.table(MOMENTS, self.samples, entry)
+        name = Name(MOMENTS, self.node.name)
+        return Table(self.build.added_up(name, entry * blocks), entry, blocks)
 
     def table(self, use: Use, samples: int, entry: int) -> Table:
         """Entries of so many floats."""
@@ -361,7 +365,7 @@ def _merge_gradients(
 
 
 def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
-    """Running statistics of a node take some of those of the step."""
+    """Running statistics of a node take some of the mean of all microbatches'."""
     normed = Normed.of(build, node)
     names = [normed.kept("running_mean"), normed.kept("running_variance")]
     kept = build.values_read(*names)
@@ -372,6 +376,7 @@ def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
             "variance": build.values_address(names[1], 0),
             "bias": build.values_address(node.name, 0),
             "moments": normed.moments.at(0, 0),
+            "count": build.layout.microbatches,
             "momentum": norm.momentum,
             "channels": node.images,
         },

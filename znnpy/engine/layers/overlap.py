@@ -57,11 +57,12 @@ def _emit_total(
     step: Step, build: Build, parts: Parts, partials: Buffer, slopes: Buffer, group: int
 ) -> None:
     name, staged, batch = parts.node.name, build.staged, parts.output.batch
+    factor = parts.objective.factor / build.layout.microbatches  # the mean over microbatches
     step.add(
         overlap_total,
         {
             **parts.objective.numbers,
-            "overlap": parts.objective.factor * parts.objective.numbers["overlap"],
+            "overlap": factor * parts.objective.numbers["overlap"],
             "partials": partials.address,
             "count": parts.count // batch,
             "batch": batch,

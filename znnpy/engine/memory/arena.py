@@ -6,13 +6,13 @@ import mmap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.engine.memory.regions import Name, Use
+from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 
 LINE = 64  # bytes: a cache line and the widest vector, so that aligned loads may be used
 SLACK = 64  # floats behind each buffer: vector loads may read past the last voxel, never write
@@ -20,15 +20,25 @@ SLACK = 64  # floats behind each buffer: vector loads may read past the last vox
 
 @dataclass(frozen=True)
 class Sharing:
-    """Where shared buffers lie: byte offsets in `bytes` of memory, and who overlaps whom.
+    """Where shared buffers of one set of images lie: byte offsets in `bytes` of memory, and who overlaps whom.
 
-    `busiest` are those of the moment at which most bytes are needed.
+    `busiest` are those of the moment at which most bytes are needed. There are `replicas` such sets, one
+    behind the other.
     """
 
     offsets: Mapping[Name, int]
     bytes: int
     neighbours: Mapping[Name, Sequence[Name]]
     busiest: Sequence[Name]
+    replicas: int = 1
+
+    def offset(self, name: Name) -> int:
+        """Where a buffer of any set lies."""
+        return name.replica * self.bytes + self.offsets[name.of(0)]
+
+    def beside(self, name: Name) -> list[Name]:
+        """Whom a buffer of any set overlaps: others of the same set."""
+        return [other.of(name.replica) for other in self.neighbours.get(name.of(0), ())]
 
 
 class Shared(NamedTuple):
@@ -53,7 +63,8 @@ class Arena:
         self._memory = memory
         self._base = 0 if memory is None else int(memory.ctypes.data)
         self._sharing = sharing
-        self.bytes = sharing.bytes if sharing else 0
+        self.bytes = sharing.bytes * sharing.replicas if sharing else 0
+        self.most_scratch = 0  # floats that a worker was asked for at most
         self.uses: Counter[str] = Counter()  # bytes of kept buffers by what they are for
         self.shared: dict[Name, Shared] = {}
 
@@ -69,16 +80,26 @@ class Arena:
 
     def reserve(self, floats: int, use: Use) -> int:
         """Address of room for that many float32, aligned to 64 bytes, slack behind it."""
-        size = buffer_bytes(floats)
-        self.uses[use.told] += size
+        return self.take(buffer_bytes(floats), use, self.uses)
+
+    def take(self, size: int, use: Use, uses: Counter[str]) -> int:
+        """The same for so many bytes, counted in `uses`."""
+        uses[use.told] += size
         return self._take(size)
 
     def share(self, name: Name, floats: int) -> int:
         """The same for a buffer that is only used from its first task in a step to its last."""
         self.shared[name] = Shared(buffer_bytes(floats), name.use)
         if self._sharing:
-            return self._base + self._sharing.offsets[name]
+            return self._base + self._sharing.offset(name)
         return self._take(buffer_bytes(floats))
+
+    def buffer(
+        self, name: Name, floats: int, *, shared: bool = False, filled: Filled = Filled.STEP
+    ) -> Buffer:
+        """A buffer that all sets of images have in common; see `reserve` and `share`."""
+        address = self.share(name, floats) if shared else self.reserve(floats, name.use)
+        return Buffer(name, address, floats, filled)
 
     def view(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> NDArray[np.generic]:
         """A NumPy view of reserved memory."""
@@ -94,6 +115,30 @@ class Arena:
         if self._memory is not None and self.bytes > self._memory.size:
             raise MemoryError("the arena was sized for other buffers than it is asked for")
         return address
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One set of images in an arena: its buffers have names of their own. `uses`: as those of the arena."""
+
+    arena: Arena
+    number: int = 0
+    uses: Counter[str] = field(default_factory=Counter)
+
+    def buffer(
+        self, name: Name, floats: int, *, shared: bool = False, filled: Filled = Filled.STEP
+    ) -> Buffer:
+        """A buffer of this set alone; see `Arena.reserve` and `Arena.share`."""
+        own = name.of(self.number)
+        if shared:
+            return Buffer(own, self.arena.share(own, floats), floats, filled)
+        return Buffer(
+            own, self.arena.take(buffer_bytes(floats), name.use, self.uses), floats, filled
+        )
+
+
+Memory = Arena | Replica
+"""Where buffers are had: for all sets of images, or for one."""
 
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -106,6 +106,13 @@ def _floats(array: ArrayLike, dtype: type[np.floating[Any]]) -> Floats:
     if np.ma.is_masked(array):
         return np.ma.asarray(array, dtype)
     return np.asarray(array, dtype)
+
+
+def joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    """Arrays by name, those of all parts along their first axis."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def alone(arrays: Mapping[str, Floats]) -> Floats | dict[str, Floats]:

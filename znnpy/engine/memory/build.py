@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arena import Arena, Memory, Replica
 from znnpy.engine.memory.images import Images, Layout, first_of, reserve_images
-from znnpy.engine.memory.parameters import Parameter, reserve_parameters
+from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
 from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
@@ -37,21 +37,35 @@ class _Asked(NamedTuple):
         return f"{self.floats} floats of {memory} memory that are filled by {self.filled.value}"
 
 
+class _Set(NamedTuple):
+    """The images of one microbatch that is under way, and where it has its other buffers."""
+
+    replica: Replica
+    images: Images
+
+
 @dataclass
 class Build:
-    """One arena and what lies in it. Who asks twice by one name gets the same buffer."""
+    """One arena and what lies in it, as one microbatch sees it. Who asks twice by one name gets the same buffer.
+
+    `of` says what others see; all share what is asked for. `slot` is where the microbatch leaves its gradients.
+    """
 
     arena: Arena
+    replica: Replica
     layout: Layout
     images: Images
     parameters: dict[str, Parameter]
-    staging: list[Staging]
+    slots: list[dict[str, Parameter]]
+    sets: list[_Set]
+    staging: list[list[Staging]]
     parity: int = 0
     dropping: bool = True
     workspace: int = (
         0  # floats of each worker's scratch; 0: every size that is asked for has its own
     )
-    most_scratch: int = 0  # floats that a worker was asked for at most
+    microbatch: int = 0
+    slot: int = 0
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
@@ -59,17 +73,38 @@ class Build:
     def new(cls, arena: Arena, layout: Layout, states: int, workspace: int = 0) -> Build:
         """Reserve everything but scratch; `states` buffers per parameter for the optimiser."""
         parameters = reserve_parameters(arena, layout, states)
-        images = reserve_images(arena, layout)
+        slots = gradient_slots(arena, parameters, layout.slots)
+        replicas = [Replica(arena, number) for number in range(layout.replicas)]
+        sets = [_Set(replica, reserve_images(replica, layout)) for replica in replicas]
         staging = [
             reserve_staging(arena, layout, parity)
             for parity in range(STEPS if layout.training else 1)
         ]
-        return cls(arena, layout, images, parameters, staging, workspace=workspace)
+        return cls(
+            arena, replicas[0], layout, sets[0].images, parameters, slots, sets, staging,
+            workspace=workspace,
+        )  # fmt: skip
+
+    def of(self, microbatch: int, slot: int) -> Build:
+        """What one of the microbatches that are computed here sees, counted from 0."""
+        replica, images = self.sets[microbatch % len(self.sets)]
+        return replace(
+            self,
+            replica=replica,
+            images=images,
+            parameters=self.slots[slot],
+            microbatch=microbatch,
+            slot=slot,
+        )
 
     @property
     def staged(self) -> Staging:
-        """Inputs, targets and results of the step being emitted."""
-        return self.staging[self.parity]
+        """Inputs, targets and results of the microbatch and step being emitted."""
+        return self.staging[self.parity][self.microbatch]
+
+    def sample(self, batch: int) -> int:
+        """The number within the whole update of one of the microbatch's samples."""
+        return self.layout.numbers[self.microbatch] * self.layout.batch + batch
 
     def value(self, node: str) -> Tensor:
         """A node's images: its activation, or the staged ones of inputs that only feed convolutions."""
@@ -99,22 +134,31 @@ class Build:
 
     def scratch(self, name: Name, floats: int) -> Buffer:
         """The buffer of a name, the same for both steps; ValueError if it was another one before."""
-        return self._buffer(name, _Asked(floats))
-
-    def kept(self, name: Name, floats: int) -> Buffer:
-        """The same for what passes need of filters, and find as an earlier step or graph left it."""
-        return self._buffer(name, _Asked(floats, filled=Filled.EARLIER))
+        return self._buffer(self.replica, name, _Asked(floats))
 
     def shared(self, name: Name, floats: int) -> Buffer:
         """The same for a buffer that is used within a step, from its first task to its last."""
-        return self._buffer(name, _Asked(floats, shared=True))
+        return self._buffer(self.replica, name, _Asked(floats, shared=True))
 
-    def _buffer(self, name: Name, asked: _Asked) -> Buffer:
+    def kept(self, name: Name, floats: int) -> Buffer:
+        """The same for what passes need of filters, and find as an earlier step or graph left it."""
+        return self._buffer(self.arena, name, _Asked(floats, filled=Filled.EARLIER))
+
+    def added_up(self, name: Name, floats: int) -> Buffer:
+        """The same for what is added up over microbatches: that of the slot."""
+        buffers = [
+            self._buffer(self.arena, name._replace(which=(*name.which, slot)), _Asked(floats))
+            for slot in range(len(self.slots))
+        ]
+        return buffers[self.slot]
+
+    def _buffer(self, memory: Memory, name: Name, asked: _Asked) -> Buffer:
         floats, shared, filled = asked
+        if isinstance(memory, Replica):
+            name = name.of(memory.number)
         if name not in self._buffers:
-            arena = self.arena
-            address = arena.share(name, floats) if shared else arena.reserve(floats, name.use)
-            self._buffers[name] = Buffer(name, address, floats, filled), asked
+            buffer = memory.buffer(name, floats, shared=shared, filled=filled)
+            self._buffers[name] = buffer, asked
         found, before = self._buffers[name]
         if before != asked:
             raise ValueError(f"{name}: asked for as {asked}, and before as {before}")
@@ -133,18 +177,19 @@ class Build:
 
     def worker_scratch(self, floats: int) -> dict[str, int]:
         """Words `scratch` and `scratch_worker` of room that each worker has for itself."""
-        self.most_scratch = max(self.most_scratch, -(-floats // 64) * 64)
+        self.arena.most_scratch = max(self.arena.most_scratch, -(-floats // 64) * 64)
         stride = self.workspace or -(-floats // 64) * 64
-        room = self.scratch(Name(WORKERS, which=(stride,)), stride * self.layout.workers)
+        whole = _Asked(stride * self.layout.workers)
+        room = self._buffer(self.arena, Name(WORKERS, which=(stride,)), whole)
         return {"scratch": room.address, "scratch_worker": stride}
 
     def concat_gradient(self, edge: str) -> Tensor:
         """Gradient of what one edge brought to a concat node."""
-        key = Name(CONCAT_GRADIENTS, edge)
+        key = Name(CONCAT_GRADIENTS, edge).of(self.replica.number)
         if key not in self._tensors:
             own = self.images.contributions[edge]
             self._tensors[key] = new_tensor(
-                self.arena, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
+                self.replica, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
             )
         return self._tensors[key]
 
@@ -153,11 +198,11 @@ class Build:
         own = self.images.backward[edge.name]
         if not self.layout.folded(edge):
             return own
-        key = Name(FRAMED_GRADIENTS, edge.name)
+        key = Name(FRAMED_GRADIENTS, edge.name).of(self.replica.number)
         if key not in self._tensors:
             shape = grown(own.shape, self.layout.padding(edge))
             self._tensors[key] = new_tensor(
-                self.arena,
+                self.replica,
                 key,
                 own.batch,
                 own.images,

@@ -10,7 +10,7 @@ from znnpy_kernels.direct.few import FEW
 from znnpy_kernels.direct.forward import gradient_halo
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arena import Replica
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
@@ -56,7 +56,11 @@ class Images:
 
 @dataclass(frozen=True)
 class Layout:
-    """What decides the shape of all buffers: network, sizes, plan, batch, and the passes wanted."""
+    """What decides the shape of all buffers: network, sizes, plan, batch, and the passes wanted.
+
+    `batch`: the samples of one microbatch. `numbers`: the microbatches of an update that are computed here,
+    of `microbatches` in all; `replicas`: how many of them may be under way at once, each with images of its own.
+    """
 
     network: Network
     geometry: Geometry
@@ -65,6 +69,24 @@ class Layout:
     training: bool
     seed: int = 0
     workers: int = 1
+    numbers: range = range(1)
+    microbatches: int = 1
+    replicas: int = 1
+
+    @property
+    def samples(self) -> int:
+        """Samples of an update that are computed here."""
+        return self.batch * len(self.numbers)
+
+    @property
+    def slots(self) -> int:
+        """Sums over microbatches that are kept side by side.
+
+        A tree that is added up as soon as that can be needs one for each of its levels, and what is under way
+        needs its own.
+        """
+        count = len(self.numbers)
+        return min(count, (count - 1).bit_length() + self.replicas)
 
     @property
     def cut(self) -> int:
@@ -240,33 +262,33 @@ def trained_nodes(network: Network) -> set[str]:
     return trained - {node.name for node in network.inputs}
 
 
-def reserve_images(arena: Arena, layout: Layout) -> Images:
+def reserve_images(replica: Replica, layout: Layout) -> Images:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
     images = Images(layout.cut)
     # Backwards: what lies in a concat node's memory finds it there.
     for node in reversed(layout.network.nodes):
         if not layout.stays_planar(node.name):
-            _reserve_activation(arena, layout, images, node.name)
-        _reserve_copies(arena, layout, images, node.name)
+            _reserve_activation(replica, layout, images, node.name)
+        _reserve_copies(replica, layout, images, node.name)
     for node in layout.network.nodes:
         if node.name in images.activations:
-            _reserve_contributions(arena, layout, images, node.name)
+            _reserve_contributions(replica, layout, images, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)
         for node in reversed(layout.network.nodes):
             if node.name in trained:
-                _reserve_gradient(arena, layout, images, node.name)
+                _reserve_gradient(replica, layout, images, node.name)
     return images
 
 
-def _reserve_activation(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+def _reserve_activation(replica: Replica, layout: Layout, images: Images, name: str) -> None:
     """A node's values, which outlive the step when training."""
     node, home = layout.network.node(name), layout.home(name)
     if home:
         images.activations[name] = _brought_to(layout, images, home)
         return
     images.activations[name] = new_tensor(
-        arena,
+        replica,
         Name(ACTIVATIONS, name),
         layout.batch,
         node.images,
@@ -285,7 +307,7 @@ def _brought_to(layout: Layout, images: Images, edge: Edge) -> Tensor:
     return images.activations[edge.target].part(block, layout.contributed(edge))
 
 
-def _reserve_contributions(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+def _reserve_contributions(replica: Replica, layout: Layout, images: Images, name: str) -> None:
     """What edges bring to a node beside what lies elsewhere already."""
     network = layout.network
     node, own = network.node(name), images.activations[name]
@@ -298,7 +320,7 @@ def _reserve_contributions(arena: Arena, layout: Layout, images: Images, name: s
             brought = own
         else:
             brought = new_tensor(
-                arena,
+                replica,
                 Name(CONTRIBUTIONS, edge.name),
                 layout.batch,
                 layout.contributed(edge),
@@ -315,12 +337,12 @@ def _passes(layout: Layout, node: Node) -> bool:
     return not layout.training and node.kind != "input" and bool(layout.network.outgoing(node.name))
 
 
-def _reserve_copies(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+def _reserve_copies(replica: Replica, layout: Layout, images: Images, name: str) -> None:
     """Room for a node's values with every frame but the first."""
     node = layout.network.node(name)
     for border, frame in [*layout.frames(name).items()][1:]:
         images.copies[name, border] = new_tensor(
-            arena,
+            replica,
             Name(COPIES, name, (border,)),
             layout.batch,
             node.images,
@@ -332,12 +354,12 @@ def _reserve_copies(arena: Arena, layout: Layout, images: Images, name: str) -> 
         )
 
 
-def _reserve_gradient(arena: Arena, layout: Layout, images: Images, name: str) -> None:
+def _reserve_gradient(replica: Replica, layout: Layout, images: Images, name: str) -> None:
     network, frame = layout.network, _gradient_frame(layout, name)
     # What has a frame, zero from the start, shares its memory with nobody.
     make = partial(
         new_tensor,
-        arena,
+        replica,
         batch=layout.batch,
         images=network.node(name).images,
         shape=layout.shape(name),

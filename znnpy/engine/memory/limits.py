@@ -17,10 +17,19 @@ FLOAT = 4  # bytes
 
 
 def refuse_hopeless(
-    network: Network, geometry: Geometry, batch: int, training: bool, limit: int | None
+    network: Network,
+    geometry: Geometry,
+    batch: int,
+    training: bool,
+    limit: int | None,
+    staged: int | None = None,
 ) -> None:
-    """PlanError when the images alone exceed `limit` bytes or the machine: planning that takes minutes."""
-    least, machine = least_bytes(network, geometry, batch, training), whole_memory()
+    """PlanError when the images alone exceed `limit` bytes or the machine: planning that takes minutes.
+
+    `batch`: samples that are computed at once; `staged`: those that inputs are kept of (default: the same).
+    """
+    least = least_bytes(network, geometry, batch, training, staged)
+    machine = whole_memory()
     allowed = machine if limit is None else min(machine, limit)
     if least <= allowed:
         return
@@ -32,7 +41,9 @@ def refuse_hopeless(
     )
 
 
-def least_bytes(network: Network, geometry: Geometry, batch: int, training: bool) -> int:
+def least_bytes(
+    network: Network, geometry: Geometry, batch: int, training: bool, staged: int | None = None
+) -> int:
     """Bytes that no plan can do without: what updates keep of every node, or a forward pass of its ends."""
     size = {
         node.name: FLOAT * batch * node.images * prod(geometry.nodes[node.name].shape)
@@ -43,7 +54,7 @@ def least_bytes(network: Network, geometry: Geometry, batch: int, training: bool
     inputs = sum(size[node.name] for node in network.inputs)
     outputs = sum(size[node.name] for node in network.outputs)
     if training:
-        return STEPS * inputs + sum(inner) + outputs
+        return STEPS * inputs * (staged or batch) // batch + sum(inner) + outputs
     return inputs + max(inner, default=0) + outputs
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -131,6 +132,21 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
             name, shape, floats, lanes, pieces, values, gradient, own, name in moving, exchanged,
             groups.get(name, 1),
         )  # fmt: skip
+    return found
+
+
+def gradient_slots(
+    arena: Arena, parameters: Mapping[str, Parameter], slots: int
+) -> list[dict[str, Parameter]]:
+    """The parameters with the gradient of each slot: theirs in slot 0, then new ones."""
+    found = [dict(parameters)]
+    for slot in range(1, slots):
+        found.append(dict(parameters))
+        for name, parameter in parameters.items():
+            if parameter.learned:
+                own = Name(PARAMETER_GRADIENTS, name, (slot,))
+                gradient = arena.buffer(own, parameter.floats)
+                found[slot][name] = replace(parameter, gradient_buffer=gradient)
     return found
 
 

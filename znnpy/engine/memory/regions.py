@@ -45,11 +45,19 @@ class Filled(Enum):
 
 
 class Name(NamedTuple):
-    """A buffer's name: what it is for, the node, edge or parameter whose it is, and which of those."""
+    """A buffer's name: what it is for, the node, edge or parameter whose it is, and which of those.
+
+    `replica`: the set of images to which it belongs; 0 also for what all sets have in common.
+    """
 
     use: Use
     owner: str = ""
     which: tuple[int | BorderName | Triple | Sides | Enum, ...] = ()
+    replica: int = 0
+
+    def of(self, replica: int) -> Name:
+        """The buffer of the same name in another set."""
+        return self._replace(replica=replica)
 
     def __str__(self) -> str:
         return f"{self.use.what} of {self.owner}" if self.owner else self.use.what

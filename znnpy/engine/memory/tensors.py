@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arena import Memory
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Region
 from znnpy.geometry import voxels
 from znnpy.layers.values import BARE, Sides
@@ -103,7 +103,7 @@ class Tensor:
 
 
 def new_tensor(
-    arena: Arena,
+    memory: Memory,
     name: Name,
     batch: int,
     images: int,
@@ -126,11 +126,10 @@ def new_tensor(
     block_stride = depth * z_stride
     batch_stride = -(-images // lanes) * block_stride
     floats = batch * batch_stride
-    address = arena.share(name, floats) if shared else arena.reserve(floats, name.use)
-    buffer = Buffer(name, address, floats, filled)
+    buffer = memory.buffer(name, floats, shared=shared, filled=filled)
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
-        address + 4 * first, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
+        buffer.address + 4 * first, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
         buffer, cut, frame, all_blocks=-(-images // lanes),
     )  # fmt: skip
 

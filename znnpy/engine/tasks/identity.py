@@ -102,6 +102,7 @@ class Part(Enum):
     GROUPS = "groups", Kind.SUM, Pass.WEIGHT
     LOSS = "loss", Kind.LOSS, Pass.LOSS
     LOSS_SUM = "loss sum", Kind.LOSS, Pass.LOSS
+    MICROBATCHES = "sum of microbatches", Kind.SUM, Pass.UPDATE
     NORM = "norm", Kind.UPDATE, Pass.UPDATE
     CLIP = "clip", Kind.UPDATE, Pass.UPDATE
     RUNNING = "running statistics", Kind.UPDATE, Pass.UPDATE

@@ -61,20 +61,22 @@ def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Li
 
 
 def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
-    """The tasks of a step, with a gate before the first use of each buffer that has neighbours."""
+    """The tasks of a step, with a gate before each use of a buffer's memory that others had since its last."""
     keys = defaultdict[Buffer, dict[Key, None]](dict)
     for task in tasks:
         for key in _keys(task):
             keys[key[0]][key] = None
     named = {buffer.name: own for buffer, own in keys.items()}
-    made, seen = list[Declared](), set[Buffer]()
+    made, owners = list[Declared](), set[Name]()
     for task in tasks:
         for buffer in _touched(task):
-            others = sharing.neighbours.get(buffer.name) if buffer not in seen else ()
-            if others:
+            if buffer.name in owners:
+                continue
+            if others := sharing.beside(buffer.name):
                 together = [*keys[buffer], *(key for name in others for key in named.get(name, ()))]
                 made.append(gate(together, task.stage))
-            seen.add(buffer)
+            owners.difference_update(others)
+            owners.add(buffer.name)
         made.append(task)
     return made
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.rows import add_flat, add_rows
 
@@ -14,6 +17,8 @@ from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.identity import Identity
 from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
+
+_Number = TypeVar("_Number", float, NDArray[np.float64])
 
 
 @dataclass
@@ -29,6 +34,10 @@ class Step:
         first = buffer not in self._made
         self._made.add(buffer)
         return first
+
+    def begin(self) -> None:
+        """Another microbatch begins, for which nothing is there yet."""
+        self._made.clear()
 
     def add(
         self,
@@ -63,6 +72,20 @@ def tree(leaves: int) -> list[tuple[int, int]]:
         pairs += [(i, i + distance) for i in range(0, leaves - distance, 2 * distance)]
         distance *= 2
     return pairs
+
+
+def added(values: Sequence[_Number]) -> _Number:
+    """The sum of numbers, or of arrays, by the same tree."""
+    sums = list(values)
+    for into, other in tree(len(sums)):
+        sums[into] = sums[into] + sums[other]
+    return sums[0]
+
+
+def added_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The same of pairs, each side for itself."""
+    first, second = zip(*pairs, strict=True)
+    return added(first), added(second)
 
 
 def plane_ranges(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
