@@ -21,8 +21,8 @@ def save_plan(config: Config, path: Path) -> None:
     network = trained_network(config)
     geometry = fit(network, training.output_shape)
     known = pinned_plan(config, network)
-    plan = planned(network, geometry, training.batch, training.conv, known)
-    layout = Layout(network, geometry, plan, training.batch, True, training.seed, 1)
+    plan = planned(network, geometry, training.at_once, training.conv, known)
+    layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)
     losses = training_losses(config, network)
     optimizer = make_optimizer(training.optimizer)
     planned_memory(layout, Settings(losses, optimizer, training.clip_norm, 1))  # plans FFTs

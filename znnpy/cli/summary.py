@@ -13,7 +13,13 @@ from znnpy.cli.tables import console
 from znnpy.config.models import Config
 from znnpy.data.memory import readable
 from znnpy.engine.autotune import known, known_or_estimated, planned
-from znnpy.engine.graphs import Settings, estimated_work, planned_bytes, planned_memory
+from znnpy.engine.graphs import (
+    Settings,
+    estimated_work,
+    planned_bytes,
+    planned_memory,
+    with_replicas,
+)
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeless
 from znnpy.geometry import Geometry, fit, refuse_single_values
@@ -60,20 +66,23 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     network = trained_network(config)
     make_targets(config, network)
     geometry = fit(network, training.output_shape)
-    refuse_single_values(network, geometry, training.batch)
+    refuse_single_values(network, geometry, training.at_once)
     prediction = Tiling.of(config, densest(network)).words()
-    refuse_hopeless(network, geometry, training.batch, True, run.max_memory)
+    sizes = training.at_once, True
+    refuse_hopeless(network, geometry, *sizes, run.max_memory, staged=training.batch)
     volumes = survey(config, network)
     pinned = pinned_plan(config, network)
     conv = _affordable(config, network, geometry, measure=measure)
-    plan = planned(network, geometry, training.batch, conv, pinned, measuring=measure)
+    plan = planned(network, geometry, training.at_once, conv, pinned, measuring=measure)
     threads = run.threads or available_cores()
     algorithms = _algorithms(config, network, geometry, plan, conv)
-    counted = (
-        measure or _expected_tasks(algorithms, network, geometry, training.batch) <= MOST_TASKS
-    )
+    count, in_flight = training.batch // training.at_once, 1
+    tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
+    counted = measure or tasks <= MOST_TASKS
     if counted:
-        layout = Layout(network, geometry, plan, training.batch, True, training.seed, threads)
+        layout = Layout.of_batch(
+            network, geometry, plan, training.batch, training.at_once, training.seed, threads
+        )
         settings = Settings(
             training_losses(config, network),
             make_optimizer(training.optimizer),
@@ -82,13 +91,14 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
             run.policy,
             max_memory=run.max_memory,
         )
-        memory = planned_memory(layout, settings)
+        layout = with_replicas(layout, settings)
+        memory, in_flight = planned_memory(layout, settings), layout.replicas
         if run.max_memory is not None:
             refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
         bytes_, uses, work = memory.bytes, dict(memory.uses), estimated_work(layout, settings)
     else:
-        bytes_, uses = least_bytes(network, geometry, training.batch, training=True), {}
-        work = sum(row["seconds"] for row in algorithms)
+        bytes_, uses = least_bytes(network, geometry, *sizes, staged=training.batch), {}
+        work = count * sum(row["seconds"] for row in algorithms)
     shapes = parameter_shapes(network)
     return {
         "volumes": volumes,
@@ -100,6 +110,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "edges": _edges(network, geometry, plan, shapes),
         "algorithms": algorithms,
         "parameters": sum(prod(shape) for shape in shapes.values()),
+        "microbatches": {"patches": training.at_once, "count": count, "in_flight": in_flight},
         "counted": counted,
         "memory_bytes": bytes_,
         "memory_uses": uses,
@@ -139,6 +150,8 @@ def print_summary(found: dict[str, Any]) -> None:
     out.print(f"field of view   {views}", highlight=False)
     out.print(f"prediction      {found['prediction']}", highlight=False, soft_wrap=True)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
+    if found["microbatches"]["count"] > 1:
+        out.print(f"microbatches    {_microbatches(found)}", highlight=False)
     if found["counted"]:
         out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)
         out.print(f"at the peak     {_uses(found['memory_uses'])}", highlight=False)
@@ -153,6 +166,13 @@ def print_summary(found: dict[str, Any]) -> None:
     )
     for text in found["warnings"]:
         out.print(f"warning: {text}", highlight=False, soft_wrap=True)
+
+
+def _microbatches(found: dict[str, Any]) -> str:
+    own = found["microbatches"]
+    patches = f"{own['patches']} patch{'' if own['patches'] == 1 else 'es'} each"
+    at_once = f", {own['in_flight']} in flight at once" if found["counted"] else ""
+    return f"{own['count']} an update, {patches}{at_once}"
 
 
 def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list[dict[str, Any]]:
@@ -229,7 +249,7 @@ def _affordable(config: Config, network: Network, geometry: Geometry, *, measure
 
 def _conv_shapes(config: Config, network: Network, geometry: Geometry) -> dict[str, ConvShape]:
     return {
-        edge.name: ConvShape.of(edge, network, geometry, config.training.batch)
+        edge.name: ConvShape.of(edge, network, geometry, config.training.at_once)
         for edge in convolutions(network)
     }
 

@@ -110,6 +110,7 @@ augment:
 training:
   iterations: 1000                 # updates in all
   batch: 1                         # patches per update
+  # microbatch: 1                  # patches computed at once (default: batch); must divide batch
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # square, binomial_cross_entropy or softmax
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)

@@ -152,6 +152,11 @@ class TrainingSection(Strict):
             raise wrong(f"{text}; found {self.microbatch}", "microbatch")
         return self
 
+    @property
+    def at_once(self) -> int:
+        """Patches that are computed at once."""
+        return self.microbatch or self.batch
+
     def weight(self, output: str) -> float:
         """Factor of the loss of an output."""
         return self.outputs[output].weight if output in self.outputs else 1.0

@@ -134,7 +134,6 @@ class Model:
             raise ZnnpyError("microbatch: a model without training computes its batch at once")
         self.batch, self.seed, self.loss = batch, seed, keys
         self.microbatch = microbatch or batch
-        count = batch // self.microbatch
         refuse_hopeless(
             self.network, self.geometry, self.microbatch, training, max_memory, staged=batch
         )
@@ -153,18 +152,13 @@ class Model:
             max_memory,
         )
         self._settings = settings
-        layout = Layout(
-            self._logits,
-            self.geometry,
-            self.plan,
-            self.microbatch,
-            training,
-            seed,
-            max(1, self.threads),
-            range(count),
-            count,
-        )
-        self._layout = with_replicas(layout, settings)
+        sizes = self._logits, self.geometry, self.plan
+        if training:
+            workers = max(1, self.threads)
+            layout = Layout.of_batch(*sizes, batch, self.microbatch, seed, workers)
+            self._layout = with_replicas(layout, settings)
+        else:
+            self._layout = Layout(*sizes, batch, False, seed, max(1, self.threads))
         if max_memory is not None:
             refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
         engine: SingleEngine | DoubleEngine
@@ -195,6 +189,11 @@ class Model:
     def field_of_view(self) -> Triple | dict[str, Triple]:
         """Input voxels that one output voxel sees (z, y, x)."""
         return _alone(self.geometry.fields_of_view)
+
+    @property
+    def in_flight(self) -> int:
+        """How many microbatches may be under way at once: with memory of its own for each."""
+        return self._layout.replicas
 
     @property
     def memory(self) -> int:

@@ -53,6 +53,7 @@ def training_model(
         network,
         output_shape=training.output_shape,
         batch=training.batch,
+        microbatch=training.microbatch,
         threads=run.threads,
         seed=training.seed,
         conv=training.conv,

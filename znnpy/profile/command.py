@@ -173,6 +173,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "what": subject.what,
         "many": subject.many,
         "batch": model.batch,
+        "microbatch": model.microbatch,
         "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
         "machine": describe_machine(),
         "layers": [*(edge.name for edge in model.network.edges)],

@@ -14,7 +14,7 @@ from znnpy.plan.types import PASSES
 
 def convolution_flops(model: Model) -> dict[str, float]:
     """Operations of one pass of each conv edge if it ran by direct convolution."""
-    layout = _layout(model)
+    layout = _layout(model, model.batch)
     return {
         edge.name: of_convolution(layout.conv_shape(edge)) for edge in convolutions(model.network)
     }
@@ -22,7 +22,8 @@ def convolution_flops(model: Model) -> dict[str, float]:
 
 def flops_by_task(model: Model) -> Operations:
     """Operations of all tasks that are the same together, in one update, where they are known."""
-    layout, counted = _layout(model), set[object]()
+    layout, counted = _layout(model, model.microbatch), set[object]()
+    count = model.batch // model.microbatch
     found: Operations = defaultdict(float)
     for edge in convolutions(model.network):
         layer = model.plan.layers[edge.name]
@@ -30,9 +31,9 @@ def flops_by_task(model: Model) -> Operations:
             passes = [which for which in PASSES if layer.method(which).algorithm == name]
             if passes:
                 for task, flops in emitter.operations(layout, edge, passes, counted).items():
-                    found[task] += flops
+                    found[task] += count * flops
     return dict(found)
 
 
-def _layout(model: Model) -> Layout:
-    return Layout(model.network, model.geometry, model.plan, model.batch, training=True)
+def _layout(model: Model, batch: int) -> Layout:
+    return Layout(model.network, model.geometry, model.plan, batch, training=True)

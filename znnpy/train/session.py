@@ -143,6 +143,10 @@ class _Session:
             pin_wisdom(self._run.path, self._reporter.note)
         model = training_model(self._config, self._network, standing.plan, report=report)
         planned = f"updates take {readable(model.memory)} of memory"
+        if model.microbatch < model.batch:
+            planned += (
+                f", microbatches: {model.batch // model.microbatch}, {model.in_flight} in flight"
+            )
         self._reporter.note(f"{planned}, threads: {model.threads}")
         checkpoint = standing.checkpoint
         if checkpoint:

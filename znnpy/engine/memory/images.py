@@ -73,6 +73,23 @@ class Layout:
     microbatches: int = 1
     replicas: int = 1
 
+    @classmethod
+    def of_batch(
+        cls,
+        network: Network,
+        geometry: Geometry,
+        plan: Plan,
+        batch: int,
+        microbatch: int,
+        seed: int = 0,
+        workers: int = 1,
+    ) -> Layout:
+        """Of updates by so many samples, computed in microbatches; one of them is under way at a time."""
+        count = batch // microbatch
+        return cls(
+            network, geometry, plan, microbatch, True, seed, workers, range(count), count
+        )  # fmt: skip
+
     @property
     def samples(self) -> int:
         """Samples of an update that are computed here."""
