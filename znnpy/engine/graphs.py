@@ -20,7 +20,7 @@ from znnpy.engine.memory.build import STEPS, WORKERS, Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, Report
 from znnpy.engine.tasks.declared import Declared
-from znnpy.engine.tasks.dependencies import connect, last_group, longest_path
+from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.sharing import gated, share
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
@@ -120,9 +120,9 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
     if most == 1:
         return layout
     build = _alone(Build.new(Arena(), layout, len(settings.optimizer.state_names)))
-    tasks = gated(_declare_gradients(build, settings), planned_memory(layout, settings).sharing)
-    work = sum(task.cost for task in tasks)
-    wanted = ceil(layout.workers * longest_path(tasks) / (CHAIN_SHARE * work))
+    sharing = planned_memory(layout, settings).sharing
+    graph = connect([gated(_declare_gradients(build, settings), sharing)]).build()
+    wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     found = replace(layout, replicas=max(1, min(most, wanted)))
     room = whole_memory() // 2 if settings.max_memory is None else settings.max_memory
     while found.replicas > 1 and planned_bytes(found, settings) > room:

@@ -140,15 +140,6 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
     return builder
 
 
-def longest_path(tasks: Iterable[Declared]) -> float:
-    """Estimated seconds of the longest chain of tasks that wait for each other."""
-    tracker, ends = DependencyTracker(), list[float]()
-    for task in tasks:
-        before = tracker.predecessors[tracker.declare(task.reads, task.writes, task.between)]
-        ends.append(task.cost + max((ends[other] for other in before), default=0.0))
-    return max(ends, default=0.0)
-
-
 def last_group(step: int) -> int:
     """Group of the tasks that end a step."""
     return 2 * step + 1

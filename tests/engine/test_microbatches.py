@@ -1,0 +1,220 @@
+"""Updates by microbatches: what they mean, and the same bits for any threads, replicas and policies."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from loss_cases import cases, named
+
+from znnpy import Model, Optimizer
+from znnpy.engine import graphs
+from znnpy.errors import ConfigError, PlanError, ZnnpyError
+
+OUT = (2, 5, 6)
+BITS = {
+    "threads": [{"threads": threads} for threads in (0, 2, 3, 8)],
+    "policies": [{"threads": 3, "policy": name} for name in ("fifo", "lifo", "random", "layers")],
+    "thieves": [{"threads": 3, "steal_seed": 5}],
+}
+
+
+def section(norm: Any = "batch", *, dropout: bool = True) -> dict[str, Any]:
+    """A chain with running statistics, dropout and a layer of few images."""
+    dropped = [{"dropout": 0.6}] if dropout else []
+    return {
+        "layers": [
+            {"conv": {"images": 6, "size": 3, "function": "relu", "norm": norm}},
+            *dropped,
+            {"max_filter": 2},
+            {"conv": {"images": 18, "size": 3, "function": "tanh"}},
+            {"conv": {"images": 2, "size": 1}},
+        ]
+    }
+
+
+def made(net: Any, batch: int, microbatch: int | None, **options: Any) -> Model:
+    options = {"threads": 2, "loss": "square", "seed": 3, "conv": "direct"} | options
+    return Model(net, options.pop("output", OUT), batch=batch, microbatch=microbatch, **options)
+
+
+def data(model: Model, seed: int = 0) -> Any:
+    """Inputs, targets between 0 and 1, and weights by voxel that differ from sample to sample."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((model.batch, 1, *model.input_shape)).astype(np.float32)
+    shape = (model.batch, 1, *model.output_shape)
+    weight = rng.random(shape) * (
+        rng.random(shape) > np.linspace(0, 0.8, len(x))[:, None, None, None, None]
+    )
+    images = model.network.outputs[0].images
+    target = rng.random((model.batch, images, *model.output_shape))
+    return x, target.astype(np.float32), weight.astype(np.float32)
+
+
+def trained(net: Any, batch: int, microbatch: int | None, **options: Any) -> dict[str, Any]:
+    """What a model gives: losses, errors, gradients, values and weights after some updates."""
+    with made(net, batch, microbatch, **options) as model:
+        found: dict[str, Any] = {}
+        for update in range(3):
+            result = model.result(model.submit(*data(model, update), learning_rate=0.05))
+            found[f"result {update}"] = np.array([result.loss, result.error])
+        found |= model.parameters
+        loss, gradients = model.loss_and_gradients(*data(model, 7))
+        found |= {"values": model.forward(data(model, 7)[0]), "loss": np.array(loss)}
+        return found | {f"gradient {name}": array for name, array in gradients.items()}
+
+
+def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def assert_near(found: dict[str, Any], wanted: dict[str, Any], share: float) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert np.abs(found[name] - array).max() <= share * max(np.abs(array).max(), 0.05), name
+
+
+@pytest.fixture(scope="module")
+def serial() -> dict[str, Any]:
+    return trained(section(), 10, 2, threads=1)
+
+
+@pytest.mark.parametrize("how", chain(*BITS.values()), ids=str)
+def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, Any]) -> None:
+    assert_same(trained(section(), 10, 2, **how), serial)
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e9])
+def test_bits_are_the_same_for_any_number_in_flight(
+    share: float, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "CHAIN_SHARE", share)
+    with made(section(), 10, 2, threads=8) as model:
+        assert model.in_flight == (5 if share < 1 else 1)
+    assert_same(trained(section(), 10, 2, threads=8), serial)
+
+
+@pytest.mark.parametrize(("batch", "microbatch"), [(10, 2), (6, 1), (8, 4), (7, 1)])
+@pytest.mark.parametrize("optimizer", [Optimizer(), Optimizer("adam")], ids=["sgd", "adam"])
+def test_updates_are_those_of_float64(batch: int, microbatch: int, optimizer: Optimizer) -> None:
+    options: dict[str, Any] = {"optimizer": optimizer, "clip_norm": 0.05}
+    found = trained(section(), batch, microbatch, **options)
+    wanted = trained(section(), batch, microbatch, **options, precision="float64")
+    assert_near(found, wanted, 3e-3 if optimizer.kind == "adam" else 1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_without_statistics_of_batches_they_are_those_of_the_whole_batch(precision: Any) -> None:
+    """Dropout masks, normalisers and errors count the samples of the whole update."""
+    net = section(norm="instance")
+    found = trained(net, 6, 2, precision=precision)
+    wanted = trained(net, 6, None, precision=precision)
+    assert_near(found, wanted, 1e-12 if precision == "float64" else 1e-5)
+
+
+def test_statistics_are_of_microbatches_and_running_ones_move_once() -> None:
+    """By the mean of those that each microbatch alone would have moved them by."""
+    net = section(dropout=False)
+    with made(net, 6, 2) as model:
+        names = [name for name in model.parameters if ".running_" in name]
+        x, target, weight = data(model)
+        model.step(x, target, weight)
+        found = {name: model.parameters[name] for name in names}
+    alone = []
+    with made(net, 2, None) as model:
+        start = model.parameters
+        for first in range(0, 6, 2):
+            model.set_parameters(start)
+            own = slice(first, first + 2)
+            model.step(x[own], target[own], weight[own])
+            alone.append({name: model.parameters[name] for name in names})
+    assert len(names) == 2
+    for name in names:
+        wanted = np.mean([of[name] for of in alone], axis=0)
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-5)
+        assert np.abs(found[name] - start[name]).max() > 1e-4
+
+
+@pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
+def test_every_loss_is_the_mean_over_the_whole_batch(loss: Any, function: Any) -> None:
+    net = {"layers": [{"conv": {"images": 3, "size": 3, "function": function}}]}
+    options: dict[str, Any] = {"loss": loss, "output": (5, 6, 7)}
+    with (
+        made(net, 6, 2, **options) as model,
+        made(net, 6, 2, precision="float64", **options) as exact,
+    ):
+        rng, (x, _, weight) = np.random.default_rng(0), data(model)
+        classes = rng.integers(0, 3, (6, 1, 5, 6, 7))
+        target = np.float32(np.arange(3)[:, None, None, None] == classes)
+        exact.set_parameters(model.parameters)
+        results = [it.result(it.submit(x, target, weight)) for it in (model, exact)]
+        found, gradients = model.loss_and_gradients(x, target, weight)
+        wanted, doubles = exact.loss_and_gradients(x, target, weight)
+    assert results[0].loss == pytest.approx(results[1].loss, rel=1e-5)
+    assert results[0].error == pytest.approx(results[1].error, rel=1e-5)
+    assert found == pytest.approx(wanted, rel=1e-4)
+    for name, gradient in doubles.items():
+        assert np.abs(gradients[name] - gradient).max() <= 2e-4 * np.abs(gradient).max()
+
+
+def test_a_microbatch_that_weighs_nothing_counts_for_nothing() -> None:
+    found = []
+    for batch, microbatch in ((4, 2), (2, 2)):
+        with made(section(norm="instance", dropout=False), batch, microbatch) as model:
+            x, target, weight = (array.copy() for array in data(model))
+            weight[2:] = 0
+            if found:
+                x, target, weight = (array[:2] for array in given)
+            given = (x, target, weight)
+            loss, gradients = model.loss_and_gradients(x, target, weight)
+            found.append({"loss": np.array(loss)} | gradients)
+    assert_near(found[0], found[1], 1e-6)
+
+
+def test_convolutions_of_all_algorithms() -> None:
+    for conv in ("fft", "spectral"):
+        net = section(norm="instance", dropout=False)
+        found = [trained(net, 4, 1, conv=conv, threads=threads) for threads in (1, 3)]
+        assert_same(*found)
+        assert_near(found[0], trained(net, 4, 1, precision="float64"), 1e-4)
+
+
+def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = section(dropout=False)
+    sizes = {}
+    for batch, microbatch in ((32, None), (32, 2), (2, None)):
+        with made(net, batch, microbatch, threads=1, output=(8, 16, 16)) as model:
+            sizes[batch, microbatch] = model.memory
+            assert model.in_flight == 1
+    assert sizes[32, 2] < sizes[32, None] / 3
+    monkeypatch.setattr(graphs, "CHAIN_SHARE", 1e-6)
+    with made(net, 32, 2, threads=8, output=(8, 16, 16)) as model:
+        assert model.in_flight == 8
+        most = model.memory
+    with made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=most - 1) as model:
+        assert model.in_flight in (2, 4)
+        assert model.memory < most
+    with pytest.raises(PlanError, match="max_memory"):
+        made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=sizes[2, None] // 2)
+
+
+def test_more_threads_have_more_in_flight() -> None:
+    net = section(dropout=False)
+    with made(net, 16, 1, threads=1) as model:
+        assert model.in_flight == 1
+        few, many = (model.task_graph_for(threads) for threads in (1, 16))
+    assert many.span < few.span / 4
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match="microbatch.*must divide batch, which is 6; 3 would"):
+        made(section(), 6, 4)
+    with pytest.raises(ZnnpyError, match="microbatch"):
+        made(section(), 6, 2, training=False)
+    with pytest.raises(ZnnpyError, match="one voxel"):
+        single = {"layers": [{"conv": {"images": 2, "size": 3, "norm": "batch"}}]}
+        made(single, 4, 1, output=(1, 1, 1))
