@@ -12,7 +12,7 @@ import numpy as np
 from drawn_keys import drawn_keys
 
 from znnpy.errors import NetworkError, ShapeError
-from znnpy.geometry import fit, smallest
+from znnpy.geometry import fit, refuse_single_values, smallest
 from znnpy.geometry.axes import scale
 from znnpy.geometry.fit import ONE, Geometry
 from znnpy.layers.edges import EDGE_KINDS
@@ -92,6 +92,18 @@ def random_parameters(network: Network, seed: int) -> dict[str, np.ndarray]:
         positive = name.endswith((".scale", ".running_variance"))
         found[name] = (np.abs(values) + 0.5 if positive else values).astype(np.float32)
     return found
+
+
+def random_batch(network: Network, geometry: Geometry, seed: int) -> tuple[int, int]:
+    """Samples of an update, and of each of its microbatches: one or several."""
+    batch, microbatch = np.random.default_rng((seed, 6)).choice(
+        [(2, 2), (2, 1), (3, 1), (4, 2), (6, 2)]
+    )
+    try:
+        refuse_single_values(network, geometry, int(microbatch))
+    except ShapeError:
+        return 4, 2
+    return int(batch), int(microbatch)
 
 
 def random_inputs(

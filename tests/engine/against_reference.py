@@ -12,17 +12,21 @@ from znnpy.network import parameter_shapes
 from znnpy.network.types import Network
 
 
-def random_case(seed, batch=2):
-    """A random network with everything it needs; dropout keeps all, its masks are tested apart."""
+def random_case(seed):
+    """A random network with everything it needs; dropout keeps all, its masks are tested apart.
+
+    `sizes`: samples of an update, and of each of its microbatches.
+    """
     network, output_shape = rn.random_network(seed)
     edges = tuple(replace(e, keep=1.0) if e.kind == "dropout" else e for e in network.edges)
     network = Network(network.nodes, edges)
     geometry = fit(network, output_shape)
+    sizes = rn.random_batch(network, geometry, seed)
     data = [
-        make(network, geometry, seed, batch)
+        make(network, geometry, seed, sizes[0])
         for make in (rn.random_inputs, rn.random_targets, rn.random_weights)
     ]
-    return network, output_shape, geometry, rn.random_parameters(network, seed), *data
+    return network, output_shape, geometry, sizes, rn.random_parameters(network, seed), *data
 
 
 def assert_close(found, wanted, scale=None):
@@ -36,23 +40,33 @@ def by_name(values, network):
 
 
 def check(seed, conv, loss):
-    network, output_shape, geometry, parameters, x, target, weight = random_case(seed)
+    network, output_shape, geometry, sizes, parameters, x, target, weight = random_case(seed)
     if loss in ("softmax", "ce_dice") and min(node.images for node in network.outputs) < 2:
         loss = "square"
-    with Model(network, output_shape, batch=2, threads=2, conv=conv, loss=loss) as model:
+    same = dict(zip(("batch", "microbatch"), sizes, strict=True), loss=loss)
+    with Model(network, output_shape, threads=2, conv=conv, **same) as model:
         model.set_parameters(parameters)
         values = reference.forward(network, geometry, parameters, x)
         for name, found in by_name(model.forward(x), network).items():
             assert_close(found, values[name])
-        wanted, gradients = reference.gradients(
-            network, geometry, parameters, x, target, weight, loss
-        )
         found, found_gradients = model.loss_and_gradients(x, target, weight=weight)
-        assert found == pytest.approx(wanted, rel=2e-5)
-        assert found_gradients.keys() == gradients.keys()
-        largest = max(np.abs(g).max() for g in gradients.values())
-        for name, gradient in gradients.items():
-            assert_close(found_gradients[name], gradient, max(np.abs(gradient).max(), largest / 50))
+    wanted, gradients = exact(network, output_shape, parameters, (x, target, weight), same)
+    assert found == pytest.approx(wanted, rel=2e-5)
+    assert found_gradients.keys() == gradients.keys()
+    largest = max(np.abs(g).max() for g in gradients.values())
+    for name, gradient in gradients.items():
+        assert_close(found_gradients[name], gradient, max(np.abs(gradient).max(), largest / 50))
+
+
+def exact(network, output_shape, parameters, data, same):
+    """Loss and gradients by the reference."""
+    x, target, weight = data
+    if same["batch"] == same["microbatch"]:
+        geometry = fit(network, output_shape)
+        return reference.gradients(network, geometry, parameters, *data, same["loss"])
+    with Model(network, output_shape, precision="float64", **same) as model:
+        model.set_parameters(parameters)
+        return model.loss_and_gradients(x, target, weight=weight)
 
 
 def errors(network, output, conv, batch=1, seed=0, threads=1):

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import get_args
 
 import pytest
-from random_networks import random_inputs, random_network, random_parameters
+from random_networks import random_batch, random_inputs, random_network, random_parameters
 
 from znnpy.geometry import fit
 from znnpy.layers.edges import EDGE_KINDS
@@ -85,6 +85,14 @@ def test_graphs_branch_and_meet(networks):
             for network, _ in networks
             for node in network.nodes
         )
+
+
+def test_batches_are_of_one_microbatch_and_of_several(networks):
+    sizes = {
+        random_batch(network, fit(network, shape), seed)
+        for seed, (network, shape) in zip(SEEDS, networks, strict=True)
+    }
+    assert sizes == {(2, 2), (2, 1), (3, 1), (4, 2), (6, 2)}
 
 
 def test_names_are_unique_and_order_is_topological(networks):
