@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def serial() -> dict[str, Any]:
     return trained(section(), 10, 2, threads=1)
 
 
-@pytest.mark.parametrize("how", chain(*BITS.values()), ids=str)
+@pytest.mark.parametrize("how", [how for some in BITS.values() for how in some], ids=str)
 def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, Any]) -> None:
     assert_same(trained(section(), 10, 2, **how), serial)
 
@@ -193,9 +192,9 @@ def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
     with made(net, 32, 2, threads=8, output=(8, 16, 16)) as model:
         assert model.in_flight == 8
         most = model.memory
-    with made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=most - 1) as model:
-        assert model.in_flight in (2, 4)
-        assert model.memory < most
+    with made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=most // 2) as model:
+        assert 1 <= model.in_flight < 8
+        assert model.memory <= most // 2
     with pytest.raises(PlanError, match="max_memory"):
         made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=sizes[2, None] // 2)
 

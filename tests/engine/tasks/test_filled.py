@@ -1,5 +1,6 @@
 """What tasks read was written by somebody: refused where it was not, and true of all networks."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -125,12 +126,13 @@ def check(network, output, plan, loss, clip_norm=None):
         fit(network, output),
         Settings(objectives(network, loss), Optimizer(), clip_norm, 1),
     )
-    for training in (True, False):
-        layout = Layout(network, geometry, plan, 2, training=training, workers=2)
+    single = Layout(network, geometry, plan, 2, training=True, workers=2)
+    several = replace(single, numbers=range(3), microbatches=3, replicas=2)
+    for layout in (single, several, replace(single, training=False)):
         build = Build.new(Arena(), layout, 1)
-        declared = _declare_all(build, layout, settings)
-        if training:
-            declared["gradients"] = [_declare_gradients(build, settings.losses)]
+        declared = _declare_all(build, settings)
+        if layout.training:
+            declared["gradients"] = [_declare_gradients(build, settings)]
         for steps in declared.values():
             refuse_unfilled(steps)
 
@@ -173,9 +175,8 @@ def unnoticed(network, output, plan):
     """Tasks that may be left out of all steps, and nobody reads what was not written."""
     layout = Layout(network, fit(network, output), plan, 1, training=True)
     build = Build.new(Arena(), layout, 1)
-    steps = _declare_all(
-        build, layout, Settings(objectives(network, "square"), Optimizer(), 1.0, 1)
-    )["update"]
+    settings = Settings(objectives(network, "square"), Optimizer(), 1.0, 1)
+    steps = _declare_all(build, settings)["update"]
     found = set()
     for what in {task.what for task in steps[0]}:
         try:
