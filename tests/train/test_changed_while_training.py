@@ -14,8 +14,9 @@ from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import ChangedError
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train.keeper import Pace, RunKeeper
 from znnpy.train.log import RunLog
-from znnpy.train.loop import Loop, Pace
+from znnpy.train.loop import Loop
 from znnpy.train.progress import Quiet
 from znnpy.train.records import up_to
 from znnpy.train.signals import StopSignals
@@ -79,17 +80,9 @@ def test_no_checkpoint_after_a_change(tmp_path: Path, changed: int, saved: int |
         RunLog(tmp_path / "timings.jsonl") as timings,
         StopSignals() as stop,
     ):
-        loop = Loop(
-            model,
-            batches(0),
-            Pace(**PACE),  # type: ignore[arg-type]
-            lambda _: 0.1,
-            tmp_path,
-            (log, timings),
-            stop,
-            Quiet(),
-            verify=verify,
-        )
+        pace = Pace(**PACE)  # type: ignore[arg-type]
+        keeper = RunKeeper(tmp_path, (log, timings), pace, lambda _: 0.1, Quiet(), verify=verify)
+        loop = Loop(model, batches(0), pace, lambda _: 0.1, keeper, stop)
         words = r"a\.h5 has changed" + ("$" if saved is None else f".*since iteration {saved} ")
         with pytest.raises(ChangedError, match=words):
             loop.run()

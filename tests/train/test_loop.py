@@ -10,8 +10,9 @@ from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import TrainingError
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train.keeper import Pace, RunKeeper
 from znnpy.train.log import RunLog
-from znnpy.train.loop import Batch, Loop, Pace
+from znnpy.train.loop import Batch, Loop
 from znnpy.train.progress import Plain, Quiet
 from znnpy.train.records import drop_after, up_to
 from znnpy.train.signals import StopSignals
@@ -36,6 +37,9 @@ def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, f
             os.kill(os.getpid(), signal.SIGINT)
         return None if stop.requested else {"loss": float(model.parameters["w"].sum())}
 
+    def rate(iteration):
+        return 0.1 / (1 + iteration)
+
     with (
         RunLog(tmp_path / "log.jsonl") as log,
         RunLog(tmp_path / "timings.jsonl") as timings,
@@ -45,14 +49,18 @@ def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, f
             model,
             fed or batches(model.iteration, stop_at),
             Pace(**(PACE | pace)),
-            lambda iteration: 0.1 / (1 + iteration),
-            directory,
-            (log, timings),
+            rate,
+            RunKeeper(
+                directory,
+                (log, timings),
+                Pace(**(PACE | pace)),
+                rate,
+                reporter or Quiet(),
+                found.iteration if found else -1,
+            ),
             stop,
-            reporter or Quiet(),
             validate,
             validated,
-            found.iteration if found else -1,
         )
         return loop.run()
 

@@ -9,10 +9,13 @@ from pathlib import Path
 from znnpy.cgroups import MEMBERSHIP, ROOT, folders, words
 
 
-def available_cores() -> int:
-    """The smallest of the CPU affinity, the cgroup's quota (rounded up) and SLURM_CPUS_PER_TASK."""
-    limits = [len(os.sched_getaffinity(0)), quota_cores(), slurm_cores()]
-    return max(1, min(limit for limit in limits if limit is not None))
+def available_cores(sharers: int = 1) -> int:
+    """The smallest of the CPU affinity, the cgroup's quota (rounded up) and SLURM_CPUS_PER_TASK; at least 1.
+
+    `sharers`: processes that have the affinity and the quota in common, this one among them.
+    """
+    common = min(filter(None, (len(os.sched_getaffinity(0)), quota_cores())))
+    return max(1, min(filter(None, (common // sharers or 1, slurm_cores()))))
 
 
 def own_cores(workers: int) -> list[int] | None:

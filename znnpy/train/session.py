@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from pathlib import Path
 
 from znnpy.config.models import Config, VolumeSection
@@ -14,25 +12,24 @@ from znnpy.data.memory import readable
 from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.engine.model import Model
-from znnpy.errors import ConfigError, RunError, ZnnpyError
+from znnpy.errors import RunError, ZnnpyError
 from znnpy.infer.build import training_model
 from znnpy.infer.evaluate import Evaluation, refuse_labels
-from znnpy.infer.losses import step_weights
 from znnpy.infer.material import open_scene
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
-from znnpy.network.outputs import Objectives
 from znnpy.plan.choose import left_out
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
+from znnpy.train.keeper import RunKeeper
 from znnpy.train.log import RunLog
-from znnpy.train.loop import Batch, Loop, Pace
-from znnpy.train.patches import make_sampler
+from znnpy.train.loop import Loop
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
-from znnpy.train.signals import StopSignals
+from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, look, lost, read_run, take_up
 from znnpy.train.validate import Validation
 from znnpy.train.wisdom import keep_wisdom, pin_wisdom
+from znnpy.train.work import loop_batches, open_sampler, pace_of, resume, verify_all
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class _Session:
         config: Config,
         standing: Standing,
         reporter: Reporter,
-        stop: StopSignals,
+        stop: Stop,
     ) -> None:
         self._run, self._config, self._standing = run, config, standing
         self._reporter, self._stop = reporter, stop
@@ -138,9 +135,9 @@ class _Session:
 
     def _model(self) -> Model:
         standing = self._standing
-        report = self._reporter.preparing
         if self._run.started:
             pin_wisdom(self._run.path, self._reporter.note)
+        report = self._reporter.preparing
         model = training_model(self._config, self._network, standing.plan, report=report)
         planned = f"updates take {readable(model.memory)} of memory"
         if model.microbatch < model.batch:
@@ -148,45 +145,34 @@ class _Session:
                 f", microbatches: {model.batch // model.microbatch}, {model.in_flight} in flight"
             )
         self._reporter.note(f"{planned}, threads: {model.threads}")
-        checkpoint = standing.checkpoint
-        if checkpoint:
-            model.set_parameters(checkpoint.parameters)
-            model.set_optimizer_state(checkpoint.optimizer_state)
-            model.iteration = checkpoint.iteration
+        if found := standing.checkpoint:
+            resume(model, found.parameters, found.optimizer_state, found.iteration)
         return model
 
     def _loop(
         self, stack: ExitStack, model: Model, sampler: Sampler, validation: Sampler | None
     ) -> Loop:
-        training, run = self._config.training, self._run
+        config, run, standing = self._config, self._run, self._standing
+        training, pace = config.training, pace_of(config, model)
         batches = stack.enter_context(Prefetcher(sampler, training.batch, model.iteration))
-        checkpoint = self._standing.checkpoint
+        keeper = RunKeeper(
+            run.checkpoints,
+            (stack.enter_context(RunLog(run / LOG)), stack.enter_context(RunLog(run / TIMINGS))),
+            pace,
+            partial(learning_rate, training),
+            self._reporter,
+            standing.checkpoint.iteration if standing.checkpoint else -1,
+            partial(verify_all, [sampler, validation]),
+        )
         return Loop(
             model,
             loop_batches(batches, self._losses),
-            self._pace(model),
+            pace,
             partial(learning_rate, training),
-            run.checkpoints,
-            (stack.enter_context(RunLog(run / LOG)), stack.enter_context(RunLog(run / TIMINGS))),
+            keeper,
             self._stop,
-            self._reporter,
             self._validation(model, validation),
-            self._standing.validated,
-            checkpoint.iteration if checkpoint else -1,
-            partial(_verify, [sampler, validation]),
-        )
-
-    def _pace(self, model: Model) -> Pace:
-        training, run = self._config.training, self._config.run
-        return Pace(
-            iterations=training.iterations,
-            batch=training.batch,
-            voxels=training.batch * sum(prod(s) for s in model.geometry.output_shapes.values()),
-            seed=training.seed,
-            log_every=run.log_every,
-            validate_every=training.validation.every if self._config.data.validation else 0,
-            save_every=run.checkpoint.every,
-            keep=run.checkpoint.keep,
+            standing.validated,
         )
 
     def _validation(self, model: Model, sampler: Sampler | None) -> Validation | None:
@@ -194,28 +180,13 @@ class _Session:
         if sampler is None:
             return None
         return Validation(
-            model, sampler, self._losses, training.batch, training.validation.patches, self._stop
+            model,
+            sampler,
+            self._losses,
+            training.batch,
+            training.validation.patches,
+            self._stop,
         )
 
     def _sampler(self, stack: ExitStack, sections: tuple[VolumeSection, ...], key: str) -> Sampler:
-        if not sections:
-            raise ConfigError(f"{key} names no volume; training needs at least one")
-        scenes = []
-        for section in sections:
-            scene = open_scene(section, self._config.data, self._network)
-            stack.callback(scene.close)
-            scenes.append(scene)
-        return make_sampler(self._config, self._network, scenes, training=key == "data.train")
-
-
-def _verify(samplers: Iterable[Sampler | None]) -> None:
-    for sampler in samplers:
-        if sampler:
-            sampler.verify()
-
-
-def loop_batches(batches: Prefetcher, losses: Objectives) -> Iterator[Batch]:
-    """Prefetched batches as the loop takes them."""
-    for batch in batches:
-        weights = step_weights(losses, batch.targets, batch.weights)
-        yield Batch(batch.images, batch.targets, weights)
+        return open_sampler(stack, self._config, self._network, sections, key)

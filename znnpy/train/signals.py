@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Self
+from typing import Protocol, Self
 
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -22,6 +22,19 @@ class Stopped(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
         self.signal = number
+
+
+class Stop(Protocol):
+    """How a loop hears that it shall stop."""
+
+    requested: int | None
+    """The signal that this process has had."""
+
+    def agreed(self) -> int | None:
+        """The signal after which no update begins any more; asked once before each update."""
+
+    def deferred(self) -> contextlib.AbstractContextManager[None]:
+        """Note the first signal instead of raising it."""
 
 
 class StopSignals:
@@ -60,6 +73,10 @@ class StopSignals:
             yield
         finally:
             self._deferring = False
+
+    def agreed(self) -> int | None:
+        """The signal this process has had; there is nobody to ask."""
+        return self.requested
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.requested is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from znnpy.data.sampling.prefetch import make_batch
+import numpy as np
+
+from znnpy.data.sampling.prefetch import Float32, make_batch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.infer.losses import Tally
 from znnpy.network.outputs import Objectives
 from znnpy.train.records import Record
-from znnpy.train.signals import StopSignals
+from znnpy.train.signals import Stop
 
 
 class Forward(Protocol):
@@ -23,6 +25,7 @@ class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment.
 
     Sums over several outputs with their factors, as a training step does. Stops early, with None, on a signal.
+    `at_once`: samples that the model takes, where it has a share of the batch.
     """
 
     def __init__(
@@ -32,10 +35,11 @@ class Validation:
         losses: Objectives,
         batch: int,
         patches: int,
-        stop: StopSignals,
+        stop: Stop,
+        at_once: int | None = None,
     ) -> None:
         self._model, self._sampler, self._losses = model, sampler, losses
-        self._batch, self._stop = batch, stop
+        self._batch, self._stop, self._at_once = batch, stop, at_once or batch
         self._batches = -(-patches // batch)
 
     def __call__(self) -> Record | None:
@@ -45,8 +49,7 @@ class Validation:
             if self._stop.requested:
                 return None
             batch = make_batch(self._sampler, number, self._batch)
-            values = self._model.forward(batch.images)
-            values = values if isinstance(values, dict) else dict.fromkeys(batch.targets, values)
+            values = self._forward(batch.images, list(batch.targets))
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 tally.add(values[node], target, batch.weights[node])
@@ -54,4 +57,16 @@ class Validation:
         return {
             "loss": sum(factor * tally.loss for tally, factor in found),
             "error": sum(factor * tally.error for tally, factor in found),
+        }
+
+    def _forward(self, images: dict[str, Float32], outputs: list[str]) -> dict[str, Float32]:
+        """Values of a batch by output; what is over at the end goes with samples that were there before."""
+        found: list[dict[str, Float32]] = []
+        for first in range(0, self._batch, self._at_once):
+            samples = [min(first + n, self._batch - 1) for n in range(self._at_once)]
+            values = self._model.forward({node: array[samples] for node, array in images.items()})
+            found.append(values if isinstance(values, dict) else dict.fromkeys(outputs, values))
+        return {
+            node: np.concatenate([values[node] for values in found])[: self._batch]
+            for node in outputs
         }

@@ -34,9 +34,10 @@ class Batch:
     weights: dict[str, Float32]
 
 
-def make_batch(source: Source, iteration: int, batch: int) -> Batch:
-    """Batch number `iteration`: samples iteration * batch and the batch - 1 after it."""
-    patches = [source.sample(iteration * batch + index) for index in range(batch)]
+def make_batch(source: Source, iteration: int, batch: int, own: range | None = None) -> Batch:
+    """Batch number `iteration`: samples iteration * batch and the batch - 1 after it, or `own` of these."""
+    taken = range(batch) if own is None else own
+    patches = [source.sample(iteration * batch + index) for index in taken]
     return Batch(
         iteration,
         _stacked([patch.images for patch in patches]),
@@ -50,15 +51,23 @@ class Prefetcher:
 
     One thread prepares, one consumer iterates. An error while preparing is raised in the consumer
     when it comes to that batch, and again if it goes on. Use as a context manager, or call `close`;
-    iterating afterwards ends. Nothing is drawn here: to go on from iteration n, start at n.
+    iterating afterwards ends. Nothing is drawn here: to go on from iteration n, start at n. `own` as
+    in `make_batch`: of several ranks, each draws what it trains on.
     """
 
-    def __init__(self, source: Source, batch: int, start: int = 0, depth: int = 2) -> None:
+    def __init__(
+        self,
+        source: Source,
+        batch: int,
+        start: int = 0,
+        depth: int = 2,
+        own: range | None = None,
+    ) -> None:
         if batch < 1 or depth < 1 or start < 0:
             raise ValueError(
                 f"batch {batch} and depth {depth} must be positive, start {start} >= 0"
             )
-        self._source, self._batch, self._depth = source, batch, depth
+        self._source, self._batch, self._depth, self._own = source, batch, depth, own
         self._ready: deque[Batch] = deque()
         self._error: BaseException | None = None
         self._closed = False
@@ -107,7 +116,7 @@ class Prefetcher:
     def _work(self, iteration: int) -> None:
         try:
             while not self._closed:
-                batch = make_batch(self._source, iteration, self._batch)
+                batch = make_batch(self._source, iteration, self._batch, self._own)
                 if not self._deliver(batch):
                     return
                 iteration += 1

@@ -1,0 +1,21 @@
+import pytest
+
+from znnpy.distributed.launcher import announced
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks"),
+    [
+        ({}, 1),
+        ({"PMI_RANK": "0", "PMI_SIZE": "4"}, 4),  # MPICH, Intel; srun --mpi=pmi2
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, 1),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"}, 2),
+        ({"PMIX_RANK": "3"}, 0),
+        ({"PMIX_RANK": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3"}, 8),
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, 1),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, 1),  # the batch script
+        ({"PMI_SIZE": "many"}, 1),
+    ],
+)
+def test_ranks_are_counted_as_launchers_say(environment, ranks):
+    assert announced(environment) == ranks

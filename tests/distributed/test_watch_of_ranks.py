@@ -1,0 +1,115 @@
+"""Ranks that are killed, stopped, or fail: the others end soon, and one of them says why."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ranked import mpiexec, ranked, ranks_of
+
+SCRIPT = """
+import os, signal, sys, time
+from znnpy.distributed import watch
+from znnpy.distributed.joining import joined
+from znnpy.errors import VolumeError
+from znnpy.train.signals import Stopped
+
+watch.BEAT, watch.SILENCE, watch.GRACE = 0.1, 10, 0.3
+what, who = sys.argv[1], int(sys.argv[2])
+try:
+    with joined() as world:
+        if world.rank == who:
+            if what == "fail":
+                raise VolumeError("a.h5 is damaged")
+            if what == "break":
+                world.messenger.call(lambda: 1 / 0)
+            if what == "signal":
+                raise Stopped(signal.SIGINT)
+            if what in ("SIGKILL", "SIGSTOP"):
+                os.kill(os.getpid(), getattr(signal, what))
+            if what == "leave":
+                os._exit(0)
+        if what != "end":
+            time.sleep(60)
+except VolumeError as error:
+    print("rank 0 says itself:", error, file=sys.stderr)
+    sys.exit(1)
+except Stopped as error:
+    os._exit(130)
+print("done", flush=True)
+"""
+# mpiexec kills the others itself when a rank has ended badly, unless it is told not to.
+ALONE = ("-disable-auto-cleanup",)
+
+
+def ended(ranks, *words, options=()):
+    begun = time.monotonic()
+    done = ranked(ranks, "-c", SCRIPT, *words, options=options)
+    assert time.monotonic() - begun < 30
+    return done
+
+
+def test_all_end_together():
+    done = ended(3, "end", -1)
+    assert (done.returncode, done.stdout.count("done"), done.stderr) == (0, 3, "")
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_an_error_of_one_ends_all_and_is_said_once(rank):
+    done = ended(3, "fail", rank)
+    assert done.returncode == 1
+    assert done.stderr.count("a.h5 is damaged") == 1
+    assert ("rank 0 says itself" if rank == 0 else f"znnpy: rank {rank} (pid ") in done.stderr
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_ends_all():
+    done = ended(3, "signal", 1)
+    assert done.returncode != 0
+    assert "stopped by SIGINT" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "rank"),
+    [
+        ("SIGSTOP", 1),
+        pytest.param("SIGSTOP", 0, marks=pytest.mark.slow),
+        pytest.param("leave", 0, marks=pytest.mark.slow),
+        pytest.param("leave", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_one_that_falls_silent_ends_all(rank, what):
+    done = ended(3, what, rank, options=ALONE)
+    assert done.returncode != 0
+    assert f"znnpy: rank {rank} (pid " in done.stderr
+    assert "has not answered for 1 s" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_that_is_killed_ends_all(rank):
+    done = ended(3, "SIGKILL", rank)
+    assert done.returncode != 0
+    assert "KILLED" in (done.stdout + done.stderr).upper()  # mpiexec says it
+
+
+@pytest.mark.slow
+def test_a_broken_communication_thread_says_so():
+    done = ended(2, "break", 1)
+    assert done.returncode != 0
+    assert "division by zero" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_that_was_suspended_goes_on():
+    script = SCRIPT.replace("time.sleep(60)", "time.sleep(4)")
+    line = mpiexec(2, sys.executable, "-c", script, "wait", -1)
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        time.sleep(2)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for rank in ranks_of(run):
+                rank.send_signal(number)
+            time.sleep(3)
+        out, said = run.communicate(timeout=60)
+    assert (run.returncode, out.count("done"), said) == (0, 2, "")

@@ -1,0 +1,63 @@
+"""What ranks tell each other of their machines: who shares cores, and whether all would compute the same bits."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from znnpy.errors import RunError
+from znnpy.scheduler.cores import available_cores
+from znnpy.train.versions import differences, versions
+
+Member = dict[str, Any]
+_FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "neon", "sve")
+
+
+def member() -> Member:
+    """This rank's machine, JSON-able."""
+    found = versions(0)
+    del found["cpu"], found["seed"]  # a model's name rounds nothing, and all have one seed
+    return {
+        "host": socket.gethostname(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "cpu": _cpu(found.pop("machine")),
+        "versions": found,
+    }
+
+
+def threads_of(members: Sequence[Member], rank: int) -> int:
+    """Worker threads of the rank that asks: its share of the cores that ranks of its host have in common."""
+    own = members[rank]
+    cores = set(own["cores"])
+    return available_cores(
+        sum(
+            other["host"] == own["host"] and not cores.isdisjoint(other["cores"])
+            for other in members
+        )
+    )
+
+
+def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:
+    """RunError unless all ranks would compute the same bits; `different_cpus` may round otherwise."""
+    first = members[0]
+    for rank, other in enumerate(members):
+        here = f"from rank 0 on {first['host']} to rank {rank} on {other['host']}"
+        changed = differences(first["versions"], other["versions"])
+        if changed:
+            raise RunError(f"{', '.join(changed)} {here}; install the same versions on all hosts")
+        changed = differences(first["cpu"], other["cpu"])
+        if changed and not different_cpus:
+            raise RunError(
+                f"the CPUs differ, {', '.join(changed)} {here}, and would round differently; start on "
+                "equal ones, or with --allow-different-cpus if the same bits do not matter"
+            )
+
+
+def _cpu(machine: str) -> dict[str, Any]:
+    from znnpy_kernels.simd.lanes import LANES, target_features
+
+    present = {mark.strip() for mark in target_features().split(",")}
+    features = " ".join(name for name in _FEATURES if f"+{name}" in present)
+    return {"machine": machine, "lanes": LANES, "features": features}
