@@ -68,8 +68,8 @@ def random_network(
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
     filters that repeat, paddings of all borders on each side, groups, growth, small U-shapes, scaled
     tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets (every eighth seed), 1 to 20
-    images, normalised nodes of all kinds. The same seed gives the same network. With two outputs of
-    different size the shape is a dict by output node.
+    images, normalised nodes of all kinds, standardised filters. The same seed gives the same network. With two
+    outputs of different size the shape is a dict by output node.
     """
     rng = np.random.default_rng(seed)
     while True:
@@ -81,7 +81,7 @@ def random_network(
             continue
         if _is_small(network, geometry):
             checked_network(network.nodes, network.edges)
-            return _normed(network, geometry, seed), output_shape
+            return _standardized(_normed(network, geometry, seed), seed), output_shape
 
 
 def random_parameters(network: Network, seed: int) -> dict[str, np.ndarray]:
@@ -189,6 +189,19 @@ def _normed(network: Network, geometry: Geometry, seed: int) -> Network:
         enough = prod(geometry.nodes[node.name].shape) >= 8
         nodes.append(replace(node, norm=norm) if chosen and enough else node)
     return Network(tuple(nodes), network.edges)
+
+
+def _standardized(network: Network, seed: int) -> Network:
+    """The network with the filters of some convolutions standardised."""
+    rng = np.random.default_rng((seed, 7))
+    shapes = parameter_shapes(network)
+    edges = [
+        replace(edge, weight_standardization=True)
+        if edge.kind == "conv" and rng.random() < 0.2 and prod(shapes[edge.name][1:]) > 1
+        else edge
+        for edge in network.edges
+    ]
+    return Network(network.nodes, tuple(edges))
 
 
 class _Builder:

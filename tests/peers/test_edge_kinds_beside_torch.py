@@ -41,9 +41,13 @@ def conv(rng: np.random.Generator) -> tuple[Numbers, Any]:
         pad = "same"
     border = str(rng.choice([*BORDERS]))
     edge = Numbers(size=size, sparsity=step, stride=stride, padding=pad, border=border,  # type: ignore[arg-type]
-                   groups=int(rng.choice([1, 2, 4])))  # fmt: skip
+                   groups=int(rng.choice([1, 2, 4])),
+                   weight_standardization=bool(np.prod(size) > 1 and rng.random() < 0.3))  # fmt: skip
 
     def peer(x: Any, w: Any) -> Any:
+        if edge.weight_standardization:
+            flat = F.batch_norm(w.reshape(1, len(w), -1), None, None, training=True, eps=1e-5)
+            w = flat.reshape(w.shape)
         z, y, across = sides(edge, step)
         wide = F.pad(x, (*across, *y, *z), mode=BORDERS[border])
         return F.conv3d(wide, w, stride=stride, dilation=step, groups=edge.groups)

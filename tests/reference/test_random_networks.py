@@ -65,6 +65,9 @@ def test_paddings_groups_and_growth_are_of_all_sorts(networks):
     assert len(uneven) > 5
     assert any(max(edge.stride) > 1 for edge in uneven)
     assert any(edge.groups > 2 for edge in convs)
+    standardized = [edge for edge in convs if edge.weight_standardization]
+    assert any(edge.groups > 1 for edge in standardized)
+    assert any(max(edge.repeat) > 1 for edge in standardized)
     assert any(max(edge.output_padding) for edge in edges_of(networks, "conv_transpose"))
     assert any(max(edge.stride) > 1 for edge in edges_of(networks, "conv_transpose"))
     assert {edge.mode for edge in edges_of(networks, "upsample")} == {"nearest", "linear"}

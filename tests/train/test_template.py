@@ -41,6 +41,7 @@ FIRST = {
     "gain": {"function": "tanh"},
     "repeat": {"size": "[1, 2, 2]"},
     "padding": {"size": "3"},
+    "weight_standardization": {"size": "3"},
 }
 OUTPUTS = {"data.target={kind: affinity": 3, "kind: malis": 3, "softmax": 2, "kind: ce_dice": 2}
 FUNCTIONS = {"kind: focal": "logistic", "kind: dice": "logistic"}

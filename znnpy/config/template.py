@@ -27,6 +27,7 @@ network:
   #   border: zeros        # zeros, replicate or reflect: what is padded
   #   groups: 1            # groups of images, of which each makes its own
   #   function: linear     # <functions>
+  #   weight_standardization: false # true: each output's filters are used with mean 0, variance 1
   #   repeat: 1            # blocks of filter taps that share one number, e.g. [1, 2, 2]
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
   #   amplitude: 1         # of tanh, which is amplitude * tanh(gain * x)

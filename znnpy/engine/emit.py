@@ -17,6 +17,7 @@ from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.repeats import average_gradient, clear_gradient
+from znnpy.engine.layers.standardized import standardize, standardized_gradient
 from znnpy.engine.layers.totals import Total, add_totals, totals
 from znnpy.engine.layers.updates import emit_updates
 from znnpy.engine.memory.build import Build
@@ -129,6 +130,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             emitter.weight_gradient(step, build, edge, gradient)
             average_gradient(step, build, edge)
             clear_gradient(step, build, edge)
+            standardized_gradient(step, build, edge)
             step.stage += 1
         if edge.source in trained:
             emitter.backward(step, build, edge, gradient)
@@ -175,7 +177,8 @@ def emit_update(
 
 
 def emit_derived(step: Step, build: Build) -> None:
-    """What passes need of filters beside themselves: transposed copies, spectra."""
+    """What passes need of filters beside themselves: standardised ones, transposed copies, spectra."""
     for edge in build.layout.network.edges:
         if derive := emitter_of(edge).derive:
+            standardize(step, build, edge)
             derive(step, build, edge)

@@ -48,7 +48,9 @@ class SingleEngine:
         """Copies of all parameters, dense."""
         self.drain()
         return {
-            name: unpack_parameter(parameter, self._flat(parameter.values, parameter.floats))
+            name: unpack_parameter(
+                parameter, self._flat(parameter.stored.address, parameter.floats)
+            )
             for name, parameter in self._build.parameters.items()
         }
 
@@ -57,7 +59,9 @@ class SingleEngine:
         self.drain()
         for name, array in values.items():
             parameter = self._build.parameters[name]
-            self._flat(parameter.values, parameter.floats)[...] = pack_parameter(parameter, array)
+            self._flat(parameter.stored.address, parameter.floats)[...] = pack_parameter(
+                parameter, array
+            )
         self._graphs.run("derive")
 
     def states(self) -> dict[str, Floats]:
@@ -166,7 +170,7 @@ class SingleEngine:
                 if not np.isfinite(self._images(node.name, microbatch)).all():
                     return node.name
         for name, parameter in self._build.parameters.items():
-            if not np.isfinite(self._flat(parameter.values, parameter.floats)).all():
+            if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
                 return name
         return None
 

@@ -21,6 +21,7 @@ from znnpy.layers.keys import (
     written_filters,
 )
 from znnpy.layers.kind import Applied, EdgeKind, Filters
+from znnpy.layers.standardized import standardized, standardized_gradient
 from znnpy.layers.taps import padding_within, shrunk, taps
 from znnpy.layers.values import BARE, Array, BorderName
 
@@ -50,6 +51,10 @@ class ConvKeys(Strict):
     )
     groups: Groups = 1
     repeat: Repeat = (1, 1, 1)
+    weight_standardization: bool = Field(
+        default=False,
+        description="Each output image's filters are used with mean 0 and variance 1.",
+    )
     init: InitField = Field(default=HE, description="How the filters start.")
 
 
@@ -61,19 +66,20 @@ def convolve(image: Array, at: Applied) -> Array:
     """Cross-correlation: sum over taps of filter times shifted image."""
     whole = framed(image, sides(at.edge, at.dilation), at.edge.border)
     shape = shrunk(at.edge, at.dilation, whole.shape[2:])
-    output = np.zeros((image.shape[0], at.filters.shape[0], *shape))
+    filters = _used(at)
+    output = np.zeros((image.shape[0], filters.shape[0], *shape))
     for tap, box in taps(at.edge, at.dilation, shape):
-        output += mixed(at.filters[:, :, *tap], whole[box], at.edge.groups)
+        output += mixed(filters[:, :, *tap], whole[box], at.edge.groups)
     return output
 
 
 def convolve_data_gradient(image: Array, gradient: Array, at: Applied) -> Array:
     """Gradient of `convolve` for its image, of which the shape alone counts."""
-    padding = sides(at.edge, at.dilation)
+    padding, filters = sides(at.edge, at.dilation), _used(at)
     whole = zip(image.shape[2:], padding, strict=True)
     output = np.zeros((*image.shape[:2], *(n + before + after for n, (before, after) in whole)))
     for tap, box in taps(at.edge, at.dilation, gradient.shape[2:]):
-        output[box] += mixed_back(at.filters[:, :, *tap], gradient, at.edge.groups)
+        output[box] += mixed_back(filters[:, :, *tap], gradient, at.edge.groups)
     return folded(output, padding, at.edge.border)
 
 
@@ -83,7 +89,14 @@ def convolve_weight_gradient(image: Array, gradient: Array, at: Applied) -> Arra
     output = np.zeros(filters_shape(at.edge, image.shape[1], gradient.shape[1]))
     for tap, box in taps(at.edge, at.dilation, gradient.shape[2:]):
         output[:, :, *tap] = products(gradient, whole[box], at.edge.groups)
+    if at.edge.weight_standardization:
+        return standardized_gradient(at.filters, output)
     return output
+
+
+def _used(at: Applied) -> Array:
+    """The filters by which images are multiplied."""
+    return standardized(at.filters) if at.edge.weight_standardization else at.filters
 
 
 def filters_shape(edge: Numbers, inputs: int, outputs: int) -> tuple[int, ...]:
@@ -114,8 +127,10 @@ def _mixed(matrix: Array, image: Array) -> Array:
     return np.moveaxis(np.tensordot(matrix, image, ((1,), (1,))), 0, 1)
 
 
-_NUMBERS = ("size", "stride", "sparsity", "sparsens", "padding", "border", "groups", "repeat")
-
+_NUMBERS = (
+    *("size", "stride", "sparsity", "sparsens", "padding", "border", "groups", "repeat"),
+    "weight_standardization",
+)
 
 CONV = EdgeKind(
     name="conv",

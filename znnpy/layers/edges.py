@@ -54,9 +54,9 @@ class Numbers:
     `init`: how filters start. `repeat`: they are the same number over blocks of so many taps, which start
     at tap 0. `padding`: voxels beyond the source's images that its windows see too, which `border` says;
     `same`: as many as keep the size, half of them before. `groups`: filters join images of their own
-    group alone. `output_padding`: rows that conv_transpose adds after the last ones. `factor`: by which
-    images grow, `mode`: from the nearest voxel or linear between the nearest. `count_padding`: padding
-    counts in averages, as zeros.
+    group alone. `weight_standardization`: filters are used with mean 0 and variance 1. `output_padding`: rows
+    that conv_transpose adds after the last ones. `factor`: by which images grow, `mode`: from the nearest voxel or
+    linear between the nearest. `count_padding`: padding counts in averages, as zeros.
     """
 
     size: Triple = ONCE
@@ -70,6 +70,7 @@ class Numbers:
     padding: Sides | Literal["same"] = BARE
     border: BorderName = "zeros"
     groups: int = 1
+    weight_standardization: bool = False
     output_padding: Triple = (0, 0, 0)
     factor: Triple = ONCE
     mode: Interpolation = "nearest"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
+from math import prod
 from typing import get_args
 
 from znnpy.errors import NetworkError
@@ -165,6 +166,8 @@ def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
     if source.images % edge.groups or target.images % edge.groups:
         counts = f"{source.images} of '{source.name}' and the {target.images} of '{target.name}'"
         yield f"groups {edge.groups} must divide the images, the {counts}"
+    if edge.weight_standardization and source.images // edge.groups * prod(edge.size) < 2:
+        yield "weight_standardization makes a filter of a single weight 0; take it away"
     if edge_kind(edge.kind).learns:
         if target.kind in ("concat", "max"):
             into = f"the {target.kind} node '{target.name}'"

@@ -1,7 +1,7 @@
-"""Batch normalisation in networks that only predict: part of the filters and biases before it.
+"""What never changes in networks that only predict becomes part of the filters and biases.
 
-There it multiplies and adds what never changes. Where all that a node sums are convolutions, their
-filters and its bias can hold that, and nothing is left to compute.
+Batch normalisation multiplies and adds there what it always did: where all that a node sums are convolutions,
+their filters and its bias can hold that, and nothing is left to compute. Filters are standardised once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.layers.edges import edge_kind
+from znnpy.layers.standardized import standardized
 from znnpy.network.types import Network, Node, Norm
 
 Doubles = NDArray[np.float64]
@@ -22,18 +23,22 @@ Doubles = NDArray[np.float64]
 def folded(network: Network) -> Network:
     """The network for prediction alone: the same values by `fold`'s parameters; itself if nothing folds."""
     names = {node.name for node, _ in _folding(network)}
-    if not names:
+    if not names and not any(edge.weight_standardization for edge in network.edges):
         return network
     nodes = (replace(n, norm=None, bias=True) if n.name in names else n for n in network.nodes)
-    return replace(network, nodes=tuple(nodes))
+    edges = (replace(edge, weight_standardization=False) for edge in network.edges)
+    return replace(network, nodes=tuple(nodes), edges=tuple(edges))
 
 
 def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Parameters of `folded(network)` from all those of the network, in their dtype.
+    """Parameters of `folded(network)` from all those of the network, in their common dtype.
 
     Computed in float64 and rounded once.
     """
-    found = dict(parameters)
+    found, dtype = dict(parameters), np.result_type(*parameters.values())
+    for edge in network.edges:
+        if edge.weight_standardization:
+            found[edge.name] = standardized(found[edge.name].astype(np.float64))
     for node, norm in _folding(network):
         doubles = {
             what: np.float64(found.pop(f"{node.name}.{what}"))
@@ -43,11 +48,9 @@ def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, 
         factor = doubles.get("scale", 1.0) / np.sqrt(doubles["running_variance"] + norm.epsilon)
         away = found.get(node.name, 0.0) - doubles["running_mean"]
         for edge in network.incoming(node.name):
-            filters = found[edge.name]
-            found[edge.name] = np.asarray(filters * factor.reshape(-1, 1, 1, 1, 1), filters.dtype)
-        bias, dtype = doubles.get("shift", 0.0) + away * factor, filters.dtype
-        found[node.name] = np.asarray(bias, dtype)
-    return found
+            found[edge.name] = found[edge.name] * factor.reshape(-1, 1, 1, 1, 1)
+        found[node.name] = doubles.get("shift", 0.0) + away * factor
+    return {name: np.asarray(array, dtype) for name, array in found.items()}
 
 
 def _folding(network: Network) -> list[tuple[Node, Norm]]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from math import prod
 
-from znnpy_kernels.direct.filters import average_repeats, clear_groups
+from znnpy_kernels.direct import filters as kernels
 
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.parameters import Parameter
+from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import ONCE, Edge
@@ -24,7 +26,7 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
     parameter = build.parameters[edge.name]
     for index, piece in enumerate(parameter.pieces):
         step.add(
-            average_repeats,
+            kernels.average_repeats,
             {
                 "filters": parameter.gradient + 4 * piece.start,
                 **dict(zip("zyx", edge.size, strict=True)),
@@ -41,14 +43,19 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
 def clear_gradient(step: Step, build: Build, edge: Edge) -> None:
     """Project an edge's weight gradient on filters within groups; nothing where all images are one."""
     parameter = build.parameters[edge.name]
+    clear_groups(step, parameter, parameter.gradient_buffer, Pass.WEIGHT)
+
+
+def clear_groups(step: Step, parameter: Parameter, bank: Buffer, serves: Pass) -> None:
+    """Filters between images of different groups become 0; nothing where all images are one."""
     if parameter.groups == 1:
         return
     outputs, inputs, *size = parameter.packed_shape
     for index, piece in enumerate(parameter.pieces):
         step.add(
-            clear_groups,
+            kernels.clear_groups,
             {
-                "filters": parameter.gradient + 4 * piece.start,
+                "filters": bank.address + 4 * piece.start,
                 "taps": prod(size),
                 "inputs": piece.inputs,
                 "width": piece.width,
@@ -57,8 +64,8 @@ def clear_gradient(step: Step, build: Build, edge: Edge) -> None:
                 "group_inputs": inputs // parameter.groups,
                 "group_outputs": outputs // parameter.groups,
             },
-            what=Identity(edge.name, Pass.WEIGHT, Part.GROUPS),
+            what=Identity(parameter.name, serves, Part.GROUPS),
             cost=piece.floats * 4 / MEMORY_RATE,
-            reads=[own := parameter.gradient_region(index, index + 1)],
+            reads=[own := bank.region(index, index + 1)],
             writes=[own],
         )

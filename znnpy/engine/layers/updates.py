@@ -47,7 +47,7 @@ def _emit_update(
             optimizer.kernel,
             {
                 **dict.fromkeys(optimizer.kernel.fields, 0),  # of states that are not kept
-                "parameters": parameter.values + 4 * begin,
+                "parameters": parameter.stored.address + 4 * begin,
                 "gradient": parameter.gradient + 4 * begin,
                 **states,
                 "hyper": hyper,
@@ -58,11 +58,11 @@ def _emit_update(
             cost=length * 20 / MEMORY_RATE,
             reads=[
                 parameter.gradient_region(low, high),
-                parameter.values_region(low, high),
+                parameter.stored_region(low, high),
                 build.staged.given.region(),
                 *([scale.region()] if scale else []),
             ],
-            writes=[parameter.values_region(low, high)],
+            writes=[parameter.stored_region(low, high)],
         )
 
 

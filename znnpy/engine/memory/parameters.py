@@ -19,6 +19,7 @@ from znnpy.network.types import Edge
 from znnpy.plan.cost import is_depthwise
 
 VALUES = Use("parameters")
+STANDARDIZED = Use("standardised filters")
 PARAMETER_GRADIENTS = Use("gradients of parameters", "parameters")
 STATES = Use("states of the optimiser", "parameters")
 
@@ -46,7 +47,8 @@ class Parameter:
     count pieces. Padding is 0 and stays 0. `groups`: filters between images of different groups are 0 as well,
     and users have (out, in / groups) of `shape`. What is not `learned` has neither gradient nor states. `exchanged`:
     filters of a transposed convolution are packed as those of the convolution that goes the other way, with
-    inputs for outputs.
+    inputs for outputs. `values` are what passes read; users see, and updates move, those `stored`: the same
+    buffer but where passes read standardised filters.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Parameter:
     source_lanes: int
     pieces: tuple[Piece, ...]
     values_buffer: Buffer
+    stored: Buffer
     gradient_buffer: Buffer
     states: tuple[int, ...]
     learned: bool = True
@@ -77,6 +80,11 @@ class Parameter:
         return self.gradient_buffer.address
 
     @property
+    def standardized(self) -> bool:
+        """Whether passes read other filters than are stored."""
+        return self.stored is not self.values_buffer
+
+    @property
     def is_filters(self) -> bool:
         """Whether these are filters, to which weight decay applies."""
         return len(self.shape) == 5
@@ -84,6 +92,10 @@ class Parameter:
     def values_region(self, low: int = 0, high: int | None = None) -> Region:
         """Pieces low..high of the values."""
         return self.values_buffer.region(low, len(self.pieces) if high is None else high)
+
+    def stored_region(self, low: int, high: int) -> Region:
+        """The same of what is stored."""
+        return self.stored.region(low, high)
 
     def gradient_region(self, low: int = 0, high: int | None = None, strand: int = -1) -> Region:
         """Pieces low..high of the gradient."""
@@ -113,6 +125,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
     found, moving = {}, set(learned(layout.network) if layout.training else ())
     transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}
+    standardized = {e.name for e in layout.network.edges if e.weight_standardization}
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
         if groups.get(name, 1) > 1:
@@ -121,7 +134,9 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         count = states if name in moving else 0
-        values = Buffer(Name(VALUES, name), arena.reserve(floats, VALUES), floats, Filled.EARLIER)
+        stored = values = _kept(arena, Name(VALUES, name), floats)
+        if name in standardized:
+            values = _kept(arena, Name(STANDARDIZED, name), floats)
         gradient = Buffer(
             Name(PARAMETER_GRADIENTS, name),
             arena.reserve(floats, PARAMETER_GRADIENTS) if name in moving else 0,
@@ -129,8 +144,8 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         )
         own = tuple(arena.reserve(floats, STATES) for _ in range(count))
         found[name] = Parameter(
-            name, shape, floats, lanes, pieces, values, gradient, own, name in moving, exchanged,
-            groups.get(name, 1),
+            name, shape, floats, lanes, pieces, values, stored, gradient, own, name in moving,
+            exchanged, groups.get(name, 1),
         )  # fmt: skip
     return found
 
@@ -148,6 +163,10 @@ def gradient_slots(
                 gradient = arena.buffer(own, parameter.floats)
                 found[slot][name] = replace(parameter, gradient_buffer=gradient)
     return found
+
+
+def _kept(arena: Arena, name: Name, floats: int) -> Buffer:
+    return Buffer(name, arena.reserve(floats, name.use), floats, Filled.EARLIER)
 
 
 def _groups(layout: Layout, edge: Edge) -> int:

@@ -99,7 +99,8 @@ class Part(Enum):
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
     SLOPES = "slopes gradient", Kind.SUM, Pass.WEIGHT
     REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
-    GROUPS = "groups", Kind.SUM, Pass.WEIGHT
+    GROUPS = "groups", Kind.SUM
+    STANDARDIZED = "standardised", Kind.STATISTICS
     LOSS = "loss", Kind.LOSS, Pass.LOSS
     LOSS_SUM = "loss sum", Kind.LOSS, Pass.LOSS
     MICROBATCHES = "sum of microbatches", Kind.SUM, Pass.UPDATE

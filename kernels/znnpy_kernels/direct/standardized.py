@@ -1,0 +1,79 @@
+"""Weight standardisation: the filters of each output image with mean 0 and variance 1.
+
+Of one output group (`filters.output_groups`): `rows` of `width` floats, a lane for each output image. `count` of
+an output's values are its own; the others are 0, as between images of different groups, and become something
+else. Sums are of float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
+from znnpy_kernels.simd.vectors import (
+    load,
+    select,
+    splat,
+    sqrt,
+    store,
+    to_doubles,
+    to_floats,
+    zero_doubles,
+)
+
+STANDARDIZE_FILTERS = words("filters target rows width count epsilon:float")
+
+
+@kernel(STANDARDIZE_FILTERS)
+def standardize_filters(args: Any, worker: int) -> None:
+    """Write (w - mean) / sqrt(variance + epsilon) of each lane at `target`."""
+    at = STANDARDIZE_FILTERS
+    for lane in range(0, 4 * args[at.width], VECTOR_BYTES):
+        source, step = args[at.filters] + lane, 4 * args[at.width]
+        mean, inverse = _moments(source, step, args[at.rows], args[at.count], args[at.epsilon])
+        for row in range(0, args[at.rows] * step, step):
+            away = to_floats(to_doubles(load(source + row)) - mean)
+            store(args[at.target] + lane + row, away * inverse)
+
+
+STANDARDIZED_GRADIENT = words("filters gradient rows width count epsilon:float")
+
+
+@kernel(STANDARDIZED_GRADIENT)
+def standardized_gradient(args: Any, worker: int) -> None:
+    """In place, the gradient by what `standardize_filters` wrote becomes that by `filters`."""
+    at = STANDARDIZED_GRADIENT
+    number = to_doubles(splat(float(args[at.count])))
+    for lane in range(0, 4 * args[at.width], VECTOR_BYTES):
+        source, gradient = args[at.filters] + lane, args[at.gradient] + lane
+        step = 4 * args[at.width]
+        mean, inverse = _moments(source, step, args[at.rows], args[at.count], args[at.epsilon])
+        plain, product = zero_doubles(), zero_doubles()
+        for row in range(0, args[at.rows] * step, step):
+            here = to_doubles(load(gradient + row))
+            plain = plain + here
+            product = product + here * (to_doubles(load(source + row)) - mean)
+        wide = to_doubles(inverse)
+        plain, product = plain / number, wide * wide * product / number
+        for row in range(0, args[at.rows] * step, step):
+            away = to_doubles(load(source + row)) - mean
+            left = to_doubles(load(gradient + row)) - plain - away * product
+            store(gradient + row, to_floats(left) * inverse)
+
+
+@inlined
+def _moments(source: int, step: int, rows: int, count: int, epsilon: int) -> Any:
+    """Of the lanes of a vector: mean, in float64, and 1 / sqrt(variance + epsilon)."""
+    sums, squares = zero_doubles(), zero_doubles()
+    for row in range(0, rows * step, step):
+        here = to_doubles(load(source + row))
+        sums, squares = sums + here, squares + here * here
+    number = to_doubles(splat(float(count)))
+    mean = sums / number
+    variance = to_floats(squares / number - mean * mean)
+    least = splat(0.0)
+    variance = select(variance < least, least, variance)
+    return mean, splat(1.0) / sqrt(variance + splat(float_argument(epsilon)))
