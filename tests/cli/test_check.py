@@ -176,5 +176,5 @@ def test_how_a_volume_will_be_predicted_is_said(check: Check) -> None:
     )
     code, _, error = check(config=pooled + "inference: {window: 7}\n")
     assert code != 0
-    assert "windows (inference.window, --patch): output 7 x 7 x 7 (z, y, x) does not fit" in error
+    assert ": inference.window: output 7 x 7 x 7 (z, y, x) does not fit" in error
     assert "nearest possible sizes are 6 x 6 x 6 and 8 x 8 x 8" in error

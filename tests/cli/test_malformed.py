@@ -117,6 +117,16 @@ network:
 """
 LAYERS = GOOD[: GOOD.index("data:")]
 
+
+def unet(keys: str) -> str:
+    """The section of a U-Net."""
+    return f"network:\n  unet: {{{keys}}}\n"
+
+
+FINER = (
+    "network:\n  layers:\n    - upsample: 2\n    - conv: {images: 1, size: 1}\n"  # than its input
+)
+
 # (what, replace, by, words that the error must hold)
 CONFIGS = [
     ("wrong key", "batch: 1", "bacth: 1", ["config.yaml:11", "training.bacth", "did you mean 'batch'"]),
@@ -169,6 +179,20 @@ CONFIGS = [
     ("missing folder of a volume", "image: data.h5:raw", "image: no/dat.h5:raw", ["no/dat.h5", "no folder"]),
     ("missing dataset", "data.h5:raw", "data.h5:rwa", ["data.h5", "rwa", "did you mean raw"]),
     ("missing ZNN file", LAYERS, "network: {znn: net.znn}\n", ["net.znn", "config.yaml:1"]),
+    ("a patch that steps down do not divide", LAYERS, unet("widths: [2, 2, 2]"),
+     ["config.yaml:8: training.output_shape", "'up1.grow'", "nearest possible sizes are 4 x 4 x 4 and 8 x 8 x 8"]),
+    ("a patch of one voxel to normalise", LAYERS, unet("widths: [2, 2, 2, 2], down: [2, 2, 1], norm: instance"),
+     ["config.yaml:8: training.output_shape", "'down2.layer1'", "one voxel", "larger patch"]),
+    ("a reflection beyond the image", LAYERS, LAYERS.replace("size: 3", "size: 9, padding: 4, border: reflect"),
+     ["config.yaml:10: training.output_shape", "reflect padding is smaller than the image", "5 x 5 x 5"]),
+    ("growth beyond the input", LAYERS, FINER, ["config.yaml:1: network", "1/2 x 1/2 x 1/2", "grow less"]),
+    ("paths that differ, where", LAYERS, CONVERGING, ["config.yaml:1: network", "crop edge"]),
+    ("a window that steps do not divide", LAYERS, unet("widths: [2, 2]") + "inference: {window: [4, 5, 4]}\n",
+     ["config.yaml:3: inference.window", "4 x 5 x 4", "4 x 4 x 4 and 4 x 6 x 4"]),
+    ("groups that do not divide", LAYERS, unet("widths: [8, 12], norm: group"),
+     ["config.yaml:2: network.unet.norm", "8 groups", "the 12 images of level 1 (widths)"]),
+    ("one weight to standardise", "size: 3", "size: 1, weight_standardization: true",
+     ["config.yaml:3", "'conv1'", "a single weight"]),
     ("memory limit", "threads: 1", "max_memory: 10kB", ["needs", "KiB", "max_memory"]),
 ]  # fmt: skip
 

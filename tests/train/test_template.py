@@ -15,6 +15,7 @@ import yaml
 from znnpy.cli.saving import save_plan
 from znnpy.config import load_config
 from znnpy.config.template import template
+from znnpy.config.unet_section import UnetSection
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
@@ -43,6 +44,7 @@ FIRST = {
     "padding": {"size": "3"},
     "weight_standardization": {"size": "3"},
 }
+UNETS = {"valid": {"size": [1, 3, 3]}}  # volumes are thin
 OUTPUTS = {"data.target={kind: affinity": 3, "kind: malis": 3, "softmax": 2, "kind: ce_dice": 2}
 FUNCTIONS = {"kind: focal": "logistic", "kind: dice": "logistic"}
 CLASSES = ("training.loss=softmax", "training.loss={kind: softmax", "training.loss={kind: ce_dice")
@@ -127,6 +129,19 @@ def layers() -> Iterator[str]:
         kind, _, value = layer.strip().partition(": ")
         for one in named(value, words.strip()):
             yield f"{{{kind}: {one}}}"
+
+
+def unets() -> list[dict[str, Any]]:
+    """The U-Net that stands there, and each further key in a small one."""
+    matches = [m for m in map(KEY.match, network_part("Or a U-Net", "Or a network file")) if m]
+    (whole,) = [m["value"] for m in matches if m["key"] == "unet"]
+    found = [yaml.safe_load(whole)]
+    for match in matches:
+        if match["key"] != "unet":
+            for value in named(match["value"], match["words"]):
+                given = {match["key"]: yaml.safe_load(value)}
+                found.append({"widths": [2, 2]} | UNETS.get(value, {}) | given)
+    return found
 
 
 def volumes() -> list[dict[str, Any]]:
@@ -229,6 +244,12 @@ def test_graph() -> None:
     trained(f"network={flow(graph)}", "data.target={kind: affinity}")
 
 
+@pytest.mark.parametrize("unet", unets(), ids=lambda keys: "-".join(map(str, list(keys)[-1:])))
+def test_unets(unet: dict[str, Any]) -> None:
+    coarse = "training.output_shape=[4, 16, 16]"
+    trained(f"network={flow({'unet': unet})}", *[coarse] * (len(unet["widths"]) > 2))
+
+
 def test_znn_file() -> None:
     lines = sections()["network"]
     (line,) = [line for line in lines if line.startswith("  #   znn: ")]
@@ -269,3 +290,8 @@ def test_what_the_examples_are() -> None:
         "{dropout: 0.5}",
         "{crop: [0, 1, 1]}",
     } <= set(layers())
+    keys = {key for unet in unets() for key in unet}
+    assert keys >= set(UnetSection.model_fields) - {"function", "slope", "bias", "dropout"}
+    assert {"widths": [2, 2], "size": [[1, 3, 3], 3]} in unets()
+    assert {"widths": [2, 2], "up": {"kind": "nearest", "images": "same"}} in unets()
+    assert {"widths": [2, 2], "block": "residual"} in unets()

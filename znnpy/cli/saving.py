@@ -9,7 +9,7 @@ from znnpy.engine.autotune import planned
 from znnpy.engine.graphs import Settings, planned_memory
 from znnpy.engine.memory.images import Layout
 from znnpy.files import write_text
-from znnpy.geometry import fit
+from znnpy.geometry import trained_geometry
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.network import trained_network, training_losses
 from znnpy.plan.saved import saved_plan, to_text
@@ -19,7 +19,7 @@ def save_plan(config: Config, path: Path) -> None:
     """Write the plan of a config's updates for `training.plan`; measures what wisdom does not know."""
     training = config.training
     network = trained_network(config)
-    geometry = fit(network, training.output_shape)
+    geometry = trained_geometry(config, network)
     known = pinned_plan(config, network)
     plan = planned(network, geometry, training.at_once, training.conv, known)
     layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)

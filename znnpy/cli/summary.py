@@ -22,7 +22,7 @@ from znnpy.engine.graphs import (
 )
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeless
-from znnpy.geometry import Geometry, fit, refuse_single_values
+from znnpy.geometry import Geometry, trained_geometry
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
@@ -65,8 +65,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     written = build_network(config.network)
     network = trained_network(config)
     make_targets(config, network)
-    geometry = fit(network, training.output_shape)
-    refuse_single_values(network, geometry, training.at_once)
+    geometry = trained_geometry(config, network)
     prediction = Tiling.of(config, densest(network)).words()
     sizes = training.at_once, True
     refuse_hopeless(network, geometry, *sizes, run.max_memory, staged=training.batch)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from znnpy.fields import Images, Int, Size3, Strict, shorthand, shown, wrong
 from znnpy.layers.dropout import DropoutLayer
 from znnpy.layers.keys import FunctionKey, Slope
-from znnpy.layers.norm_keys import BiasKey, NormField, biased
+from znnpy.layers.norm_keys import BiasKey, NormField, biased, norm_of
 from znnpy.layers.values import BorderName, Triple
 
 Value = TypeVar("Value")
@@ -224,6 +224,7 @@ class UnetSection(Strict):
         self._refuse_lengths()
         self._refuse_widths()
         self._refuse_blocks()
+        self._refuse_groups()
         if self.supervise > self.levels - 2:
             most = f"must be at most {self.levels - 2} with {self.levels} levels"
             raise wrong(f"{most}; found {self.supervise}", "supervise")
@@ -243,7 +244,8 @@ class UnetSection(Strict):
             ):
                 what = "steps" if key == "down" else "levels"
                 text = f"must hold one value for each of the {wanted} {what}"
-                raise wrong(f"{text}{_three(found)}; found {len(found)}", key)
+                hint = "" if key == "up_widths" else _three(found)
+                raise wrong(f"{text}{hint}; found {len(found)}", key)
 
     def _refuse_widths(self) -> None:
         for key in ("widths", "up_widths"):
@@ -280,6 +282,16 @@ class UnetSection(Strict):
             if self.padding == "valid" and even:
                 text = f"a residual block without padding needs odd filters; found {list(even[0])}"
                 raise wrong(text, "size")
+
+    def _refuse_groups(self) -> None:
+        """Groups of images that a level cannot be cut into: all its nodes would say so."""
+        norm = norm_of(self.norm)
+        for key in ("widths", "up_widths") if norm else ():
+            for level, widths in enumerate(getattr(self, key) or ()):
+                for images in widths:
+                    if norm and images % norm.parts(images):
+                        text = f"{norm.parts(images)} groups do not divide the {images} images"
+                        raise wrong(f"{text} of level {level} ({key})", "norm", "groups")
 
     @property
     def up_blocks(self) -> BlockSection:

@@ -3,6 +3,7 @@
 from znnpy.geometry.axes import AXES, describe, voxels
 from znnpy.geometry.fit import Extent, Geometry, NodeGeometry, fit, fit_input, smallest
 from znnpy.geometry.samples import refuse_single_values
+from znnpy.geometry.trained import trained_geometry
 
 __all__ = [
     "AXES",
@@ -14,5 +15,6 @@ __all__ = [
     "fit_input",
     "refuse_single_values",
     "smallest",
+    "trained_geometry",
     "voxels",
 ]

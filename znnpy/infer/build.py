@@ -12,6 +12,7 @@ from znnpy.data.scene import Scene
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
+from znnpy.geometry import trained_geometry
 from znnpy.infer.blocks import Field, Region, middle, triple
 from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
@@ -49,6 +50,7 @@ def training_model(
     """
     training, run = config.training, config.run
     plan = plan if plan is not None else pinned_plan(config, network)
+    trained_geometry(config, network)  # what is refused names its line
     return Model(
         network,
         output_shape=training.output_shape,

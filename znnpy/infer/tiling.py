@@ -25,20 +25,22 @@ class Tiling:
     """What lies where.
 
     `why`: what lets values of the network depend on the patch, "" if nothing does. `window`: the output shape
-    of all runs if they do, else None.
+    of all runs if they do, else None; `said`: where it stands.
     """
 
     network: Network
     inference: InferenceSection
     window: Triple | None
     why: str
+    said: str
 
     @classmethod
     def of(cls, config: Config, network: Network, window: Triple | None = None) -> Tiling:
         """As a config says; a `window` that is given goes first."""
         usual = config.inference.window or config.training.output_shape
         why = patch_dependence(network)
-        return cls(network, config.inference, (window or usual) if why else None, why)
+        said = "--patch" if window else _said(config)
+        return cls(network, config.inference, (window or usual) if why else None, why, said)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -48,7 +50,7 @@ class Tiling:
         try:
             return fit(self.network, self.window)
         except ShapeError as error:
-            raise ShapeError(f"windows (inference.window, --patch): {error}") from None
+            raise ShapeError(f"{self.said}: {error}") from None
 
     @cached_property
     def unit(self) -> Triple:
@@ -89,3 +91,10 @@ class Tiling:
             f"in windows of {size}, overlap {overlap}, {self.inference.blend}: values depend on the window by "
             f"{self.why}"
         )
+
+
+def _said(config: Config) -> str:
+    """Where a config says how large windows are."""
+    if config.inference.window is not None:
+        return config.place("inference", "window")
+    return f"{config.place('training', 'output_shape')}, for want of inference.window"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from znnpy.fields import Padding3, Size3, Strict
+from znnpy.fields import Bool, Padding3, Size3, Strict
 from znnpy.layers.borders import folded, framed, sides
 from znnpy.layers.keys import (
     HE,
@@ -51,7 +51,7 @@ class ConvKeys(Strict):
     )
     groups: Groups = 1
     repeat: Repeat = (1, 1, 1)
-    weight_standardization: bool = Field(
+    weight_standardization: Bool = Field(
         default=False,
         description="Each output image's filters are used with mean 0 and variance 1.",
     )

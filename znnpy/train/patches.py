@@ -6,7 +6,7 @@ from znnpy.config.models import Config
 from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
-from znnpy.geometry.fit import Geometry, fit
+from znnpy.geometry import Geometry, trained_geometry
 from znnpy.infer.material import make_targets
 from znnpy.network import Network, blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_apart
@@ -22,7 +22,7 @@ def make_sampler(
     `examine` as in `Sampler`.
     """
     section, augment = config.training, config.augment
-    geometry = fit(network, section.output_shape)
+    geometry = trained_geometry(config, network)
     with blamed_on_loss(config):
         strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
         refuse_apart(training_losses(config, network), strides)
