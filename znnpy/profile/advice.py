@@ -63,6 +63,7 @@ def advise(
     found = [
         *_disturbance(run, machine["cores"]),
         *_width(run, words),
+        *_levels(run, words),
         *_more_workers(simulation),
         *_losses(run, words),
         *_overhead(run, words),
@@ -112,6 +113,25 @@ def _width(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
             f"The graph is wide enough for more cores: T1 / Tinf is {wide:.0f}, which keeps about "
             f"{_workers(useful)} busy."
         )
+
+
+def _levels(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
+    """The level of a network that goes down and up whose path is long for its work."""
+    idle = sum(level["waited_for"] for level in run["levels"])
+    for level in sorted(run["levels"], key=lambda level: level["width"]):
+        path, work = (
+            level["path"] / max(run["span"], 1e-12),
+            level["work"] / max(run["work"], 1e-12),
+        )
+        if path > 2 * NOTABLE and level["width"] < ENOUGH_WIDTH * run["threads"]:
+            waits = f", and {level['waited_for'] / idle:.0%} of the waits" if idle > 0 else ""
+            yield (
+                f"Its narrowest part is from {level['first']} to {level['last']}, where voxels lie "
+                f"{level['stride']} input voxels apart: {work:.0%} of the work, but {path:.0%} of the critical "
+                f"path{waits}; T1 / Tinf is {level['width']:.1f} there. {words['Wider']} makes it wider, fewer "
+                "layers there shorter."
+            )
+            return
 
 
 def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:

@@ -60,6 +60,7 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
             losses=_losses(run),
             workers=_workers(run),
             layers=_layers(run, summary),
+            levels=_levels(run),
             rates=_rates(run, summary["machine"]["sgemm_gflops"]),
             bounds=_bounds(run),
             path=_path(run),
@@ -142,6 +143,18 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
             }
         )
     return made
+
+
+def _levels(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Shares of work, critical path and waits by level."""
+    totals = {"work": run["work"], "path": run["span"]}
+    totals["waited_for"] = sum(level["waited_for"] for level in run["levels"])
+    rows = []
+    for level in run["levels"]:
+        shares = {key: level[key] / total if total else 0.0 for key, total in totals.items()}
+        title = f"{shares['path']:.0%} of the critical path"
+        rows.append({**level, **shares, "bar": charts.single(shares["path"], "orange", title)})
+    return rows
 
 
 def _rates(run: Mapping[str, Any], sgemm: float) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 from znnpy.engine.tasks.identity import Identity, identities
 from znnpy.graph.paths import bottom_levels, chain
 from znnpy.profile.layers import Layers
+from znnpy.profile.levels import levels
 from znnpy.profile.losses import LOSSES, Losses, find_losses
 from znnpy.profile.messages import summarise_messages
 from znnpy.profile.timeline import Floats, Ints
@@ -35,6 +36,8 @@ def summarise(
     wall, workers = profile.seconds_per_update, len(profile.workers)
     costs, losses = typical_costs(profile), find_losses(profile)
     names, path = _names(profile, costs, flops or {}), _longest_path(profile, costs)
+    waits = _total(losses).waited_for.items()
+    waited = {name: seconds / profile.updates for name, seconds in waits}
     work, span = float(costs.sum()), sum(task["seconds"] for task in path)
     work_alone = None if alone is None else float(typical_costs(alone).sum())
     return {
@@ -52,7 +55,8 @@ def summarise(
         "names": names,
         "workers": _workers(profile, losses),
         "losses": _lost(profile, losses, work_alone or work),
-        "waited_for": _waited_for(profile, losses),
+        "waited_for": _waited_for(waited),
+        "levels": levels(profile.network, names, path, waited),
         "messages": summarise_messages(profile, _total(losses)),
         "sizes": _sizes(costs),
         "critical_path": path,
@@ -164,9 +168,9 @@ def _total(losses: list[Losses]) -> Losses:
     return total
 
 
-def _waited_for(profile: Profile, losses: list[Losses]) -> list[dict[str, Any]]:
-    found = sorted(_total(losses).waited_for.items(), key=lambda item: -item[1])
-    return [{"name": n, "seconds": seconds / profile.updates} for n, seconds in found[:10]]
+def _waited_for(waited: Mapping[str, float]) -> list[dict[str, Any]]:
+    found = sorted(waited.items(), key=lambda item: -item[1])
+    return [{"name": name, "seconds": seconds} for name, seconds in found[:10]]
 
 
 def _sizes(costs: Floats) -> dict[str, Any]:
