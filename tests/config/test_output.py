@@ -23,7 +23,14 @@ from znnpy.config import (
 GRAPH = {
     "nodes": {
         "in": {"kind": "input", "images": 1},
-        "out": {"kind": "transfer", "images": 2, "slope": 0.2, "init": 0.5, "bias": False},
+        "out": {
+            "kind": "transfer",
+            "images": 2,
+            "function": "elu",
+            "slope": 0.2,
+            "init": 0.5,
+            "bias": False,
+        },
         "true": {"kind": "sum", "images": 2},
     },
     "edges": {

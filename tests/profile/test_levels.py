@@ -18,7 +18,11 @@ def figures():
     names = [entry("down0.conv1", 6.0), entry("up0.grow", 2.0), entry("down1.layer1", 1.0)]
     names += [entry("down2.pool", 0.25), entry("down2.conv1", 0.75), entry("all layers", 9.0)]
     path = [entry("down0.conv1", 0.5), entry("down2.conv1", 0.5)]
-    waited = {"down2.conv1 products": 3.0, "up0.grow products": 1.0, "the release of an update": 9.0}
+    waited = {
+        "down2.conv1 products": 3.0,
+        "up0.grow products": 1.0,
+        "the release of an update": 9.0,
+    }
     return levels(UNET, names, path, waited)
 
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from znnpy.fields import Images, Int, Size3, Strict, shorthand, shown, wrong
 from znnpy.layers.dropout import DropoutLayer
-from znnpy.layers.keys import FunctionKey, Slope
+from znnpy.layers.keys import FunctionKey, Slope, refuse_other_shape
 from znnpy.layers.norm_keys import BiasKey, NormField, biased, norm_of
 from znnpy.layers.values import BorderName, Triple
 
@@ -221,6 +221,7 @@ class UnetSection(Strict):
     def _fits(self) -> UnetSection:
         if self.levels < 2:
             raise wrong(f"must name at least two levels; found {self.levels}", "widths")
+        refuse_other_shape(self)
         self._refuse_lengths()
         self._refuse_widths()
         self._refuse_blocks()

@@ -165,6 +165,7 @@ _ALL = (
         name="leaky_relu",
         value=lambda x, shape: np.where(x > 0, x, shape.slope * x),
         gradient=lambda y, g, shape: np.where(y > 0, g, shape.slope * g),
+        shaped=("slope",),
         unbounded=True,
     ),
     Function(
@@ -181,6 +182,7 @@ _ALL = (
         value=lambda x, shape: np.where(x > 0, x, shape.slope * np.expm1(np.minimum(x, 0.0))),
         gradient=lambda y, g, shape: np.where(y > 0, g, (y + shape.slope) * g),
         slope=1.0,
+        shaped=("slope",),
     ),
     Function(
         name="tanh",

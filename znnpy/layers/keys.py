@@ -128,14 +128,14 @@ ZERO = InitSection(kind="constant")
 
 class _Shaped(Protocol):
     function: FunctionName
-    amplitude: float
-    gain: float
 
 
 def refuse_other_shape(section: _Shaped) -> None:
-    """An error for `amplitude` or `gain` beside a function that has none."""
-    for key in ("amplitude", "gain"):
-        if getattr(section, key) != 1 and key not in FUNCTIONS[section.function].shaped:
+    """An error for `slope`, `amplitude` or `gain`, where a section has them, beside a function that has none."""
+    slope = FUNCTIONS[section.function].slope
+    for key, usual in (("slope", (None, slope)), ("amplitude", (1,)), ("gain", (1,))):
+        other = getattr(section, key, usual[0]) not in usual
+        if other and key not in FUNCTIONS[section.function].shaped:
             having = " and ".join(name for name, f in FUNCTIONS.items() if key in f.shaped)
             raise wrong(f"only {having} has this; the function is {section.function}", key)
 

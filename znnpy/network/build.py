@@ -192,7 +192,6 @@ def _node_data(node: Node) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": node.kind, "images": node.images}
     if node.kind == "transfer":
         data |= {"function": node.function, "bias": node.bias, "init": init_data(node.init)}
-        data["slope"] = node.slope
     if node.norm is not None:
         data["norm"] = norm_data(node.norm)
     return data | {key: getattr(node, key) for key in FUNCTIONS[node.function].shaped}
