@@ -19,7 +19,15 @@ def net(**keys):
             "layers": [
                 {"conv": {"images": 6, "size": 1}},
                 {"conv": {"images": 36, "norm": "batch", "function": "elu", **conv, **keys}},
-                {"conv": {"images": 18, "norm": "group", "function": "relu", **conv, **keys}},
+                {
+                    "conv": {
+                        "images": 18,
+                        "norm": {"kind": "group", "groups": 6},
+                        "function": "relu",
+                        **conv,
+                        **keys,
+                    }
+                },
                 {"conv": {"images": 2, "size": 1}},
             ]
         }
