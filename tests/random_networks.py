@@ -197,7 +197,9 @@ def _standardized(network: Network, seed: int) -> Network:
     shapes = parameter_shapes(network)
     edges = [
         replace(edge, weight_standardization=True)
-        if edge.kind == "conv" and rng.random() < 0.2 and prod(shapes[edge.name][1:]) > 1
+        if edge.kind == "conv"
+        and rng.random() < (0.5 if edge.groups > 1 else 0.2)
+        and prod(shapes[edge.name][1:]) > 1
         else edge
         for edge in network.edges
     ]
