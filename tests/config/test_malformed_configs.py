@@ -36,7 +36,7 @@ CASES = [
     ("size: 3", "size: [3, 0, 3]", 3, "network.layers.0.conv.size.1", ["at least 1"]),
     ("size: 3", "size: 3, function: rleu", 3, "network.layers.0.conv.function", ["'relu'?"]),
     ("size: 3", "size: 3, function: logistics", 3, "network.layers.0.conv.function", ["'logistic'?"]),
-    ("size: 3", "size: 3, slope: 0.1", 3, "network.layers.0.conv.slope", ["only leaky_relu and elu"]),
+    ("size: 3", "size: 3, slope: 0.1", 3, "network.layers.0.conv.slope", ["only leaky_relu and elu have this"]),
     ("size: 3", "size: 3, function: prelu, slope: 0.1", 3, "network.layers.0.conv.slope", ["is prelu"]),
     ("size: 3", "size: 3, init: {kind: he, low: 1}", 3, "network.layers.0.conv.init.low", ["uniform"]),
     ("size: 3", "size: 3, bias_init: he", 3, "network.layers.0.conv.bias_init", ["fan-in"]),

@@ -136,8 +136,9 @@ def refuse_other_shape(section: _Shaped) -> None:
     for key, usual in (("slope", (None, slope)), ("amplitude", (1,)), ("gain", (1,))):
         other = getattr(section, key, usual[0]) not in usual
         if other and key not in FUNCTIONS[section.function].shaped:
-            having = " and ".join(name for name, f in FUNCTIONS.items() if key in f.shaped)
-            raise wrong(f"only {having} has this; the function is {section.function}", key)
+            names = [name for name, f in FUNCTIONS.items() if key in f.shaped]
+            having = f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}"
+            raise wrong(f"only {having} this; the function is {section.function}", key)
 
 
 class ImagesKey(Strict):

@@ -14,8 +14,10 @@ from znnpy.data.sampling.sampler import Sampler
 from znnpy.engine.model import Model
 from znnpy.errors import RunError, ZnnpyError
 from znnpy.infer.build import training_model
+from znnpy.infer.dense import densest
 from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.material import open_scene
+from znnpy.infer.tiling import Tiling
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
 from znnpy.plan.choose import left_out
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
@@ -105,6 +107,7 @@ class _Session:
             unread = data.model_copy(update={"in_memory": False})
             with closing(open_scene(section, unread, self._network)) as scene:
                 refuse_labels(self._config, self._network, scene)
+        Tiling.of(self._config, densest(self._network)).words()  # refuses an impossible window
         model = stack.enter_context(self._model())
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         if (
