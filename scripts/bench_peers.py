@@ -5,6 +5,7 @@ Run in an environment that has znnpy and `torch==2.13.0` (CPU build); compiling 
     python scripts/bench_peers.py --net 3x10 3x40 --threads 1 2 --json result.json
     python scripts/bench_peers.py --networks --layers --inference --markdown tables.md
     python scripts/bench_peers.py --unets --threads 1 2          # see peers/unet_bench.py
+    python scripts/bench_peers.py --images --threads 1 2         # LeNet, cifar10_quick
 
 For each case and number of threads: results of all are compared (loss and gradients; outputs of
 inference), PyTorch's faster memory format is found by measurement, then znnpy, eager PyTorch and
@@ -29,7 +30,7 @@ from typing import Any
 
 import numba
 import torch
-from peers import unet_bench
+from peers import images, unet_bench
 from peers.cases import (
     INFERENCE,
     INFERENCE_OUTPUT,
@@ -96,10 +97,12 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
     torch.set_num_threads(threads)
     rate = sgemm_rate()
     ours = Znnpy(case, threads, options.conv)
-    best = options.format or fastest({n: Torch(case, ours.parameters, n) for n in FORMATS})
-    peers: dict[str, Contestant] = {"torch": Torch(case, ours.parameters, best)}
+    flat = isinstance(case, images.ImageCase)
+    peer, formats = (images.TorchImages, images.FORMATS) if flat else (Torch, FORMATS)
+    best = options.format or fastest({n: peer(case, ours.parameters, n) for n in formats})
+    peers: dict[str, Contestant] = {"torch": peer(case, ours.parameters, best)}
     if options.compiled:
-        peers["compiled"] = Torch(case, ours.parameters, best, compiled=True)
+        peers["compiled"] = peer(case, ours.parameters, best, compiled=True)
     apart = [difference(ours, peer) for peer in peers.values()]
     rounds = alternate({"znnpy": ours, **peers}, options.rounds)
     ours.close()
@@ -146,6 +149,10 @@ def _options() -> argparse.Namespace:
         choices=list(unet_bench.NETS),
         help="U-Nets, each contestant in a process of its own (default: all)",
     )
+    parser.add_argument(
+        "--images", nargs="*", choices=list(images.RECIPES), help="classification (default: all)"
+    )
+    parser.add_argument("--batch", type=int, help="of --images (default: the recipe's)")
     parser.add_argument("--what", choices=["update", "inference", "both"], default="both")
     parser.add_argument(
         "--small", action="store_true", help="small inputs of --unets, to compare results"
@@ -159,7 +166,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--patch", type=int, help="side of the output of --inference (default: 16)")
     parser.add_argument("--only", metavar="TEXT", help="only cases with this in their names")
-    parser.add_argument("--format", choices=list(FORMATS), help="PyTorch's, instead of its faster")
+    parser.add_argument(
+        "--format", choices=[*FORMATS, "channels_last"], help="PyTorch's, instead of its faster"
+    )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--conv", choices=["auto", "direct", "fft", "spectral"], default="auto")
@@ -178,6 +187,9 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         names = options.inference or ["n337", "n537", "n726"]
         shape = INFERENCE_OUTPUT if options.patch is None else (options.patch,) * 3
         found += [inference_case(name, shape) for name in names]
+    if options.images is not None:
+        names = options.images or list(images.RECIPES)
+        found += [images.image_case(name, options.batch) for name in names]
     found = found or [network_case("3x10")]
     return [case for case in found if (options.only or "") in case.name]
 

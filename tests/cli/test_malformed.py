@@ -335,7 +335,9 @@ def test_damaged_chunk(capsys: Capture, folder: Path) -> None:
 
 def test_text_file_named_h5(capsys: Capture, folder: Path) -> None:
     Path("data.h5").write_text("these are no voxels")
-    refused(capsys, folder, ["train", "config.yaml"], "data.h5", "neither an HDF5 nor a TIFF file")
+    refused(
+        capsys, folder, ["train", "config.yaml"], "data.h5", "is no HDF5, TIFF, idx, npz or CIFAR"
+    )
 
 
 @pytest.mark.parametrize("what", ["labels", "mask"])

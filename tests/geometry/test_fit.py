@@ -306,3 +306,12 @@ def line_network(rng):
         before = "input" if index == 1 else f"n{index - 1}"
         edges.append(Edge(f"e{index}", kind, before, f"n{index}", **more))
     return chain(*edges)
+
+
+@pytest.mark.parametrize(("size", "padding"), [(3, (0, 1)), (3, (1, 1)), (4, (1, 1)), (5, (2, 2))])
+def test_padded_strides_halve_even_sizes(size, padding):
+    """Three in a row; of 8 .. 15 for 1, 8 is a whole period."""
+    edges = [conv(k, size, stride=(2, 2, 2), padding=(padding,) * 3) for k in (1, 2, 3)]
+    geometry = fit(chain(*edges), 4)
+    assert geometry.input_shapes["input"] == (32, 32, 32)
+    assert [geometry.nodes[f"n{k}"].shape[0] for k in (1, 2, 3)] == [16, 8, 4]

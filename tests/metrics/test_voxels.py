@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.errors import ShapeError, VolumeError
-from znnpy.metrics import average_precision, voxel_error
+from znnpy.metrics import accuracy, average_precision, voxel_error
 
 VOXELS = st.lists(
     st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from([0.0, 0.5, 1.0, 3.0])),
@@ -75,3 +75,14 @@ def test_refused() -> None:
         voxel_error(np.zeros(3), np.zeros(4))
     with pytest.raises(VolumeError, match=r"NaN at \[1, 0\]"):
         average_precision(np.array([[0.0], [np.nan]]), np.ones((2, 1)))
+
+
+def test_accuracy_is_the_share_of_largest_images():
+    target = np.eye(3)[:, [0, 1, 2, 2], None, None]
+    found = np.array([[0.9, 0.1, 0.4, 0.5], [0.05, 0.2, 0.4, 0.1], [0.05, 0.7, 0.2, 0.4]])
+    found = found[:, :, None, None]
+    assert accuracy(target, target) == 1
+    assert accuracy(found, target) == 0.25
+    weight = np.broadcast_to(np.array([3.0, 1.0, 0.0, 0.0])[:, None, None], target.shape)
+    assert accuracy(found, target, weight) == 0.75
+    assert np.isnan(accuracy(found, target, np.zeros_like(target)))

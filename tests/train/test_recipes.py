@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 import pytest
 
 from znnpy.config import load_config
 from znnpy.geometry import fit
+from znnpy.network import parameter_shapes
 from znnpy.network.build import trained_network
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
@@ -18,6 +20,24 @@ RECIPES = sorted(path.name for path in VOLUMES.glob("*.yaml"))
 
 def test_there_are_some() -> None:
     assert {"fibsem.yaml", "rsunet.yaml", "unet3d.yaml"} <= set(RECIPES)
+    assert {"mnist_lenet.yaml", "cifar10_quick.yaml"} <= set(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sizes", "parameters"),
+    [
+        ("mnist_lenet.yaml", [28, 24, 12, 8, 4, 1, 1], 431_080),
+        ("cifar10_quick.yaml", [32, 32, 16, 16, 8, 8, 4, 1, 1], 145_578),
+    ],
+)
+def test_images_are_as_large_as_caffes(recipe: str, sizes: list[int], parameters: int) -> None:
+    """Sizes of all blobs and the number of weights, as Caffe prints them."""
+    config = load_config(VOLUMES / recipe)
+    network = trained_network(config)
+    geometry = fit(network, config.training.output_shape)
+    shapes = [geometry.nodes[node.name].shape for node in network.nodes]
+    assert shapes == [(1, size, size) for size in sizes]
+    assert sum(prod(shape) for shape in parameter_shapes(network).values()) == parameters
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _TITLES = {
     "voxel_error": "voxel error",
     "average_precision": "average precision",
+    "accuracy": "accuracy",
     "adapted_rand_error": "adapted Rand error",
     "voi": "VOI",
     "voi_split": "VOI split",

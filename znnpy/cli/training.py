@@ -49,11 +49,12 @@ def _again(config: Path, changed: list[str]) -> str:
 
 def _report(outcome: object) -> None:
     from znnpy.cli.tables import print_evaluations
+    from znnpy.train.finish import is_drawn
     from znnpy.train.rundir import PICTURE
     from znnpy.train.session import Outcome
 
     assert isinstance(outcome, Outcome)
     print_evaluations(list(outcome.evaluations))
-    if outcome.evaluations:
+    if outcome.evaluations and is_drawn(outcome.evaluations[0]):
         typer.echo(f"picture: {outcome.directory / PICTURE}")
     typer.echo(f"run directory: {outcome.directory}")

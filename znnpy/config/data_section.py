@@ -21,6 +21,7 @@ from znnpy.fields import (
     FilePath,
     Float,
     Int,
+    Positive,
     Spacing3,
     Strict,
     shorthand,
@@ -28,15 +29,17 @@ from znnpy.fields import (
     wrong,
 )
 
-SUFFIX = re.compile(r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr))(?::(?P<dataset>.*))?", re.IGNORECASE)
+SUFFIX = re.compile(
+    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|npz|bin))(?::(?P<dataset>.*))?", re.IGNORECASE
+)
 
 
 class Source(Strict):
-    """Where an array lies: a file and, in HDF5 or Zarr, a dataset. Written `path` or `path:dataset`."""
+    """Where an array lies: a file and, in some formats, a dataset. Written `path` or `path:dataset`."""
 
     path: FilePath = Field(description="File; relative paths count from the config file's folder.")
     dataset: str | None = Field(
-        default=None, description="Dataset inside an HDF5 file or Zarr folder."
+        default=None, description="Dataset inside an HDF5, npz or CIFAR file or a Zarr folder."
     )
 
     @model_validator(mode="before")
@@ -59,7 +62,7 @@ class Source(Strict):
 
 
 def split_source(text: str) -> tuple[str, str | None]:
-    """File and dataset of `path:dataset`; a colon after the suffix of HDF5 or Zarr separates them."""
+    """File and dataset of `path:dataset`; a colon after the suffix of a format with datasets separates them."""
     match = SUFFIX.fullmatch(text)
     if match is None:
         return text, None
@@ -171,6 +174,43 @@ Target = Annotated[
 ]
 
 
+class VolumeNormalize(Strict):
+    """By each volume's own values, or not at all."""
+
+    kind: Literal["mean_std", "unit", "none"] = Field(description="Normalisation.")
+
+
+def _each_channel(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+
+
+class FixedNormalize(Strict):
+    """By numbers that are the same for all volumes: (value - mean) / deviation."""
+
+    kind: Literal["fixed"] = Field(description="Normalisation.")
+    mean: Annotated[
+        tuple[Float, ...],
+        BeforeValidator(_each_channel),
+        Field(min_length=1),
+        WithJsonSchema({"anyOf": [{"type": "number"}, _NUMBERS]}),
+    ] = Field(description="What is taken off, a number for each channel or one for all.")
+    deviation: Annotated[
+        tuple[Positive, ...],
+        BeforeValidator(_each_channel),
+        Field(min_length=1),
+        WithJsonSchema({"anyOf": [{"type": "number"}, _NUMBERS]}),
+    ] = Field(default=(1.0,), description="What is divided by then, as `mean`.")
+
+
+Normalize = Annotated[
+    Annotated[VolumeNormalize | FixedNormalize, Field(discriminator="kind")],
+    shorthand("kind", str),
+]
+
+
 class DataSection(Strict):
     """Volumes and how they are read."""
 
@@ -184,9 +224,10 @@ class DataSection(Strict):
         default=BoundaryTarget(kind="boundary"),
         description="What the network learns: boundary, affinity, labels, mask or image.",
     )
-    normalize: Literal["mean_std", "unit", "none"] = Field(
-        default="mean_std",
-        description="Per volume: mean_std (mean 0, deviation 1), unit (scaled to [0, 1]) or none.",
+    normalize: Normalize = Field(
+        default=VolumeNormalize(kind="mean_std"),
+        description="Per volume: mean_std (mean 0, deviation 1), unit (scaled to [0, 1]) or none; or fixed, "
+        "by numbers of one's own.",
     )
     replace_nonfinite: Bool = Field(
         default=False,
@@ -199,6 +240,10 @@ class DataSection(Strict):
     )
     resolution: Spacing3 | None = Field(
         default=None, description="Voxel size in nanometres, z y x; overrides what the file says."
+    )
+    axes: Literal["czyx", "zcyx", "zyxc"] = Field(
+        default="czyx",
+        description="Axes of images that have four, c channels: czyx, zcyx or zyxc (the latter are read whole).",
     )
     in_memory: Literal["auto", True, False] = Field(
         default="auto", description="Keep volumes in memory: auto (if they fit), true or false."

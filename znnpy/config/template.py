@@ -87,6 +87,8 @@ data:
   #    labels: train.h5:volumes/labels/neuron_ids
   #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
+  # Images along z with a label for each (idx, npz, HDF5, CIFAR's .bin), with target: labels:
+  # {image: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
   validation: []
   # test: []                       # for the final evaluation; default: those of validation; []: none
   target: {kind: boundary, thickness: 1}           # or one of the next five
@@ -96,8 +98,10 @@ data:
   # target: mask                                   # 1 where labels are not 0, an image per channel
   # target: {kind: image, scale: 0.00392157}       # values times scale, an image per channel
   normalize: mean_std              # mean_std, unit or none, per volume
+  # normalize: {kind: fixed, mean: 128, deviation: 64} # the same for all volumes; or [r, g, b] each
   replace_nonfinite: false         # true: NaN and infinite voxels become 0 after normalisation
   border: valid                    # valid, or mirror: volumes are mirrored at their borders
+  axes: czyx                       # czyx, zcyx or zyxc: of images that have four, c channels
   # resolution: [40, 4, 4]         # nanometres z y x, when the file does not say
   in_memory: auto                  # auto, true or false
   allow_external_links: false      # HDF5 links into other files
@@ -112,6 +116,7 @@ training:
   iterations: 1000                 # updates in all
   batch: 1                         # patches per update
   # microbatch: 1                  # patches computed at once (default: batch); must divide batch
+  order: random                    # random, or shuffled: every place once an epoch
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # square, binomial_cross_entropy or softmax
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)
@@ -122,6 +127,7 @@ training:
   schedule: constant
   # schedule: {kind: step, every: 500, factor: 0.1}
   # schedule: {kind: exponential, every: 1, factor: 0.999}
+  # schedule: {kind: inv, gamma: 0.0001, power: 0.75}   # divided by (1 + gamma * iteration) ** power
   # schedule: {kind: cosine, every: 1000, final: 0}
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0

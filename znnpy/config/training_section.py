@@ -47,6 +47,14 @@ class ExponentialSchedule(Strict):
     factor: Positive = Field(description="Factor over `every` iterations.")
 
 
+class InverseSchedule(Strict):
+    """The learning rate is divided by (1 + gamma * iteration) ** power, Caffe's `inv`."""
+
+    kind: Literal["inv"] = Field(description="Schedule.")
+    gamma: Positive = Field(description="Growth of the divisor before `power`, an iteration.")
+    power: Positive = Field(default=0.75, description="Power of the divisor.")
+
+
 class CosineSchedule(Strict):
     """The learning rate falls along half a cosine to `final` times its start."""
 
@@ -62,7 +70,7 @@ class CosineSchedule(Strict):
 
 Schedule = Annotated[
     Annotated[
-        ConstantSchedule | StepSchedule | ExponentialSchedule | CosineSchedule,
+        ConstantSchedule | StepSchedule | ExponentialSchedule | InverseSchedule | CosineSchedule,
         Field(discriminator="kind"),
     ],
     shorthand("kind", str),
@@ -96,6 +104,11 @@ class TrainingSection(Strict):
         description="Patches that are computed at once, as one fixed plan; must divide batch (default: "
         "batch). Fewer take less memory; they set the rounding of sums, and what batch normalisation is over.",
     )
+    order: Literal["random", "shuffled"] = Field(
+        default="random",
+        description="random: each patch lies anywhere; shuffled: every place comes once an epoch, in an order "
+        "of the seed's and the epoch's.",
+    )
     output_shape: Size3 = Field(
         description="Size of an output patch in voxels, z y x; the input patch follows from it, and "
         "from that the patches of coarser outputs."
@@ -119,7 +132,7 @@ class TrainingSection(Strict):
     learning_rate: Positive = Field(default=0.01, description="Learning rate at the start.")
     schedule: Schedule = Field(
         default=ConstantSchedule(kind="constant"),
-        description="How the learning rate changes: constant, step, exponential or cosine.",
+        description="How the learning rate changes: constant, step, exponential, inv or cosine.",
     )
     clip_norm: Positive | None = Field(
         default=None, description="Scale gradients down to this Euclidean norm over all parameters."

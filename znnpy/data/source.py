@@ -12,6 +12,10 @@ import numpy as np
 from znnpy.data.hdf5.volume import Hdf5Volume
 from znnpy.data.memory import available_memory, readable
 from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
+from znnpy.data.samples.cifar import SUFFIX as CIFAR
+from znnpy.data.samples.cifar import open_cifar
+from znnpy.data.samples.idx import is_idx, open_idx
+from znnpy.data.samples.npz import ZIP, open_npz
 from znnpy.data.tiff.folder import TiffFolder, planes_of
 from znnpy.data.tiff.volume import TiffVolume
 from znnpy.data.trust import Trust
@@ -21,8 +25,11 @@ from znnpy.errors import VolumeError
 
 Role = Literal["raw", "labels"]
 Keep = Literal["auto", "memory", "file"]
+Kind = Literal["hdf5", "tiff", "planes", "zarr", "idx", "npz", "cifar"]
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+_PLAIN = {"tiff": "a TIFF file", "planes": "a folder of TIFF files", "idx": "an idx file"}
 
 
 def open_volume(
@@ -37,7 +44,8 @@ def open_volume(
     """Open a volume for reading by region; nothing is loaded.
 
     "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
-    or "image.zarr:array". Without a dataset
+    or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's "batch.bin", which are read whole, their
+    images as slices along z; labels may be one for each slice there and in HDF5. Without a dataset
     the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
     volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
     means its first image at full resolution. `allow_external` permits links, virtual datasets,
@@ -54,26 +62,32 @@ def open_volume(
 
 
 def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
-    kind = _kind(path)
-    if kind == "tiff":
-        if dataset is not None:
-            raise VolumeError(
-                f"{path} is a TIFF file and has no datasets, but {dataset!r} was named"
-            )
-        return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
-    if kind == "planes":
-        if dataset is not None:
-            raise VolumeError(f"{path} is a folder of TIFF files, but {dataset!r} in it was named")
-        return TiffFolder(
-            path, planes_of(path), allow_external=trust.external, max_bytes=trust.max_bytes
+    kind, labels = _kind(path), role == "labels"
+    if dataset is not None and kind in _PLAIN:
+        raise VolumeError(
+            f"{path} is {_PLAIN[kind]} and has no datasets, but {dataset!r} was named"
         )
-    names = RAW_NAMES if role == "raw" else LABEL_NAMES
-    if kind == "zarr":
-        # Takes a third of a second to import, so only those who read Zarr wait for it.
-        from znnpy.data.zarr.volume import ZarrVolume
+    names = LABEL_NAMES if labels else RAW_NAMES
+    match kind:
+        case "tiff":
+            return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
+        case "planes":
+            return TiffFolder(
+                path, planes_of(path), allow_external=trust.external, max_bytes=trust.max_bytes
+            )
+        case "zarr":
+            # Takes a third of a second to import, so only those who read Zarr wait for it.
+            from znnpy.data.zarr.volume import ZarrVolume
 
-        return ZarrVolume(path, dataset, names, role == "labels", trust)
-    return Hdf5Volume(path, dataset, names, trust)
+            return ZarrVolume(path, dataset, names, labels, trust)
+        case "idx":
+            return open_idx(path, labels=labels, trust=trust)
+        case "npz":
+            return open_npz(path, dataset, names, labels=labels, trust=trust)
+        case "cifar":
+            return open_cifar(path, dataset, labels=labels, trust=trust)
+        case "hdf5":
+            return Hdf5Volume(path, dataset, names, trust, labels=labels)
 
 
 def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
@@ -108,7 +122,7 @@ def _load(volume: Volume) -> ArrayVolume:
     return loaded
 
 
-def _kind(path: Path) -> Literal["hdf5", "tiff", "planes", "zarr"]:
+def _kind(path: Path) -> Kind:
     if path.is_dir():
         return _kind_of_folder(path)
     if path.exists() and not path.is_file():
@@ -124,8 +138,21 @@ def _kind(path: Path) -> Literal["hdf5", "tiff", "planes", "zarr"]:
         return "hdf5"
     if head[:4] in _TIFF:
         return "tiff"
+    if head[:4] == ZIP:
+        return "npz"
+    if path.suffix == CIFAR and head:
+        return "cifar"
+    if is_idx(head):
+        return "idx"
+    if head[:2] in _PICKLE:
+        raise VolumeError(
+            f"{path} is a Python pickle, which may run any program when it is read: refused. CIFAR comes in "
+            "a binary version too (cifar-10-binary.tar.gz, data_batch_1.bin ...), arrays in npz or HDF5"
+        )
     what = f"begins with {head!r}" if head else "is empty"
-    raise VolumeError(f"{path} is neither an HDF5 nor a TIFF file nor a Zarr folder: it {what}")
+    raise VolumeError(
+        f"{path} is no HDF5, TIFF, idx, npz or CIFAR (.bin) file and no Zarr folder: it {what}"
+    )
 
 
 def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:

@@ -66,9 +66,10 @@ def fit(network: Network, output_shape: Extent | Mapping[str, Extent]) -> Geomet
     """Shapes of all nodes so that outputs have the wanted shape (z, y, x).
 
     One number stands for all three. Of several possible inputs the smallest is taken, with padding the
-    largest. One shape stands for all outputs of the least stride; others get what follows. Raises
-    ShapeError for a shape that is not possible, with the nearest that are, and NetworkError when
-    converging paths never agree, naming both and the crop that would mend it.
+    largest, of those that are whole periods if any is. One shape stands for all outputs of the least
+    stride; others get what follows. Raises ShapeError for a shape that is not possible, with the nearest
+    that are, and NetworkError when converging paths never agree, naming both and the crop that would
+    mend it.
     """
     wanted, lattice = wanted_shapes(network, output_shape), lattice_of(network)
     if not isinstance(output_shape, Mapping):

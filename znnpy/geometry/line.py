@@ -52,8 +52,8 @@ class Line:
     def solved(self, wanted: Mapping[str, int]) -> Found | Conflict:
         """Sizes of all nodes that make the wanted ones of outputs, which get the size that follows if none is wanted.
 
-        Of several possible inputs the smallest; with padding the largest, which are the even ones where
-        padded strides halve.
+        Of several possible inputs the smallest; with padding the largest, of those that are whole periods if
+        any is: even ones where padded strides halve.
         """
         possible = self.possible(wanted)
         if isinstance(possible, Conflict):
@@ -62,13 +62,20 @@ class Line:
         if len(alone) == len(possible):
             return alone
         names = [node.name for node in self.network.inputs]
-        choices = [sorted(possible[name] or (), reverse=self._pads) for name in names]
+        choices = [self._in_order(possible[name] or frozenset()) for name in names]
         last: Found | Conflict = Conflict(f"no wanted output sees {names}")
         for sizes in product(*choices):
             last = self.made(dict(zip(names, sizes, strict=True)))
             if not isinstance(last, Conflict) and wanted.items() <= last.items():
                 return last
         return last if isinstance(last, Conflict) else Conflict("no input makes all outputs")
+
+    def _in_order(self, sizes: frozenset[int]) -> list[int]:
+        """Sizes of an input, the one to take first."""
+        if not self._pads:
+            return sorted(sizes)
+        period = self.lattice.period[self.axis]
+        return sorted(sizes, key=lambda size: (size % period == 0, size), reverse=True)
 
     def possible(self, wanted: Mapping[str, int], before: str = "") -> Possible | Conflict:
         """For each node the sizes of which every edge that leaves it makes one that is possible.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from znnpy.config.models import BoundaryTarget, Config
+from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.taken import check_labels, read_taken
 from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
@@ -60,7 +61,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Observed:
-    """A region with output values as predicted and what is known of it, by output node."""
+    """A region with output values as predicted, if they were, and what is known of it, by output node."""
 
     values: Mapping[str, Floats]
     known: Mapping[str, Labelled]
@@ -77,21 +78,27 @@ def evaluate(
     kept in memory. Raises VolumeError when labels are missing.
     """
     test = observe(weights, scene)
-    calibration = observe(weights, train, CALIBRATED) if train is not None else None
+    calibration = None
+    if train is not None:
+        separates = segmenter(weights.config.data.target, objects) is not None
+        calibration = observe(weights, train, CALIBRATED, predicted=separates)
     losses = training_losses(weights.config, weights.network)
     return [
-        _evaluation(
-            weights.config, losses[name], name, scene.reference.name, test, calibration, objects
-        )
+        _evaluation(weights.config, losses[name], name, scene, test, calibration, objects)
         for name in test.values
     ]
 
 
-def observe(weights: Weights, scene: Scene, most: int | None = None) -> Observed:
-    """Predict a scene, or about `most` voxels in its middle, and read its labels there."""
+def observe(
+    weights: Weights, scene: Scene, most: int | None = None, *, predicted: bool = True
+) -> Observed:
+    """Predict a scene, or about `most` voxels in its middle, and read its labels there.
+
+    Without `predicted` no more is done than to find which voxels these are.
+    """
     targets = refuse_labels(weights.config, weights.network, scene)
     with prediction_of(weights, scene, most=most) as prediction:
-        field, values = prediction.field, prediction.whole()
+        field, values = prediction.field, prediction.whole() if predicted else {}
     known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
     scene.verify()
     return Observed(values, known, field)
@@ -115,7 +122,7 @@ def _evaluation(
     config: Config,
     objective: Objective,
     name: str,
-    volume: str,
+    scene: Scene,
     test: Observed,
     train: Observed | None,
     objects: Objects,
@@ -123,22 +130,29 @@ def _evaluation(
     segment = segmenter(config.data.target, objects)
     boundary = isinstance(config.data.target, BoundaryTarget)
     values, known = test.values[name], test.known[name]
+    volume, classes = scene.reference.name, objective.reading.whole_voxels
     tally = Tally(objective)
     tally.add(values, known.target, known.weight)
     found = probabilities(objective.reading, values).astype(np.float32)
     network = Predicted(found, found)
     if train is None:
-        scores = {"network": score(network, known, segment, objects.threshold or 0.5)}
+        only = score(network, known, segment, objects.threshold or 0.5, classes=classes)
+        scores = {"network": only}
         return Evaluation(volume, name, tally.loss, scores, known, found)
-    seen = probabilities(objective.reading, train.values[name]).astype(np.float32)
-    pairs = {"network": (Predicted(seen, seen), network)} | baselines(train.known[name], known)
+    by_voxel = not isinstance(scene.labels[name], OneEach)
+    pairs = baselines(train.known[name], known, by_voxel=by_voxel)
+    before = network
+    if name in train.values:
+        seen = probabilities(objective.reading, train.values[name]).astype(np.float32)
+        before = Predicted(seen, seen)
+    pairs = {"network": (before, network)} | pairs
     scores = {}
     for predictor, (before, now) in pairs.items():
         given = objects.threshold if predictor == "network" else None
         level = given or safe_threshold(
             before.ranking, train.known[name], segment, cautious_first=boundary
         )
-        scores[predictor] = score(now, known, segment, level)
+        scores[predictor] = score(now, known, segment, level, classes=classes)
     return Evaluation(volume, name, tally.loss, scores, known, found)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from znnpy.config.data_section import Source
+import numpy as np
+
+from znnpy.config.data_section import FixedNormalize, Source, VolumeNormalize
 from znnpy.config.models import (
     AffinityTarget,
     BoundaryTarget,
@@ -15,11 +17,12 @@ from znnpy.config.models import (
     MaskTarget,
     VolumeSection,
 )
+from znnpy.data.samples.each import spread
 from znnpy.data.sampling import targets
 from znnpy.data.scene import Scene
 from znnpy.data.source import Keep, Role, load, open_volume
-from znnpy.data.values.normalise import Normalisation, normalisation
-from znnpy.data.volume import Volume
+from znnpy.data.values.normalise import Fixed, Mode, Normalisation, normalisation
+from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import ConfigError
 from znnpy.learning.loss import Objective
 from znnpy.learning.malis import Malis
@@ -54,7 +57,9 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
                 group[node] = shared[source]
             groups.append(group)
         _check_channels(groups[0], inputs)
-        return Scene(*groups)
+        first = next(iter(groups[0].values()))
+        labels, masks = ({n: spread(v, first) for n, v in group.items()} for group in groups[1:])
+        return Scene(groups[0], labels, masks)
     except BaseException:
         for volume in opened:
             volume.close()
@@ -87,15 +92,38 @@ def open_source(source: Source, data: DataSection, role: Role) -> Volume:
         allow_filters=data.allow_filters,
         resolution=data.resolution,
     )
+    if (
+        role == "raw"
+        and volume.channels > 1
+        and data.axes != DataSection.model_fields["axes"].default
+    ):
+        volume = _reordered(volume, data.axes)
     return load(volume, _KEEP[data.in_memory])
+
+
+def _reordered(volume: Volume, axes: str) -> Volume:
+    """A volume whose stored axes are not c, z, y, x, in memory with those that it should have."""
+    loaded = load(volume, "memory")
+    order = [axes.index(axis) for axis in "czyx"]
+    array = np.ascontiguousarray(loaded.read_all().transpose(order))
+    return ArrayVolume(array, loaded.name, loaded.resolution, loaded.offset)
 
 
 def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
     """How the config's data section normalises a scene's images, by input node; reads the volumes."""
     return {
-        name: normalisation(volume, data.normalize, replace=data.replace_nonfinite)
+        name: normalisation(volume, mode_of(data), replace=data.replace_nonfinite)
         for name, volume in scene.images.items()
     }
+
+
+def mode_of(data: DataSection) -> Mode:
+    """How the config's data section normalises volumes."""
+    match data.normalize:
+        case VolumeNormalize(kind=kind):
+            return kind
+        case FixedNormalize(mean=mean, deviation=deviation):
+            return Fixed(mean, deviation)
 
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
@@ -179,6 +207,6 @@ def _check_channels(images: Mapping[str, Volume], nodes: tuple[Node, ...]) -> No
         if volume.channels != node.images:
             raise ConfigError(
                 f"{volume.name} has {volume.channels} channel(s), but input {node.name!r} takes "
-                f"{node.images} image(s); axes are z, y, x, with channels before them (c, z, y, x), and "
-                f"there are {volume.extent} voxels (z, y, x)"
+                f"{node.images} image(s); axes are z, y, x, with channels before them (c, z, y, x) unless "
+                f"data.axes says otherwise, and there are {volume.extent} voxels (z, y, x)"
             )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget
 from znnpy.metrics import (
+    accuracy,
     adapted_rand,
     average_precision,
     fit_threshold,
@@ -72,11 +73,13 @@ class Scores:
     """Scores of one predictor; errors and VOI (bits) are better small, average precision large.
 
     `average_precision` is the mean over target images. The rest is of objects: connected components
-    at `threshold` of the ranking; None where the target shows none.
+    at `threshold` of the ranking; None where the target shows none. `accuracy`: share of voxels whose class
+    is found; None where images are no classes.
     """
 
     voxel_error: float
     average_precision: float
+    accuracy: float | None = None
     adapted_rand_error: float | None = None
     voi: float | None = None
     voi_split: float | None = None
@@ -84,13 +87,22 @@ class Scores:
     threshold: float | None = None
 
 
-def score(found: Predicted, known: Labelled, segment: Segment, threshold: float | None) -> Scores:
-    """Scores of one predictor; without a threshold, none of objects."""
+def score(
+    found: Predicted,
+    known: Labelled,
+    segment: Segment,
+    threshold: float | None,
+    *,
+    classes: bool = False,
+) -> Scores:
+    """Scores of one predictor; without a threshold, none of objects, an accuracy where images are `classes`."""
     images = zip(found.ranking, known.target, known.weight, strict=True)
     voxels = {
         "voxel_error": voxel_error(found.decision, known.target, known.weight),
         "average_precision": float(np.nanmean([average_precision(*image) for image in images])),
     }
+    if classes:
+        voxels["accuracy"] = accuracy(found.decision, known.target, known.weight)
     if segment is None or threshold is None or not known.objects.any():
         return Scores(**voxels)
     objects = segment(found.ranking, threshold)
@@ -124,25 +136,32 @@ def safe_threshold(
     return next(level for level, error in zip(levels, errors, strict=True) if error <= limit)
 
 
-def baselines(train: Labelled, test: Labelled) -> dict[str, tuple[Predicted, Predicted]]:
-    """The mean of each image, and the raw image's threshold: each found on `train`, on both."""
+def baselines(
+    train: Labelled, test: Labelled, *, by_voxel: bool = True
+) -> dict[str, tuple[Predicted, Predicted]]:
+    """The mean of each image, and the raw image's threshold: each found on `train`, on both.
+
+    The latter only where labels are of single voxels (`by_voxel`).
+    """
     mean = mean_prediction(train.target, train.weight)
     flat = [np.broadcast_to(mean, known.target.shape) for known in (train, test)]
+    found = {"predicting the mean": (Predicted(flat[0], flat[0]), Predicted(flat[1], flat[1]))}
+    return found | {"thresholding raw": _thresholded(train, test)} if by_voxel else found
+
+
+def _thresholded(train: Labelled, test: Labelled) -> tuple[Predicted, Predicted]:
     rules = [
         fit_threshold(train.raw, target, balanced(target, weight))
         for target, weight in zip(train.target, train.weight, strict=True)
     ]
-    raw = [
+    before, now = (
         Predicted(
             np.stack([rule.predict(known.raw) for rule in rules]),
             np.stack([rule.score(known.raw) for rule in rules]),
         )
         for known in (train, test)
-    ]
-    return {
-        "predicting the mean": (Predicted(flat[0], flat[0]), Predicted(flat[1], flat[1])),
-        "thresholding raw": (raw[0], raw[1]),
-    }
+    )
+    return before, now
 
 
 def balanced(target: Array, weight: Array) -> Array:

@@ -3,12 +3,13 @@
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
 from znnpy.metrics.segmentation import from_affinity, from_boundary, single_step
-from znnpy.metrics.voxels import average_precision, voxel_error
+from znnpy.metrics.voxels import accuracy, average_precision, voxel_error
 
 __all__ = [
     "AdaptedRand",
     "RawThreshold",
     "Variation",
+    "accuracy",
     "adapted_rand",
     "average_precision",
     "fit_threshold",

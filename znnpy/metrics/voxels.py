@@ -26,6 +26,17 @@ def voxel_error(
     return float(weights[wrong].sum() / total) if total > 0 else float("nan")
 
 
+def accuracy(prediction: Array, target: Array, weight: Array | None = None) -> float:
+    """Share of voxels (by weight) whose largest image is the target's; arrays (K, z, y, x).
+
+    Of equal images the first counts as the largest. NaN if nothing weighs anything.
+    """
+    right = prediction.argmax(axis=0) == target.argmax(axis=0)
+    weights = np.ones(right.shape) if weight is None else weight.max(axis=0).astype(np.float64)
+    total = weights.sum()
+    return float(weights[right].sum() / total) if total > 0 else float("nan")
+
+
 def average_precision(prediction: Array, target: Array, weight: Array | None = None) -> float:
     """Area under the precision-recall curve, sum of (R_n - R_(n-1)) * P_n over distinct scores.
 

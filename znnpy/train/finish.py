@@ -67,9 +67,8 @@ def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -
 def write_result(
     path: Path, iteration: int, sections: tuple[VolumeSection, ...], evaluations: list[Evaluation]
 ) -> None:
-    """Raw, label and prediction of the first evaluation as a PNG; then all scores as JSON."""
-    if evaluations:
-        first = evaluations[0]
+    """Raw, label and prediction of the first evaluation as a PNG, where there is one; then all scores as JSON."""
+    if evaluations and is_drawn(first := evaluations[0]):
         side_by_side(
             path / PICTURE,
             first.known.raw,
@@ -78,6 +77,11 @@ def write_result(
             caption=f"{Path(first.volume).name}, iteration {iteration}",
         )
     write_json(path / RESULT, result_of(iteration, evaluations) | {"volumes": _plain(sections)})
+
+
+def is_drawn(evaluation: Evaluation) -> bool:
+    """Whether there is a picture: one voxel an image, as classes of whole images have, is none."""
+    return evaluation.known.raw.shape[1:] != (1, 1)
 
 
 def result_of(iteration: int, evaluations: list[Evaluation]) -> dict[str, Any]:

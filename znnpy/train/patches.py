@@ -7,7 +7,7 @@ from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
 from znnpy.geometry import Geometry, trained_geometry
-from znnpy.infer.material import make_targets
+from znnpy.infer.material import make_targets, mode_of
 from znnpy.network import Network, blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_apart
 
@@ -32,8 +32,9 @@ def make_sampler(
         {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
         _outputs(config, network, geometry),
         augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
+        order=section.order,
         rebalance=section.rebalance,
-        normalise=config.data.normalize,
+        normalise=mode_of(config.data),
         replace=config.data.replace_nonfinite,
         mirror=config.data.border == "mirror",
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,

@@ -8,6 +8,7 @@ from znnpy.config.models import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
+    InverseSchedule,
     StepSchedule,
     TrainingSection,
 )
@@ -23,6 +24,8 @@ def learning_rate(training: TrainingSection, iteration: int) -> float:
             return start * float(schedule.factor ** (iteration // schedule.every))
         case ExponentialSchedule():
             return start * float(schedule.factor ** (iteration / schedule.every))
+        case InverseSchedule():
+            return start * float((1 + schedule.gamma * iteration) ** -schedule.power)
         case CosineSchedule():
             length = schedule.every or training.iterations
             fallen = (1 - math.cos(math.pi * min(1.0, iteration / length))) / 2

@@ -10,7 +10,8 @@ from typing import Any
 
 from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
-from znnpy.data.sampling.taken import check_kind
+from znnpy.data.samples.each import OneEach
+from znnpy.data.sampling.taken import check_kind, check_labels
 from znnpy.data.values.glance import glance
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.geometry.finest import finest
@@ -96,6 +97,11 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
     with ExitStack() as stack:
         scene = open_scene(section, config.data, network)
         stack.callback(scene.close)
+        targets = make_targets(config, network)
+        for node, labels in scene.labels.items():
+            check_kind(targets[node], labels)
+            if isinstance(labels, OneEach):  # few enough to look at all
+                check_labels(targets[node], labels, scene.masks.get(node))
         if key != "data.test":
             sampler = make_sampler(
                 config, network, [scene], training=key == "data.train", examine=False
@@ -104,9 +110,6 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
             if drawn <= DRAWN_VOXELS and not scene.masks:
                 sampler.sample(0)
             return {"positions": sampler.positions}
-        targets = make_targets(config, network)
-        for node in scene.labels:
-            check_kind(targets[node], scene.labels[node])
         corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
         mirror = config.data.border == "mirror"
         field = Tiling.of(config, finest(network)).field(scene.images, corners, mirror)

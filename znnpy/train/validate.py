@@ -22,7 +22,7 @@ class Forward(Protocol):
 
 
 class Validation:
-    """Mean loss and error over the first `patches` samples of a sampler that does not augment.
+    """Mean loss and error over the first `patches` samples of a sampler that does not augment; of classes accuracy.
 
     Sums over several outputs with their factors, as a training step does. Stops early, with None, on a signal.
     `at_once`: samples that the model takes, where it has a share of the batch.
@@ -54,10 +54,13 @@ class Validation:
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 tally.add(values[node], target, batch.weights[node])
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
-        return {
+        record = {
             "loss": sum(factor * tally.loss for tally, factor in found),
             "error": sum(factor * tally.error for tally, factor in found),
         }
+        if len(found) == 1 and found[0][0].objective.reading.whole_voxels:
+            record["accuracy"] = 1 - found[0][0].error
+        return record
 
     def _forward(self, images: dict[str, Float32], outputs: list[str]) -> dict[str, Float32]:
         """Values of a batch by output; what is over at the end goes with samples that were there before."""

@@ -266,7 +266,7 @@ def test_other_file_types(tmp_path: Path) -> None:
     text, empty = tmp_path / "a.h5", tmp_path / "b.h5"
     text.write_text("not a volume")
     empty.write_bytes(b"")
-    refused(text, "neither", "not a vo")
+    refused(text, "is no HDF5", "not a vo")
     refused(empty, "is empty")
     refused(tmp_path, "is not a file")
     os.mkfifo(tmp_path / "pipe.h5")

@@ -270,3 +270,38 @@ def test_refused() -> None:
         )
     with pytest.raises(ValueError, match="seed"):
         sampler([scene()], (3, 3, 3), (1, 1, 1), seed=-1)
+
+
+def middles(made: Sampler, numbers: range) -> list[int]:
+    return [int(made.sample(k).targets["out"].ravel()[0]) for k in numbers]
+
+
+@pytest.mark.parametrize("augmentation", [None, Augmentation()])
+def test_shuffled_takes_each_position_once_an_epoch(augmentation: Augmentation | None) -> None:
+    scenes = [scene((4, 5, 3)), scene((3, 3, 3), 1000)]
+    options = {"augmentation": augmentation, "order": "shuffled", "seed": 5}
+    made = sampler(scenes, (3, 3, 3), (1, 1, 1), **options)
+    count = made.positions
+    assert count == 2 * 3 * 1 + 1
+    epochs = [middles(made, range(e * count, (e + 1) * count)) for e in range(4)]
+    assert all(len(set(epoch)) == count for epoch in epochs)
+    assert {tuple(sorted(epoch)) for epoch in epochs} == {tuple(sorted(epochs[0]))}
+    assert len(set(map(tuple, epochs))) > 1
+    again = sampler(scenes, (3, 3, 3), (1, 1, 1), **options)
+    assert middles(again, range(count, 2 * count)) == epochs[1]
+
+
+def test_shuffled_replaces_positions_where_nothing_counts() -> None:
+    mask = np.zeros((7, 8, 9), np.uint8)
+    mask[3] = 1
+    made = sampler([scene(mask=mask)], (1, 8, 9), (1, 8, 9), order="shuffled")
+    assert {int(made.sample(k).targets["out"].min()) for k in range(7)} == {3 * 72 + 1}
+
+
+def test_shuffled_refuses_places_that_flips_change() -> None:
+    """Labels of a part of the image, and outputs off the middle of patches."""
+    labels = ArrayVolume(np.zeros((7, 8, 4), np.uint8), offset=(0.0, 0.0, 5.0))
+    part = Scene({"in": ArrayVolume(np.zeros((7, 8, 9), np.uint8))}, {"out": labels})
+    options = {"offset": (0, 0, 3), "order": "shuffled", "augmentation": Augmentation("x", "none")}
+    with pytest.raises(VolumeError, match="shuffled takes each position once, but flipped patches"):
+        sampler([part], (1, 1, 4), (1, 1, 1), **options)

@@ -10,8 +10,9 @@ import pytest
 
 from znnpy.data.source import load, open_volume
 from znnpy.data.values import normalise
-from znnpy.data.values.normalise import moments, normalisation, statistics_slabs
+from znnpy.data.values.normalise import Fixed, moments, normalisation, statistics_slabs
 from znnpy.data.volume import ArrayVolume
+from znnpy.errors import VolumeError
 
 RANDOM = np.random.default_rng(0)
 
@@ -65,3 +66,16 @@ def test_memory_and_file_agree_bitwise(tmp_path: Path, monkeypatch: pytest.Monke
         by_file = moments(volume)
         in_memory = moments(load(volume, "memory"))
     assert np.array_equal(by_file, in_memory)
+
+
+def test_fixed_numbers_are_the_same_for_all_volumes():
+    values = np.random.default_rng(0).integers(0, 255, (3, 2, 4, 4)).astype(np.uint8)
+    mean, deviation = np.array([120.0, 110, 90]), np.array([60.0, 50, 40])
+    volume = ArrayVolume(values, "photos")
+    found = normalisation(volume, Fixed(tuple(mean), tuple(deviation))).apply(values)
+    expected = (values - mean[:, None, None, None]) / deviation[:, None, None, None]
+    assert np.allclose(found, expected, atol=1e-6)
+    halved = normalisation(volume, Fixed((1.0,), (2.0,))).apply(values)
+    assert np.array_equal(halved, (values - np.float32(1)) / 2)
+    with pytest.raises(VolumeError, match=r"data.normalize.mean has 2 numbers, but photos has 3"):
+        normalisation(volume, Fixed((1.0, 2.0), (1.0,)))

@@ -43,7 +43,8 @@ class ChunkCheck:
         shape, sizes = self._data.shape, self._data.chunks
         if sizes is None or not self._decodes(0):
             return
-        ends = [(0, shape[0])] * (len(shape) - 3) + list(zip(lower, upper, strict=True))
+        region = list(zip(lower, upper, strict=True))[: len(shape)]
+        ends = [(0, shape[0])] * (len(shape) - len(region)) + region
         steps = [range(a - a % n, b, n) for (a, b), n in zip(ends, sizes, strict=True)]
         for chunk in itertools.product(*steps):
             if chunk not in self._good:

@@ -58,9 +58,11 @@ def find_dataset(
     raise VolumeError(f"{path}: {_ambiguous(found, candidates, names)}")
 
 
-def check_dataset(data: h5py.Dataset, name: str, path: Path, trust: Trust) -> None:
-    """Refuse what is not a plain 3-D or 4-D array of numbers of plausible size."""
-    _check_type(data, name)
+def check_dataset(
+    data: h5py.Dataset, name: str, path: Path, trust: Trust, *, labels: bool = False
+) -> None:
+    """Refuse what is not a plain 3-D or 4-D (of `labels` also 1-D) array of numbers of plausible size."""
+    _check_type(data, name, (1, 3, 4) if labels else (3, 4))
     if not trust.external:
         _check_storage(data, name)
     _check_filters(data, name, trust)
@@ -162,8 +164,8 @@ def _ambiguous(found: list[tuple[str, int]], candidates: list[str], names: Seque
     return f"{what}: {listed}. {advice}"
 
 
-def _check_type(data: h5py.Dataset, name: str) -> None:
-    if data.ndim not in (3, 4) or data.shape is None:
+def _check_type(data: h5py.Dataset, name: str, axes: tuple[int, ...]) -> None:
+    if data.ndim not in axes or data.shape is None:
         raise VolumeError(
             f"{name} has {data.ndim} axes, shape {data.shape}; expected 3 (z, y, x) or "
             "4 (c, z, y, x)"

@@ -14,13 +14,15 @@ import numpy as np
 from znnpy.data.hdf5.chunks import ChunkCheck
 from znnpy.data.hdf5.safety import check_dataset, find_dataset, open_file, other_files
 from znnpy.data.trust import Trust
-from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
+from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError, reason, refuse_own
 
 
 class Hdf5Volume(Volume):
-    """A dataset of 3 or 4 axes; h5py serialises access, so threads may share it.
+    """A dataset of 3 or 4 axes, of `labels` also of 1, a value for each slice along z.
+
+    h5py serialises access, so threads may share it.
 
     Attributes read: `resolution` and `offset` (z, y, x, nanometres, as in CREMI), or
     `element_size_um` (micrometres), and `offsets` of affinities.
@@ -32,6 +34,8 @@ class Hdf5Volume(Volume):
         dataset: str | None,
         names: Sequence[str],
         trust: Trust,
+        *,
+        labels: bool = False,
     ) -> None:
         self._file: h5py.File = open_file(path)
         self._watch = Watch()
@@ -39,8 +43,8 @@ class Hdf5Volume(Volume):
         try:
             data = find_dataset(self._file, path, dataset, names, trust.external)
             name = f"{path}:{(dataset or data.name).strip('/')}"
-            check_dataset(data, name, path, trust)
-            shape = (1, *data.shape) if data.ndim == 3 else data.shape
+            check_dataset(data, name, path, trust, labels=labels)
+            shape = _shape(data.shape)
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
@@ -60,14 +64,13 @@ class Hdf5Volume(Volume):
     def chunk(self) -> Triple:
         """Chunk of the dataset z, y, x; single planes if it is not chunked."""
         if self._data and self._data.chunks:
-            z, y, x = self._data.chunks[-3:]
-            return (int(z), int(y), int(x))
+            return _shape(self._data.chunks)[1:]
         return super().chunk
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
         if not self._data:
             raise VolumeError(f"{self.name}: the volume was closed")
-        region = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
+        region = [slice(a, b) for a, b in zip(lower, upper, strict=True)][: self._data.ndim]
         try:
             self._chunks.check(lower, upper)
             array: Array = self._data[(..., *region)]
@@ -79,7 +82,7 @@ class Hdf5Volume(Volume):
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, the file is "
                 f"damaged ({reason(error)})"
             ) from error
-        return array if array.ndim == 4 else array[None]
+        return array.reshape(-1, *(b - a for a, b in zip(lower, upper, strict=True)))
 
     def verify(self) -> None:
         """ChangedError unless the file is the one that was opened, unchanged."""
@@ -88,6 +91,12 @@ class Hdf5Volume(Volume):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _shape(sizes: Sequence[int]) -> Shape4:
+    """(c, z, y, x) of an array (c, z, y, x), (z, y, x) or (z)."""
+    c, z, y, x = map(int, sizes if len(sizes) == 4 else (1, *sizes, 1, 1)[:4])
+    return (c, z, y, x)
 
 
 def _resolution(data: h5py.Dataset, name: str) -> Triple64:

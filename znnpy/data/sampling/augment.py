@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,12 @@ class Augmentation:
 
     flips: str = AXES
     swaps: str = "auto"
+
+    @property
+    def all_flips(self) -> list[tuple[bool, bool, bool]]:
+        """What `draw_flips` may draw."""
+        z, y, x = ((False, True) if axis in self.flips else (False,) for axis in AXES)
+        return list(itertools.product(z, y, x))
 
     def draw_flips(self, random: np.random.Generator) -> tuple[bool, bool, bool]:
         """Each axis of `flips` with probability one half; always takes three random numbers."""

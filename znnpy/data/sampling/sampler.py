@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +19,7 @@ from znnpy.data.sampling.rebalance import (
     count_volume,
     rebalance,
 )
+from znnpy.data.sampling.shuffle import shuffled
 from znnpy.data.sampling.taken import check_kind, check_labels, read_taken
 from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
@@ -24,6 +28,8 @@ from znnpy.data.volume import Triple, mirror_read
 from znnpy.errors import ShapeError, VolumeError
 
 Float32 = NDArray[np.float32]
+Order = Literal["random", "shuffled"]
+Flips = tuple[bool, bool, bool]
 # Patches that a mask leaves empty teach nothing; so many in a row mean that the mask is wrong.
 ATTEMPTS = 1000
 
@@ -59,13 +65,35 @@ class Patch:
 
 
 @dataclass(frozen=True)
+class _Places:
+    """Valid positions of all scenes: `ranges` lower <= p < upper of each, `ends` their running number."""
+
+    ranges: tuple[tuple[Triple, Triple], ...]
+    ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, ranges: Sequence[tuple[Triple, Triple]]) -> _Places:
+        """Those of some ranges."""
+        return cls(tuple(ranges), tuple(itertools.accumulate(_number(*r) for r in ranges)))
+
+    def at(self, place: int) -> tuple[int, Triple]:
+        """Scene and position of one of 0 .. ends[-1] - 1, x fastest."""
+        scene = bisect_right(self.ends, place)
+        (z, y, x), (_, bottom, right) = self.ranges[scene]
+        rest = place - (self.ends[scene - 1] if scene else 0)
+        rest, column = divmod(rest, right - x)
+        plane, row = divmod(rest, bottom - y)
+        return scene, (z + plane, y + row, x + column)
+
+
+@dataclass(frozen=True)
 class _Box:
     """Where a patch lies in the first input's patch, z, y, x."""
 
     lower: Triple
     extent: Triple
 
-    def placed(self, position: Triple, frame: Triple, flips: tuple[bool, bool, bool]) -> Triple:
+    def placed(self, position: Triple, frame: Triple, flips: Flips) -> Triple:
         """Its lower corner in a volume, before the turn is undone by flipping what was read."""
         z, y, x = (
             p + (whole - low - size if flip else low)
@@ -79,6 +107,8 @@ class _Box:
 class Sampler:
     """Draws patches uniformly over all valid positions of all scenes.
 
+    Each by itself (`order` random), or every position once in an epoch, in another order each time
+    (shuffled); there, a position where nothing counts gives way to a random one.
     A position is valid if all output patches lie inside their labels and, unless `mirror`, all
     input patches inside their images. `rebalance` as in `znnpy.data.sampling.rebalance`, within each patch or
     over the volume it is from. Images are normalised per volume, `replace` as there.
@@ -94,6 +124,7 @@ class Sampler:
         outputs: Mapping[str, OutputPatch],
         *,
         augmentation: Augmentation | None = None,
+        order: Order = "random",
         rebalance: Rebalance = "none",
         normalise: Mode = "mean_std",
         replace: bool = False,
@@ -108,11 +139,13 @@ class Sampler:
         self._scenes, self._inputs, self._outputs = tuple(scenes), dict(inputs), dict(outputs)
         self._augmentation = augmentation or Augmentation("", "none")
         self._rebalance: Rebalance = rebalance
-        self._mirror, self._seed = mirror, seed
+        self._mirror, self._seed, self._order = mirror, seed, order
         self._frame = next(iter(self._inputs.values())).shape
         self._boxes = self._place()
         for scene in self._scenes:
             self._check(scene, examine=examine)
+        self._places = {flips: self._all_places(flips) for flips in self._augmentation.all_flips}
+        self._refuse_uneven()
         self._norms = [
             {
                 node: normalisation(v, normalise, replace=replace)
@@ -139,14 +172,14 @@ class Sampler:
     @property
     def positions(self) -> int:
         """Number of valid positions, unflipped."""
-        return sum(_number(*self._range(s, (False, False, False))) for s in self._scenes)
+        return self._places[False, False, False].ends[-1]
 
     def sample(self, index: int) -> Patch:
         """Sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
         # The draws of a sample count up the low words, so samples never share a number.
         random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, index]))
-        for _ in range(ATTEMPTS):
-            number, position, turn = self._draw(random)
+        for attempt in range(ATTEMPTS):
+            number, position, turn = self._draw(random, index if attempt == 0 else None)
             targets, weights = self._targets(number, position, turn)
             if any(weight.any() for weight in weights.values()):
                 return Patch(self._images(number, position, turn), targets, weights)
@@ -160,17 +193,27 @@ class Sampler:
         for scene in self._scenes:
             scene.verify()
 
-    def _draw(self, random: np.random.Generator) -> tuple[int, Triple, Turn]:
+    def _draw(self, random: np.random.Generator, index: int | None) -> tuple[int, Triple, Turn]:
+        """Scene, position and turn; `index` is the sample's number unless it was drawn before."""
         flips = self._augmentation.draw_flips(random)
-        ranges = [self._range(scene, flips) for scene in self._scenes]
-        ends = np.cumsum([_number(*r) for r in ranges])
-        drawn = int(random.integers(ends[-1]))
-        number = int(np.searchsorted(ends, drawn, side="right"))
-        lower, upper = ranges[number]
-        sizes = [b - a for a, b in zip(lower, upper, strict=True)]
-        steps = np.unravel_index(drawn - (int(ends[number - 1]) if number else 0), sizes)
-        z, y, x = (a + int(step) for a, step in zip(lower, steps, strict=True))
-        return number, (z, y, x), Turn(flips, draw_order(self._groups[number], random))
+        places = self._places[flips]
+        if self._order == "shuffled" and index is not None:
+            drawn = shuffled(index, places.ends[-1], self._seed)
+        else:
+            drawn = int(random.integers(places.ends[-1]))
+        number, position = places.at(drawn)
+        return number, position, Turn(flips, draw_order(self._groups[number], random))
+
+    def _all_places(self, flips: Flips) -> _Places:
+        return _Places.of([self._range(scene, flips) for scene in self._scenes])
+
+    def _refuse_uneven(self) -> None:
+        numbers = {places.ends for places in self._places.values()}
+        if self._order == "shuffled" and len(numbers) > 1:
+            raise VolumeError(
+                "training.order: shuffled takes each position once, but flipped patches have others, as "
+                "volumes and labels do not cover the same place; set augment.enabled: false"
+            )
 
     def _images(self, number: int, position: Triple, turn: Turn) -> dict[str, Float32]:
         scene, images = self._scenes[number], {}
@@ -227,7 +270,7 @@ class Sampler:
             boxes[node] = _box(self._frame, (z, y, x), patch.offset)
         return boxes
 
-    def _range(self, scene: Scene, flips: tuple[bool, bool, bool]) -> tuple[Triple, Triple]:
+    def _range(self, scene: Scene, flips: Flips) -> tuple[Triple, Triple]:
         """Valid positions lower <= p < upper of the first input's corner; may be empty."""
         bound = [scene.labels[node] for node in self._outputs]
         nodes = list(self._outputs)

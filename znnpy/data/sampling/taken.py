@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from znnpy.data.samples.each import stored
 from znnpy.data.sampling.labelled import Bool, read_labelled
 from znnpy.data.sampling.targets import Target
 from znnpy.data.values.normalise import pieces
@@ -24,6 +25,8 @@ def check_labels(
     check_kind(target, labels)
     if target.takes_all(labels.dtype):
         return
+    if mask is None:
+        labels = stored(labels)
     seen = _Seen()
     for lower, upper in pieces(labels):
         values, known = read_counted(target, labels, mask, lower, upper, shift)

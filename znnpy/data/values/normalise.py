@@ -14,8 +14,8 @@ from znnpy_kernels.machine.native import Native
 
 from znnpy.data.values.odd import judge, oddities, usable
 from znnpy.data.volume import Array, Triple, Volume
+from znnpy.errors import VolumeError
 
-Mode = Literal["mean_std", "unit", "none"]
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
@@ -25,6 +25,17 @@ SAMPLED = 64
 CACHED = 1 << 15  # values that are summed up at a time: in float64 they stay in the cache
 PIECE = 8 << 20
 SUMS = {np.dtype(np.uint8): byte_sums, np.dtype(np.uint16): short_sums}
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """(value - mean) / deviation, by numbers for each channel or one for all."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+Mode = Literal["mean_std", "unit", "none"] | Fixed
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class Normalisation:
 def normalisation(
     volume: Volume, mode: Mode = "mean_std", *, replace: bool = False
 ) -> Normalisation:
-    """What brings a volume to mean 0, deviation 1 (`mean_std`) or integers to [0, 1] (`unit`).
+    """What brings a volume to mean 0, deviation 1 (`mean_std`) or integers to [0, 1] (`unit`), or is `Fixed`.
 
     Depends on the voxels alone, not on whether the volume is in memory. `unit` divides integers by
     the largest value of their type and leaves floats as they are; `none` only turns into float32. A
@@ -67,9 +78,21 @@ def normalisation(
         return Normalisation(mean, 1.0 / np.where(deviation > 0, deviation, 1.0), replace)
     if volume.dtype.kind == "f":
         moments(volume, replace=replace)
+    if isinstance(mode, Fixed):
+        mean = _by_channel(mode.mean, "mean", volume)
+        return Normalisation(mean, 1.0 / _by_channel(mode.deviation, "deviation", volume), replace)
     integers = mode == "unit" and volume.dtype.kind in "ui"
     largest = np.iinfo(volume.dtype).max if integers else 1
     return Normalisation(zero, one / largest, replace)
+
+
+def _by_channel(numbers: tuple[float, ...], key: str, volume: Volume) -> Float64:
+    if len(numbers) not in (1, volume.channels):
+        raise VolumeError(
+            f"data.normalize.{key} has {len(numbers)} numbers, but {volume.name} has {volume.channels} "
+            "channel(s)"
+        )
+    return np.broadcast_to(np.array(numbers, np.float64), volume.channels)
 
 
 def unexamined(volume: Volume, *, replace: bool = False) -> Normalisation:

@@ -1,0 +1,88 @@
+"""npz files: an array by name, nothing by pickle."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from znnpy.data.source import open_volume
+from znnpy.errors import VolumeError
+
+IMAGES = np.random.default_rng(0).integers(0, 255, (5, 4, 6)).astype(np.uint8)
+LABELS = np.arange(5)
+
+
+def written(path: Path, **arrays: np.ndarray) -> Path:
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def refused(source: str | Path, words: str) -> None:
+    with pytest.raises(VolumeError, match=words):
+        open_volume(source)
+
+
+def test_arrays_by_name(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "digits.npz", x_train=IMAGES, y_train=LABELS, f=np.asfortranarray(IMAGES)
+    )
+    for name in ("x_train", "f"):
+        with open_volume(f"{path}:{name}") as volume:
+            assert volume.name == f"{path}:{name}"
+            assert np.array_equal(volume.read_all()[0], IMAGES)
+    with open_volume(f"{path}:y_train", role="labels") as volume:
+        assert volume.shape == (1, 5, 1, 1)
+    refused(path, "name one of its arrays as FILE:NAME; it holds: x_train, y_train, f")
+    refused(f"{path}:x_test", "has no array x_test; it holds: x_train")
+    refused(f"{path}:y_train", "no images; are they the labels")
+
+
+def test_without_a_name(tmp_path: Path) -> None:
+    for arrays in ({"only": IMAGES}, {"other": LABELS, "raw": IMAGES}):
+        with open_volume(written(tmp_path / "a.npz", **arrays)) as volume:
+            assert volume.extent == (5, 4, 6)
+
+
+def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, raw=np.array([print, None], object))
+    refused(path, "holds Python objects, which pickle alone reads: refused")
+
+
+def test_what_is_damaged_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.npz", raw=IMAGES)
+    good = path.read_bytes()
+    path.write_bytes(good[: len(good) // 2])
+    refused(path, "the npz file is damaged")
+    at = good.index(b"raw.npy") + 60
+    path.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+    refused(path, "the npz file is damaged|is damaged")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("raw.npy", b"no array at all")
+    refused(path, "the npz file is damaged")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", b"")
+    refused(path, "name one of its arrays as FILE:NAME; it holds: none")
+
+
+def header(shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    described = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, described)
+    return stream.getvalue()
+
+
+def test_sizes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    for shape, words in (
+        ((1 << 20, 1 << 20, 4), "declares 4.0 TiB of data"),
+        ((5, 4, 7), r"is damaged: it declares 140 bytes, shape \(5, 4, 7\), and has 120"),
+        ((5, 4, 5), r"is damaged: it declares 100 bytes, shape \(5, 4, 5\), and has 120"),
+    ):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("raw.npy", header(shape) + IMAGES.tobytes())
+        refused(path, words)

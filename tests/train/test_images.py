@@ -1,0 +1,187 @@
+"""Images with a label each, from files to accuracy, as a user trains on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from image_files import squares, write_cifar, write_idx
+
+from znnpy.cli import main
+from znnpy.config import load_config
+from znnpy.errors import ZnnpyError
+from znnpy.network import trained_network
+from znnpy.train.progress import Quiet
+from znnpy.train.session import train
+from znnpy.train.survey import survey
+
+CONFIG = """
+network:
+  input: {channels}
+  layers:
+    - conv: {{images: 8, size: [1, 3, 3], padding: [0, 1, 1], function: relu}}
+    - max_pool: {{size: [1, 3, 3], stride: [1, 2, 2], padding: [0, [0, 1], [0, 1]]}}
+    - conv: {{images: 4, size: [1, {rest}, {rest}]}}
+data:
+  train: [{train}]
+  validation: [{test}]
+  target: labels
+  normalize: {{kind: fixed, mean: 100, deviation: 60}}
+augment: {{enabled: false}}
+training:
+  iterations: 60
+  batch: 10
+  order: shuffled
+  output_shape: 1
+  loss: softmax
+  learning_rate: 0.02
+  schedule: {{kind: inv, gamma: 0.01}}
+  conv: direct
+  validation: {{every: 30, patches: 30}}
+inference: {{window: [15, 1, 1], overlap: 0}}
+run: {{directory: run, threads: 1, log_every: 10}}
+"""
+
+
+def write(folder: Path, *pairs: dict[str, str], size: int = 8, channels: int = 1) -> Path:
+    train, test = (json.dumps(pair) for pair in pairs)
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.format(train=train, test=test, rest=size // 2, channels=channels))
+    return path
+
+
+def idx(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """200 images to train on and 30 to test, as MNIST comes."""
+    pairs = []
+    for name, count, seed in (("train", 200, 0), ("t10k", 30, 1)):
+        images, labels = squares(count, 8, seed)
+        write_idx(folder / f"{name}-images.gz", images)
+        write_idx(folder / f"{name}-labels.gz", labels)
+        pairs.append({"image": f"{name}-images.gz", "labels": f"{name}-labels.gz"})
+    return pairs[0], pairs[1]
+
+
+def accuracy(folder: Path) -> float:
+    (evaluation,) = json.loads((folder / "run/result.json").read_text())["evaluations"]
+    assert set(evaluation["scores"]) == {"network", "predicting the mean"}
+    assert evaluation["scores"]["predicting the mean"]["accuracy"] < 0.5
+    return float(evaluation["scores"]["network"]["accuracy"])
+
+
+def trained(path: Path, *settings: str) -> float:
+    assert train(load_config(path, settings), reporter=Quiet()).finished
+    return accuracy(path.parent)
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What a command that succeeds prints."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    assert not end.value.code
+    return capsys.readouterr().out
+
+
+def test_from_idx_files_to_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, *idx(tmp_path))
+    (volume, *_) = survey(load_config(path), trained_network(load_config(path)))
+    assert (volume["shape"], volume["positions"]) == ((1, 200, 8, 8), 200)
+    shown = said(capsys, "train", path)
+    assert "accuracy" in shown
+    assert "picture" not in shown
+    assert accuracy(tmp_path) == 1
+    log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    validations = [record["validation"] for record in log if "validation" in record]
+    assert [set(record) for record in validations] == [{"loss", "error", "accuracy"}] * 2
+    assert validations[-1]["accuracy"] == 1
+    assert "accuracy" in said(capsys, "evaluate", tmp_path / "run")
+    output, images = tmp_path / "classes.h5", tmp_path / "t10k-images.gz"
+    said(capsys, "predict", tmp_path / "run", "--input", images, "--output", output)
+    with h5py.File(output) as file:
+        found = file["prediction"][:]
+    assert found.shape == (4, 30, 1, 1)
+    assert np.array_equal(found[:, :, 0, 0].argmax(0), squares(30, 8, 1)[1])
+
+
+def test_the_same_images_in_any_format_give_the_same_bits(tmp_path: Path) -> None:
+    """HDF5 and npz, with the channel where it may stand."""
+    idx(tmp_path)
+    data, forms = {}, {}
+    for name, count, seed in (("train", 200, 0), ("test", 30, 1)):
+        data[f"x_{name}"], data[f"y_{name}"] = squares(count, 8, seed)
+    np.savez_compressed(tmp_path / "a.npz", **data)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for key, array in data.items():
+            file[key] = array if key[0] == "y" else array[:, None]
+    for form in ("npz", "h5"):
+        forms[form] = [
+            {"image": f"a.{form}:x_{name}", "labels": f"a.{form}:y_{name}"}
+            for name in ("train", "test")
+        ]
+    found = []
+    first = idx(tmp_path)
+    for number, (pairs, axes) in enumerate(
+        [(first, "czyx"), (forms["npz"], "zyxc"), (forms["h5"], "zcyx")]
+    ):
+        path = write(tmp_path, *pairs)
+        settings = [f"data.axes={axes}", f"run.directory={tmp_path}/{number}", "data.test=[]"]
+        train(load_config(path, [*settings, "training.iterations=3"]), reporter=Quiet())
+        with np.load(tmp_path / f"{number}/checkpoints/iteration-000000003.npz") as saved:
+            found.append({key: saved[key] for key in saved.files if "conv" in key})
+    assert found[0]
+    for other in found[1:]:
+        assert all(np.array_equal(found[0][key], other[key]) for key in found[0])
+
+
+def test_cifars_files_train(tmp_path: Path) -> None:
+    """Files of the exact layout, of photographs of noise whose brightest quarter is the class."""
+    for name, count, seed in (
+        ("data_batch_1", 100, 0),
+        ("data_batch_2", 100, 2),
+        ("test_batch", 30, 1),
+    ):
+        images, labels = squares(count, 32, seed)
+        write_cifar(tmp_path / f"{name}.bin", np.repeat(images[:, None], 3, 1), labels)
+    files = [f"{name}.bin" for name in ("data_batch_1", "test_batch")]
+    first, test = ({"image": name, "labels": name} for name in files)
+    path = write(tmp_path, first, test, size=32, channels=3)
+    second = str(tmp_path / "data_batch_2.bin")
+    both = json.dumps(
+        [{"image": str(tmp_path / f), "labels": str(tmp_path / f)} for f in (files[0], second)]
+    )
+    assert trained(path, f"data.train={both}", "training.learning_rate=0.002") > 0.95
+
+
+def refused(path: Path, words: str) -> None:
+    """By `znnpy check` and by training, before anything is written."""
+    config = load_config(path)
+    for command in (lambda: survey(config, trained_network(config)), lambda: train(config)):
+        with pytest.raises(ZnnpyError) as found:
+            command()
+        assert words in str(found.value)
+    assert not (path.parent / "run/checkpoints").exists()
+
+
+@pytest.mark.parametrize("kind", ["labels", "classes", "cut", "pickle"])
+def test_what_cannot_be_learned_from_is_refused(tmp_path: Path, kind: str) -> None:
+    pair, test = idx(tmp_path)
+    labels, words = tmp_path / pair["labels"], ""
+    match kind:
+        case "labels":
+            write_idx(labels, squares(199, 8)[1])
+            words = "has 199 labels, one an image, but"
+        case "classes":
+            found = squares(200, 8)[1]
+            found[[7, 9]] = 4
+            write_idx(labels, found)
+            words = "values are from 0 to 4, and 2 of them fit no target, the first 4 at (z, y, x) = (7, 0, 0)"
+        case "cut":
+            labels.write_bytes(labels.read_bytes()[:-20])
+            words = "train-labels.gz: its gzip data are cut or damaged"
+        case "pickle":
+            labels.write_bytes(b"\x80\x02}q\x01(U\x0bbatch_labelq")
+            words = "train-labels.gz is a Python pickle"
+    refused(write(tmp_path, pair, test), words)

@@ -1,0 +1,33 @@
+"""Orders of samples in which each comes once an epoch; any place of any epoch is found by itself."""
+
+from __future__ import annotations
+
+ROUNDS = 6
+_WORD = (1 << 64) - 1
+
+
+def shuffled(number: int, size: int, seed: int) -> int:
+    """Which of 0 .. size - 1 sample `number` is: in every `size` samples each comes once.
+
+    A Feistel network over pairs of half words permutes a range of at most 4 * size numbers, by a key of seed
+    and epoch; what falls beyond `size` is permuted again.
+    """
+    epoch, place = divmod(number, size)
+    key = _mixed(_mixed(seed) + epoch)
+    bits = max(1, ((size - 1).bit_length() + 1) // 2)
+    low = (1 << bits) - 1
+    while True:
+        left, right = place >> bits, place & low
+        for turn in range(ROUNDS):
+            left, right = right, left ^ (_mixed(key + (turn << 32) + right) & low)
+        place = left << bits | right
+        if place < size:
+            return place
+
+
+def _mixed(word: int) -> int:
+    """A bijection of 64 bits that leaves no trace of its input (the finaliser of SplitMix64)."""
+    word = (word + 0x9E3779B97F4A7C15) & _WORD
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
+    return word ^ word >> 31
