@@ -15,7 +15,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mpi4py import MPI
@@ -57,7 +57,8 @@ class Messenger:
         self.failed: Callable[[BaseException], None] = lambda error: None
         self._data, self._control, self._sums = (MPI.COMM_WORLD.Dup() for _ in range(3))
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
-        self._mailbox, self._delays = Mailbox(), delays
+        self._mailbox = Mailbox()
+        self._delays = replace(delays, rank=self.rank) if delays else None
         self._words: deque[Callable[[], None]] = deque()
         self._timed: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()

@@ -64,9 +64,10 @@ class Delays:
 
     seed: int
     seconds: float
+    rank: int = 0
 
     def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)
+        self._random = random.Random(f"{self.seed} {self.rank}")
 
     def of_message(self) -> float:
         """Seconds by which the next message is held back: none for half of them."""

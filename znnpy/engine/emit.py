@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
+from znnpy.engine.communication.exchange import Exchange
 from znnpy.engine.convolution import frames
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.layers import averages, moves, pooling, upsampling
@@ -18,7 +18,7 @@ from znnpy.engine.layers.nodes import converge_backward, converge_forward, split
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.repeats import average_gradient, clear_gradient
 from znnpy.engine.layers.standardized import standardize, standardized_gradient
-from znnpy.engine.layers.totals import Total, add_totals, totals
+from znnpy.engine.layers.totals import add_totals
 from znnpy.engine.layers.updates import emit_updates
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import trained_nodes
@@ -137,13 +137,6 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             step.stage += 1
 
 
-class Exchange(Protocol):
-    """Makes what the microbatches of this process add up to that of all processes."""
-
-    def emit(self, step: Step, build: Build, total: Total, /) -> None:
-        """Tasks that leave the sum over all processes where that of this one lies."""
-
-
 def emit_gradients(
     step: Step, build: Build, losses: Objectives, exchange: Exchange | None = None
 ) -> None:
@@ -156,9 +149,8 @@ def emit_gradients(
         emit_backward(step, own, losses)
         for into, other in pairs:
             add_totals(step, build, into, other)
-    if exchange is not None:
-        for total in totals(build):
-            exchange.emit(step, build, total)
+    if exchange:
+        exchange.add_up(step, build)
 
 
 def emit_update(
@@ -171,8 +163,12 @@ def emit_update(
 ) -> None:
     """One whole update: gradients of all microbatches, optimiser, derived filters."""
     emit_gradients(step, build, losses, exchange)
-    emit_updates(step, build, optimizer, clip_norm)
-    step.stage += 1
+    if exchange is None or exchange.moves:
+        emit_updates(step, build, optimizer, clip_norm)
+        step.stage += 1
+    if exchange:
+        exchange.hand_out(step, build)
+        step.stage += 1
     emit_derived(step, build)
 
 

@@ -12,6 +12,7 @@ from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.data.memory import whole_memory
+from znnpy.engine.communication.exchange import Exchange, Party
 from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
@@ -49,6 +50,12 @@ class Settings:
     steal_seed: int = 0
     record: int = 0
     max_memory: int | None = None  # bytes
+    party: Party | None = None  # of several ranks
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """A new one, of which nothing is declared; None for who is alone."""
+        return self.party.exchange() if self.party else None
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
     """The memory that a layout needs, found by building without any."""
     arena = Arena()
     build = _alone(Build.new(arena, layout, len(settings.optimizer.state_names)))
-    declared = _declare_all(build, settings)
+    declared = _declare_all(build, settings, settings.exchange)
     step = declared["update" if layout.training else "forward"][0]
     uses = Counter(arena.uses)
     if arena.most_scratch:
@@ -133,13 +140,14 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
 def estimated_work(layout: Layout, settings: Settings) -> float:
     """T1: estimated seconds of all tasks of one update on one core."""
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    return sum(task.cost for task in _declare_update(build, settings, 0))
+    return sum(task.cost for task in _declare_update(build, settings, 0, settings.exchange))
 
 
 def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
     """The graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    steps = _declare_all(build, settings)["update" if layout.training else "forward"]
+    declared = _declare_all(build, settings, settings.exchange)
+    steps = declared["update" if layout.training else "forward"]
     sharing = planned_memory(layout, settings).sharing
     return connect([gated(tasks, sharing) for tasks in steps]).build(settings.policy)
 
@@ -155,7 +163,8 @@ class Graphs:
         self, build: Build, sharing: Sharing, settings: Settings, report: Report | None
     ) -> None:
         self._build, self._sharing, self._settings = build, sharing, settings
-        self._declared = _declare_all(build, settings)
+        self._exchange = settings.exchange
+        self._declared = _declare_all(build, settings, self._exchange)
         kernels: set[Kernel] = {
             task.kernel for steps in self._declared.values() for step in steps for task in step
         }
@@ -182,9 +191,12 @@ class Graphs:
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)
             else:
-                self._executors[name] = Executor(
+                executor = self._executors[name] = Executor(
                     graph, settings.threads, seed=settings.steal_seed, record=settings.record
                 )
+                if settings.party and self._exchange and name == "update":
+                    transfers = self._exchange.outbox.transfers
+                    settings.party.world.messenger.attach(transfers, executor.release)
             self._groups[name] = frozenset(graph.group.tolist())
             del self._declared[name]
         return self._executors[name]
@@ -218,7 +230,10 @@ class Graphs:
             self.finish(name, parity)
 
     def close(self) -> None:
-        """Stop all workers."""
+        """Stop all workers; with other ranks, once what they wait for has been done."""
+        if self._settings.party and "update" in self._executors:
+            self.drain()
+            self._settings.party.world.messenger.detach()
         for executor in self._executors.values():
             executor.close()
         self._executors.clear()
@@ -232,13 +247,17 @@ class Graphs:
             executor.wait(group, count)
 
 
-def _declare_all(build: Build, settings: Settings) -> Declarations:
+def _declare_all(
+    build: Build, settings: Settings, exchange: Exchange | None = None
+) -> Declarations:
     """Every graph of a layout, as steps of declared tasks; also reserves all scratch."""
     derive = Step()
     emit_derived(derive, build)
     declared: Declarations = {"derive": [derive.tasks]}
     if build.layout.training:
-        declared["update"] = [_declare_update(build, settings, parity) for parity in range(STEPS)]
+        declared["update"] = [
+            _declare_update(build, settings, parity, exchange) for parity in range(STEPS)
+        ]
     build.parity, build.dropping = 0, False
     declared["forward"] = [_declare_forward(build)]
     return declared
@@ -260,8 +279,10 @@ def _declare_gradients(build: Build, settings: Settings) -> list[Declared]:
     return step.tasks
 
 
-def _declare_update(build: Build, settings: Settings, parity: int) -> list[Declared]:
+def _declare_update(
+    build: Build, settings: Settings, parity: int, exchange: Exchange | None
+) -> list[Declared]:
     build.parity, build.dropping = parity, True
     step = Step()
-    emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm)
+    emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm, exchange)
     return step.tasks

@@ -14,7 +14,10 @@ from numpy.typing import ArrayLike
 
 from znnpy.config import check_section
 from znnpy.config.training_section import RunSection, TrainingSection
+from znnpy.distributed.strategies import STRATEGIES, Strategy
+from znnpy.distributed.world import World
 from znnpy.engine.autotune import planned
+from znnpy.engine.communication.exchange import Party
 from znnpy.engine.emit import refuse_without_tasks
 from znnpy.engine.graphs import Settings, declared_graph, planned_bytes, with_replicas
 from znnpy.engine.layers.optimizer import Optimizer
@@ -72,7 +75,9 @@ class Model:
     `batch / microbatch` of them (default: the batch). `max_memory`: bytes; PlanError when the plan needs
     more, or more than the machine has. `plan`: a `plan_record` to repeat. `training=False` reserves no
     gradients.
-    `precision`: float32, or float64 by plain NumPy, slow and for checks.
+    `precision`: float32, or float64 by plain NumPy, slow and for checks. `ranks`: the processes that train
+    this network together, which all make the same model; each takes the samples that `samples` counts, rank 0
+    plans for all, and parameters are the same everywhere after every update, by a `strategy`.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
     float32; copied in and out. One caller at a time. Settings are those that a config may hold;
@@ -100,6 +105,8 @@ class Model:
         steal_seed: int = 0,
         record: int = 0,
         report: Report | None = None,
+        ranks: World | None = None,
+        strategy: Strategy = STRATEGIES["tree"],
     ) -> None:
         learning: dict[str, Any] = {
             "output_shape": 1,
@@ -138,9 +145,16 @@ class Model:
             self.network, self.geometry, self.microbatch, training, max_memory, staged=batch
         )
         self.threads = available_cores() if threads is None else threads
-        self.plan: Plan = planned(
-            self._logits, self.geometry, self.microbatch, conv, plan, training, report
-        )
+        party = Party.of(ranks, batch // self.microbatch, strategy) if training else None
+        if party and (precision != "float32" or not self.threads):
+            raise ZnnpyError("several ranks train in float32 alone, each with 1 thread or more")
+
+        def plan_as(record: Mapping[str, Mapping[str, Any]] | None) -> Plan:
+            return planned(
+                self._logits, self.geometry, self.microbatch, conv, record, training, report
+            )
+
+        self.plan: Plan = party.planned(plan, plan_as) if party else plan_as(plan)
         settings = Settings(
             self.losses,
             optimizer or Optimizer(),
@@ -150,12 +164,15 @@ class Model:
             steal_seed,
             record,
             max_memory,
+            party,
         )
         self._settings = settings
         sizes = self._logits, self.geometry, self.plan
         if training:
             workers = max(1, self.threads)
             layout = Layout.of_batch(*sizes, batch, self.microbatch, seed, workers)
+            if party:
+                layout = replace(layout, numbers=party.numbers)
             self._layout = with_replicas(layout, settings)
         else:
             self._layout = Layout(*sizes, batch, False, seed, max(1, self.threads))
@@ -184,6 +201,13 @@ class Model:
     def output_shape(self) -> Triple | dict[str, Triple]:
         """Voxels of the output patch (z, y, x); a dict by node when there are several outputs."""
         return _alone(self.geometry.output_shapes)
+
+    @property
+    def samples(self) -> range:
+        """Which samples of each update are computed here: those that `submit` and `step` take."""
+        layout = self._layout
+        first = layout.numbers.start * layout.batch
+        return range(first, first + layout.samples)
 
     @property
     def field_of_view(self) -> Triple | dict[str, Triple]:
@@ -391,18 +415,19 @@ class Model:
         if not self._layout.training:
             raise ShapeError("this model was made with training=False: it has no gradients")
         shapes, outputs = self.geometry.output_shapes, self.network.outputs
+        samples = self._layout.samples
         kind = self._engine.dtype
-        targets = by_node(target, outputs, self.batch, shapes, "target", kind)
+        targets = by_node(target, outputs, samples, shapes, "target", kind)
         weights: dict[str, Floats] = {}
         if weight is not None:
-            weights = by_node(weight, outputs, self.batch, shapes, "weight", kind, one_image=True)
+            weights = by_node(weight, outputs, samples, shapes, "weight", kind, one_image=True)
             refuse_weights(weights)
         whole = {name for name, loss in self.losses.items() if loss.reading.whole_voxels}
         return self._inputs(x), *unmasked(targets, weights, whole_voxels=whole)
 
     def _inputs(self, x: Arrays) -> dict[str, Floats]:
-        shapes = self.geometry.input_shapes
-        inputs = by_node(x, self.network.inputs, self.batch, shapes, "input", self._engine.dtype)
+        shapes, samples = self.geometry.input_shapes, self._layout.samples
+        inputs = by_node(x, self.network.inputs, samples, shapes, "input", self._engine.dtype)
         for name, array in inputs.items():
             refuse_mask(array, f"input of node {name!r}")
         return inputs

@@ -115,9 +115,10 @@ class SingleEngine:
         """Loss and gradients, without an update."""
         self.drain()
         self._stage(0, inputs, iteration)
-        self._stage_targets(0, targets, weights, borrow=True)
+        totals = self._stage_targets(0, targets, weights, borrow=True)
+        self._stage_normalizers(0, totals)
         self._graphs.run(self._graphs.add_gradients())
-        return self._read_result(0), {
+        return self._read_result(0, len(self.layout.numbers)), {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
             for name, parameter in self._build.parameters.items()
             if parameter.learned
@@ -141,7 +142,9 @@ class SingleEngine:
         self._graphs.finish("update", parity)
         self._results.pop(ticket - STEPS, None)
         self._stage(parity, inputs, iteration)
-        self._stage_targets(parity, targets, weights, borrow=borrow)
+        totals = self._stage_targets(parity, targets, weights, borrow=borrow)
+        party = self.settings.party
+        self._stage_normalizers(parity, party.added_pairs(totals) if party else totals)
         self._stage_hyper(parity, learning_rate, iteration)
         self._graphs.release("update", parity)
         self._submitted += 1
@@ -153,7 +156,9 @@ class SingleEngine:
             raise ValueError(f"ticket {ticket} is not among the last {STEPS} submitted")
         if ticket not in self._results:
             self._graphs.wait_for_loss("update", ticket % STEPS)
-            self._results[ticket] = self._read_result(ticket % STEPS)
+            # Ranks have added up all microbatches in the results of their first ones.
+            count = 1 if self.settings.party else len(self.layout.numbers)
+            self._results[ticket] = self._read_result(ticket % STEPS, count)
         return self._results[ticket]
 
     def drain(self) -> None:
@@ -214,7 +219,8 @@ class SingleEngine:
 
     def _stage_targets(
         self, parity: int, targets: ByName, weights: ByName, *, borrow: bool
-    ) -> None:
+    ) -> dict[str, tuple[float, float]]:
+        """Targets and weights of all microbatches; what they weigh together."""
         for name, array in targets.items():
             self._borrowed[parity, name] = (array, weights.get(name)) if borrow else ()
         totals: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
@@ -228,9 +234,7 @@ class SingleEngine:
                     0 if weight is None else self._place(weight, staging.weights[name], borrow)
                 )
                 totals[name].append(self.settings.losses[name].total_weights(array, weight))
-        self._stage_normalizers(
-            parity, {name: added_pairs(pairs) for name, pairs in totals.items()}
-        )
+        return {name: added_pairs(pairs) for name, pairs in totals.items()}
 
     def _stage_normalizers(self, parity: int, totals: Mapping[str, tuple[float, float]]) -> None:
         """By what sums of losses and of what is wrong are multiplied, from what all samples weigh."""
@@ -259,15 +263,15 @@ class SingleEngine:
             values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
             self._room(address, (len(values),), "f8")[...] = values
 
-    def _read_result(self, parity: int) -> StepResult:
-        results = self._results_by_output(parity)
+    def _read_result(self, parity: int, microbatches: int) -> StepResult:
+        """Loss and error, added up over outputs and over the first microbatches."""
+        results = self._results_by_output(parity, microbatches)
         return StepResult(
             float(sum(loss for loss, _ in results)), float(sum(error for _, error in results))
         )
 
-    def _results_by_output(self, parity: int) -> list[tuple[float, float]]:
-        """Loss and error of each output, added up over the microbatches."""
-        staged = self._build.staging[parity]
+    def _results_by_output(self, parity: int, microbatches: int) -> list[tuple[float, float]]:
+        staged = self._build.staging[parity][:microbatches]
         return [
             added_pairs([self._pair(own.results[name].address) for own in staged])
             for name in staged[0].results

@@ -174,6 +174,7 @@ class GraphBuilder:
         cost = np.array([task.cost for task in self._tasks], np.float64)
         step = self._column("step")
         priority = priorities(policy, edges_within(edges, carried, step), cost)
+        priority[[task.what.urgent for task in self._tasks]] = priority.max(initial=0.0)
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
         return TaskGraph(

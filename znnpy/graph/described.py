@@ -20,6 +20,10 @@ class Described(Protocol):
     def waits(self) -> bool:
         """Whether it has no work of its own and only makes others wait."""
 
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody beside the graph waits for it, so that no path shows how urgent it is."""
+
 
 class Named(NamedTuple):
     """A task of which there is no more to say."""
@@ -27,6 +31,7 @@ class Named(NamedTuple):
     label: str
     kind: str = "task"
     waits: bool = False
+    urgent: bool = False
 
 
 BARRIER = Named("barrier", "barrier", waits=True)

@@ -39,6 +39,7 @@ KINDS: Mapping[Kind, str] = {
     Kind.DROPOUT: "gray",
     Kind.GATE: "gray",
     Kind.BARRIER: "gray",
+    Kind.MESSAGE: "pale",
 }
 WAYS = {"send": "green", "receive": "cyan", "sum": "violet"}
 """Of messages."""

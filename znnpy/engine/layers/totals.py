@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from znnpy_kernels.layers.reduction import add_doubles
 from znnpy_kernels.simd.rows import add_flat
@@ -10,9 +10,9 @@ from znnpy_kernels.simd.rows import add_flat
 from znnpy.engine.layers.norms import Normed
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Parameter
-from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.step import Step, tree
 from znnpy.network.types import Node
 from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
@@ -22,13 +22,15 @@ from znnpy.plan.cost import MEMORY_RATE
 class Total:
     """What is added up in one slot: numbers of `bytes` 4 or 8 in a buffer, whose regions count `pieces`.
 
-    `ends`: numbers up to the end of each piece. `owner`: the parameter or node whose they are.
+    `ends`: numbers up to the end of each piece. `owner`: the parameter or node whose they are. `before`: pieces
+    and numbers of the buffer that lie before it.
     """
 
     owner: str
     buffer: Buffer
     ends: tuple[int, ...]
     bytes: int = 4
+    before: tuple[int, int] = (0, 0)
 
     @property
     def pieces(self) -> int:
@@ -41,7 +43,23 @@ class Total:
 
     def at(self, piece: int) -> int:
         """Address of a piece."""
-        return self.buffer.address + self.bytes * self.start(piece)
+        return self.buffer.address + self.bytes * (self.before[1] + self.start(piece))
+
+    def region(self, low: int = 0, high: int | None = None) -> Region:
+        """Pieces low..high."""
+        first = self.before[0]
+        return self.buffer.region(first + low, first + (self.pieces if high is None else high))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces."""
+        return self.bytes * self.ends[-1]
+
+    def cut(self, low: int, high: int) -> Total:
+        """Pieces low..high as a total of their own."""
+        begin, (pieces, numbers) = self.start(low), self.before
+        ends = tuple(end - begin for end in self.ends[low:high])
+        return replace(self, ends=ends, before=(pieces + low, numbers + begin))
 
 
 def totals(build: Build) -> list[Total]:
@@ -70,12 +88,14 @@ def add_totals(step: Step, build: Build, into: int, other: int) -> None:
         add_total(step, total, more)
 
 
-def add_total(step: Step, total: Total, more: Total) -> None:
-    """Add the same of another slot, cut into tasks."""
+def add_total(
+    step: Step, total: Total, more: Total, part: Part = Part.MICROBATCHES, phase: int = -1
+) -> None:
+    """Add the same of another slot, or what a message of that phase has brought; cut into tasks."""
     kernel, rate = (add_flat if total.bytes == 4 else add_doubles), 3 * total.bytes / MEMORY_RATE
     for low, high in ranges(total.pieces, total.ends[-1] * rate):
         length = total.ends[high - 1] - total.start(low)
-        own = total.buffer.region(low, high)
+        own = total.region(low, high)
         step.add(
             kernel,
             {
@@ -84,8 +104,39 @@ def add_total(step: Step, total: Total, more: Total) -> None:
                 "target": total.at(low),
                 "length": length,
             },
-            what=Identity(total.owner, Pass.UPDATE, Part.MICROBATCHES),
+            what=Identity(total.owner, Pass.UPDATE, part),
             cost=length * rate,
-            reads=[own, more.buffer.region(low, high)],
+            reads=[own, more.region(low, high)],
             writes=[own],
+            phase=phase,
         )
+
+
+def results(build: Build) -> list[Total]:
+    """Loss and error of each output, in the results of a microbatch."""
+    return [Total(name, it, (2,), bytes=8) for name, it in build.staged.results.items()]
+
+
+def add_results(step: Step, build: Build) -> list[Total]:
+    """Add up loss and error over the microbatches that are computed here, in those of the first."""
+    found = [results(build.of(microbatch, 0)) for microbatch in range(len(build.layout.numbers))]
+    for into, other in tree(len(found)):
+        for total, more in zip(found[into], found[other], strict=True):
+            add_total(step, total, more)
+    return found[0]
+
+
+def moved(build: Build) -> list[Total]:
+    """The parameters that updates move, running statistics too: their values."""
+    running = (
+        f"{node.name}.running_{what}"
+        for node in build.layout.network.nodes
+        if node.norm and node.norm.running
+        for what in ("mean", "variance")
+    )
+    names = [*(parameter.name for parameter in build.moving), *running]
+    return [_values(build.parameters[name]) for name in names]
+
+
+def _values(parameter: Parameter) -> Total:
+    return replace(_gradient(parameter), buffer=parameter.values_buffer)

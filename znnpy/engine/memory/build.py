@@ -144,6 +144,10 @@ class Build:
         """The same for what passes need of filters, and find as an earlier step or graph left it."""
         return self._buffer(self.arena, name, _Asked(floats, filled=Filled.EARLIER))
 
+    def common(self, name: Name, floats: int) -> Buffer:
+        """The same for what all microbatches have in common, within a step."""
+        return self._buffer(self.arena, name, _Asked(floats))
+
     def added_up(self, name: Name, floats: int) -> Buffer:
         """The same for what is added up over microbatches: that of the slot."""
         buffers = [

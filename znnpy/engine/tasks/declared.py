@@ -22,5 +22,7 @@ class Declared:
     writes: tuple[Region, ...]
     group: int = -1
     stage: int = 0
+    phase: int = -1
+    """Of what waits for a message: the phase that its completion releases."""
     between: tuple[Key, ...] = ()
     """Of a gate: whose uses before and after it are kept apart; it touches nothing itself."""

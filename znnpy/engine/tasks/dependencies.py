@@ -160,6 +160,7 @@ def _add_step(
     waited_for = {other - first for before in inside for other in before}
     stage = 0
     for index, task in enumerate(declared):
+        assert inside[index] or task.phase < 0, f"{task.what.label}: who waits follows who posts"
         stage = max(stage, task.stage)  # gates have none of their own
         ends = task.group < 0 and index not in waited_for
         builder.task(
@@ -167,7 +168,7 @@ def _add_step(
             task.arguments,
             task.what,
             cost=task.cost,
-            phase=-1 if inside[index] else step,
+            phase=task.phase if inside[index] else step,
             group=last_group(step) if ends else task.group,
             step=step,
             stage=stage,

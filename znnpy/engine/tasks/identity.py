@@ -55,6 +55,7 @@ class Kind(StrEnum):
     LOSS = "loss"
     GATE = "gate"
     BARRIER = "barrier"
+    MESSAGE = "message"
 
 
 @unique
@@ -108,6 +109,12 @@ class Part(Enum):
     CLIP = "clip", Kind.UPDATE, Pass.UPDATE
     RUNNING = "running statistics", Kind.UPDATE, Pass.UPDATE
     UPDATE = "update", Kind.UPDATE, Pass.UPDATE
+    # Between ranks: who asks for a message, and who waits until it has come or gone.
+    RANKS = "sum over ranks", Kind.SUM, Pass.UPDATE
+    BUCKET = "bucket", Kind.COPY, Pass.UPDATE
+    POST = "post", Kind.MESSAGE, Pass.ORDER
+    SENT = "sent", Kind.MESSAGE, Pass.ORDER
+    RECEIVED = "received", Kind.MESSAGE, Pass.ORDER
     GATE = "gate", Kind.GATE, Pass.ORDER
     BARRIER = "barrier", Kind.BARRIER, Pass.ORDER
 
@@ -131,6 +138,11 @@ class Identity(NamedTuple):
     def waits(self) -> bool:
         """Whether it has no work and only makes others wait."""
         return self.serves is Pass.ORDER
+
+    @property
+    def urgent(self) -> bool:
+        """Whether others than the graph's tasks wait for it: another rank."""
+        return self.part is Part.POST
 
     @property
     def label(self) -> str:

@@ -49,8 +49,12 @@ class Step:
         reads: Iterable[Region],
         writes: Iterable[Region],
         group: int = -1,
+        phase: int = -1,
     ) -> None:
-        """Declare one task: its kernel, argument words, estimated seconds, and what it touches."""
+        """Declare one task: its kernel, argument words, estimated seconds, and what it touches.
+
+        `phase`: of the message that it waits for beside what it touches.
+        """
         self.tasks.append(
             Declared(
                 kernel,
@@ -61,6 +65,7 @@ class Step:
                 tuple(writes),
                 group,
                 self.stage,
+                phase,
             )
         )
 

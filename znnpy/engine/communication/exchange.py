@@ -1,0 +1,135 @@
+"""What of an update goes between ranks, and when: sums of gradients first, then what was made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from znnpy_kernels.scheduling.barrier import wait_for_all
+
+from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.strategies import Strategy
+from znnpy.distributed.world import World
+from znnpy.engine.communication.bundles import Bundle, bundled, by_layer
+from znnpy.engine.communication.outbox import SECONDS, Outbox, touched
+from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
+from znnpy.engine.layers.loss import loss_group
+from znnpy.engine.layers.totals import Total, add_results, moved, totals
+from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.step import Step
+from znnpy.plan import Plan
+
+Pair = tuple[float, float]
+Record = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Party:
+    """The ranks that train together: what each owns, their strategy, and which this one is.
+
+    Without a `world` its graphs can be looked at, and not run.
+    """
+
+    ranks: Ranks
+    strategy: Strategy
+    rank: int
+    _world: World | None = None
+
+    @classmethod
+    def of(cls, world: World | None, microbatches: int, strategy: Strategy) -> Party | None:
+        """None for who is alone; DistributedError where there are more ranks than microbatches."""
+        if world is None or world.size == 1:
+            return None
+        return cls(Ranks.of(microbatches, world.size), strategy, world.rank, world)
+
+    @property
+    def world(self) -> World:
+        """What the ranks tell each other by."""
+        assert self._world, "a party without a world only shows its graphs"
+        return self._world
+
+    @property
+    def numbers(self) -> range:
+        """The microbatches of this rank."""
+        return self.ranks.owned[self.rank].numbers
+
+    def exchange(self) -> Exchange:
+        """This rank's part, of which nothing is declared yet."""
+        mailbox = self._world.messenger.address if self._world else 0
+        return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox))
+
+    def planned(self, record: Record | None, plan: Callable[[Record | None], Plan]) -> Plan:
+        """Rank 0's plan, which all repeat."""
+        if self.world.rank == 0:
+            found = plan(record)
+            self.world.broadcast(found.to_record())
+            return found
+        return plan(self.world.broadcast())
+
+    def added_pairs(self, own: Mapping[str, Pair]) -> dict[str, Pair]:
+        """Pairs of numbers of all ranks by name, added up by the tree; all ranks must come here."""
+        told = self.world.exchange(own)
+        return {name: self.ranks.add_up([it[name] for it in told], _add_pairs) for name in own}
+
+
+def _add_pairs(first: Pair, second: Pair) -> Pair:
+    return first[0] + second[0], first[1] + second[1]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One rank's part in the updates of all: `rank` of `ranks`, by a strategy, through an outbox."""
+
+    ranks: Ranks
+    strategy: Strategy
+    outbox: Outbox
+
+    @property
+    def moves(self) -> bool:
+        """Whether this rank moves parameters by itself."""
+        return not self.strategy.weights_down or self.outbox.rank == 0
+
+    def add_up(self, step: Step, build: Build) -> None:
+        """Loss and error, gradients and what running statistics move by become those of all ranks.
+
+        Where rank 0 hands out weights, only its gradients do.
+        """
+        self.outbox.begin()
+        self._add_results(step, build)
+        for index, bundle in enumerate(self._bundles(build, totals(build))):
+            if not self.strategy.fixed:
+                add_by_library(step, build, self.outbox, bundle)
+                continue
+            hops = self.ranks.hops(index % self.strategy.colors)
+            add_up(step, build, self.outbox, hops, bundle)
+            if not self.strategy.weights_down:
+                hand_down(step, self.outbox, hops, bundle)
+
+    def hand_out(self, step: Step, build: Build) -> None:
+        """What rank 0 has moved, for all ranks, where the others have not moved it themselves."""
+        if self.strategy.weights_down:
+            for bundle in self._bundles(build, moved(build)):
+                hand_down(step, self.outbox, self.ranks.hops(), bundle)
+
+    def _add_results(self, step: Step, build: Build) -> None:
+        own = tuple(add_results(step, build))
+        add_up(step, build, self.outbox, self.ranks.hops(), own)
+        hand_down(step, self.outbox, self.ranks.hops(), own)
+        step.add(
+            wait_for_all,
+            {},
+            what=Identity(None, Pass.ORDER, Part.RECEIVED),
+            cost=SECONDS,
+            reads=touched(own),
+            writes=[],
+            group=loss_group(build.parity),
+        )
+
+    def _bundles(self, build: Build, found: Sequence[Total]) -> list[Bundle]:
+        """Of layer after layer; those that the library adds may be of several layers."""
+        layers = by_layer(build.layout.network, found)
+        if not self.strategy.fixed:
+            layers = [[total for layer in layers for total in layer]]
+        return [it for layer in layers for it in bundled(layer, self.strategy.chunk)]

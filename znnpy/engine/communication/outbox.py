@@ -1,0 +1,130 @@
+"""The messages of one rank's graph: each is declared as a task that posts it and tasks that wait for it.
+
+Who posts reads or writes what the message touches, and who waits does too: so that the order of messages,
+additions and updates, within a step and from one to the next, follows from regions like any other. A
+message's memory is touched by nobody between the two, and its post of the next step comes after whoever
+waits in this one: no phase is ever released twice before its tasks have run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from znnpy_kernels.scheduling.barrier import wait_for_all
+from znnpy_kernels.scheduling.mailbox import post
+
+from znnpy.distributed.transfers import Span, Transfer, Way
+from znnpy.engine.communication.bundles import Bundle
+from znnpy.engine.memory.build import STEPS
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.step import Step
+
+TICKETS = Use("messages that are under way", SMALL)
+SECONDS = 2e-7  # of a task that posts or has waited
+
+
+@dataclass
+class Outbox:
+    """Numbers messages as they are declared. Every rank declares those of all ranks, in the same order.
+
+    So the n-th has the same tag at both its ends. `mailbox`: address of the ring of posted numbers, 0 for
+    graphs that are never run.
+    """
+
+    rank: int
+    mailbox: int = 0
+    transfers: list[Transfer] = field(default_factory=list)
+    _tags: int = 0
+    _rooms: int = 0
+
+    def begin(self) -> None:
+        """Another step, whose rooms are those of the one before."""
+        self._rooms = 0
+
+    def room(self) -> int:
+        """Number of the next room that this step needs."""
+        self._rooms += 1
+        return self._rooms - 1
+
+    def tag(self) -> int:
+        """That of the next message between any two ranks."""
+        self._tags += 1
+        return self._tags - 1
+
+    def send(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
+        """A message to another rank; what it carries stays as it is until it has gone."""
+        ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
+        what = touched(bundle)
+        phase = self._post(step, Way.SEND, peer, tag, bundle, what, [ticket])
+        self._wait(step, Part.SENT, bundle, phase, [*what, ticket], [])
+
+    def receive(self, step: Step, peer: int, tag: int, bundle: Bundle) -> int:
+        """The same from another rank: the phase for which its first readers wait."""
+        return self._post(step, Way.RECEIVE, peer, tag, bundle, [], touched(bundle))
+
+    def take(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
+        """The same for memory that others read, who need not know of messages."""
+        self._received(step, bundle, self.receive(step, peer, tag, bundle))
+
+    def sum(self, step: Step, bundle: Bundle) -> int:
+        """Have the library add up a bundle that lies in one place: the phase for its first readers."""
+        return self._post(step, Way.SUM, -1, self.tag(), bundle, what := touched(bundle), what)
+
+    def sum_in_place(self, step: Step, bundle: Bundle) -> None:
+        """The same for memory that others read."""
+        self._received(step, bundle, self.sum(step, bundle))
+
+    def _received(self, step: Step, bundle: Bundle, phase: int) -> None:
+        what = touched(bundle)
+        self._wait(step, Part.RECEIVED, bundle, phase, what, what)
+
+    def _post(
+        self,
+        step: Step,
+        way: Way,
+        peer: int,
+        tag: int,
+        bundle: Bundle,
+        reads: Iterable[Region],
+        writes: Iterable[Region],
+    ) -> int:
+        number = len(self.transfers)
+        spans = tuple(Span(total.at(0), total.size) for total in bundle)
+        label = f"{'/'.join(dict.fromkeys(total.owner for total in bundle))}"
+        phase = STEPS + number
+        self.transfers.append(Transfer(way, peer, tag, spans, phase, label, bundle[0].bytes))
+        step.add(
+            post,
+            {"mailbox": self.mailbox, "number": number},
+            what=Identity(bundle[0].owner, Pass.ORDER, Part.POST),
+            cost=SECONDS,
+            reads=reads,
+            writes=writes,
+        )
+        return phase
+
+    def _wait(
+        self,
+        step: Step,
+        part: Part,
+        bundle: Bundle,
+        phase: int,
+        reads: Iterable[Region],
+        writes: Iterable[Region],
+    ) -> None:
+        step.add(
+            wait_for_all,
+            {},
+            what=Identity(bundle[0].owner, Pass.ORDER, part),
+            cost=SECONDS,
+            reads=reads,
+            writes=writes,
+            phase=phase,
+        )
+
+
+def touched(bundle: Bundle) -> list[Region]:
+    """What a bundle's messages read or write."""
+    return [total.region() for total in bundle]
