@@ -233,8 +233,11 @@ class Messenger:
 
     def _prepare(self, transfer: Transfer) -> MPI.Prequest:
         """A persistent request, made once for all steps."""
-        kind = _datatype(transfer.spans)
         prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
+        if len(transfer.spans) == 1:  # which MPI moves without packing
+            room = MPI.buffer.fromaddress(*transfer.spans[0])
+            return prepare([room, MPI.BYTE], transfer.peer, transfer.tag)
+        kind = _datatype(transfer.spans)
         request = prepare((MPI.BOTTOM, 1, kind), transfer.peer, transfer.tag)
         kind.Free()  # when the request is
         return request

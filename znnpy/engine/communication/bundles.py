@@ -21,19 +21,24 @@ def by_layer(network: Network, totals: Iterable[Total]) -> list[list[Total]]:
     return [layer for layer in layers.values() if layer]
 
 
-def bundled(totals: Sequence[Total], most: int) -> list[Bundle]:
-    """Runs of pieces one after the other, packed into bundles of `most` bytes, or of one larger piece."""
-    found, now, size = list[Bundle](), list[Total](), 0
+def bundled(totals: Sequence[Total], most: int, alone: int | None = None) -> list[Bundle]:
+    """Runs of pieces one after the other, packed into bundles of `most` bytes, or of one larger piece.
+
+    What has `alone` bytes is packed with nothing else.
+    """
+    found, now, limit = list[Bundle](), list[Total](), most if alone is None else alone
     for run in (run for total in totals for run in _runs(total, most)):
-        if now and (size + run.size > most or now[0].bytes != run.bytes):
+        if run.size >= limit:
+            found.append((run,))
+            continue
+        if now and (size_of(now) + run.size > most or now[0].bytes != run.bytes):
             found.append(tuple(now))
-            now, size = [], 0
+            now = []
         now.append(run)
-        size += run.size
     return [*found, tuple(now)] if now else found
 
 
-def size_of(bundle: Bundle) -> int:
+def size_of(bundle: Sequence[Total]) -> int:
     """Bytes."""
     return sum(total.size for total in bundle)
 

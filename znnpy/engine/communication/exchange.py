@@ -21,6 +21,8 @@ from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.plan import Plan
 
+ALONE = 32 << 10
+"""Bytes of a message that is better of one place in memory: MPI takes others apart, and packs them."""
 Pair = tuple[float, float]
 Record = Mapping[str, Mapping[str, Any]]
 
@@ -129,7 +131,7 @@ class Exchange:
 
     def _bundles(self, build: Build, found: Sequence[Total]) -> list[Bundle]:
         """Of layer after layer; those that the library adds may be of several layers."""
-        layers = by_layer(build.layout.network, found)
+        layers, chunk = by_layer(build.layout.network, found), self.strategy.chunk
         if not self.strategy.fixed:
-            layers = [[total for layer in layers for total in layer]]
-        return [it for layer in layers for it in bundled(layer, self.strategy.chunk)]
+            return bundled([total for layer in layers for total in layer], chunk)
+        return [it for layer in layers for it in bundled(layer, chunk, ALONE)]
