@@ -1,0 +1,94 @@
+"""One rank of znnpy: updates of a case by each strategy, and of one rank alone; rank 0 prints JSON.
+
+mpiexec -n 2 python ours.py --net 3x64 --strategies tree blocking
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from peers.cases import Case, network_case
+
+import znnpy
+from znnpy.distributed.strategies import STRATEGIES, Strategy, strategy
+from znnpy.distributed.world import World
+
+
+class Rank:
+    """A case's updates, one sample a rank, which all ranks add up by a strategy; without one, no messages."""
+
+    def __init__(self, case: Case, threads: int, world: World, by: Strategy | None) -> None:
+        self.world = world
+        ranks: dict[str, Any] = {"ranks": world, "strategy": by} if by else {}
+        self.model = znnpy.Model(
+            case.network,
+            output_shape=case.output_shape,
+            batch=world.size if by else 1,
+            microbatch=1,
+            threads=threads,
+            loss=case.loss,
+            optimizer=znnpy.Optimizer("sgd", momentum=0.9),
+            **ranks,
+        )
+        self.sample = case.sample(world.rank)
+
+    def seconds(self, count: int) -> float:
+        """Seconds of an update, of so many in a row that begin on all ranks at once."""
+        self.world.exchange(None)
+        start = time.perf_counter()
+        for _ in range(count):
+            self.model.submit(*self.sample, learning_rate=0.01)
+        self.model.drain()
+        return (time.perf_counter() - start) / count
+
+    def close(self) -> None:
+        """Free the memory."""
+        self.model.close()
+
+
+def main() -> None:
+    """Time blocks of updates of one strategy after the other, each beside updates without messages."""
+    options = _options()
+    case, found = network_case(options.net), {}
+    with World.open() as world:
+        alone = Rank(case, options.threads, world, None)
+        for word in options.strategies:
+            name, _, colors = word.partition(":")
+            together = Rank(
+                case, options.threads, world, strategy(name, int(colors) if colors else None)
+            )
+            for rank in (together, alone):
+                rank.seconds(3)
+            blocks = [
+                (together.seconds(options.updates), alone.seconds(options.updates))
+                for _ in range(options.blocks)
+            ]
+            together.close()
+            seconds, undelayed = (statistics.median(it) for it in zip(*blocks, strict=True))
+            found[word] = {"seconds": seconds, "alone": undelayed}
+        parameters = sum(value.size for value in alone.model.parameters.values())
+        alone.close()
+        if world.rank == 0:
+            print(json.dumps({"strategies": found, "bytes": 4 * parameters}))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--net", default="3x64")
+    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--updates", type=int, default=5)
+    parser.add_argument("--blocks", type=int, default=5)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

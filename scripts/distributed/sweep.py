@@ -1,0 +1,153 @@
+"""One rank that adds up messages of many sizes: by trees of several colors, and by MPI's own allreduce.
+
+    mpiexec -n 4 python sweep.py --sizes 65536 4194304 --colors 1 2 4
+
+Rank 0 prints JSON: seconds of one sum of each size, by MPI_Allreduce alone in the main thread, by the
+strategies `allreduce` (Iallreduce in the communication thread) and `multicolor` as graphs of tasks on one worker.
+All sums are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from mpi4py import MPI
+from znnpy.engine.communication.bundles import bundled
+from znnpy.engine.communication.outbox import Outbox
+from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
+from znnpy.engine.layers.totals import Total
+
+from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.strategies import STRATEGIES, Strategy
+from znnpy.distributed.world import World
+from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.step import Step
+from znnpy.scheduler import Executor
+
+PIECE = 1 << 14  # floats: what a message is made of
+
+
+class Rooms:
+    """Memory for tasks, by name; what sums over ranks ask of a build."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[Name, np.ndarray] = {}
+
+    def common(self, name: Name, floats: int) -> Buffer:
+        """A buffer of so many floats."""
+        array = self.arrays.setdefault(name, np.zeros(floats + 16, np.float32))
+        return Buffer(name, -(-array.ctypes.data // 64) * 64)
+
+    def values(self, buffer: Buffer, floats: int) -> np.ndarray:
+        """What lies in it."""
+        array = self.arrays[buffer.name]
+        first = (buffer.address - array.ctypes.data) // 4
+        return array[first : first + floats]
+
+
+def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
+    """Seconds of each of some sums over all ranks of so many bytes."""
+    floats, rooms, step = size // 4, Rooms(), Step()
+    outbox = Outbox(world.rank, world.messenger.address)
+    buffer = rooms.common(Name(Use("summed")), floats)
+    ends = tuple(min(end, floats) for end in range(PIECE, floats + PIECE, PIECE))
+    outbox.begin()
+    ranks = Ranks.of(world.size, world.size)
+    for index, bundle in enumerate(bundled([Total("all", buffer, ends)], by.chunk)):
+        if by.fixed:
+            hops = ranks.hops(index % by.colors)
+            add_up(step, rooms, outbox, hops, bundle)
+            hand_down(step, outbox, hops, bundle)
+        else:
+            add_by_library(step, rooms, outbox, bundle)
+    values = rooms.values(buffer, floats)
+
+    def filled() -> None:
+        values[:] = world.rank + 1
+
+    with Executor(connect([step.tasks], {buffer}).build(), workers=1) as executor:
+        world.messenger.attach(outbox.transfers, executor.release)
+        count = 0
+
+        def once() -> None:
+            nonlocal count
+            count += 1
+            executor.release(0)
+            executor.wait(last_group(0), count)
+
+        times = timed(once, filled, lambda: world.exchange(None), repeats)
+        world.exchange(None)
+        world.messenger.detach()
+    assert np.all(values == world.size * (world.size + 1) / 2), f"{by.name}: {values}"
+    return times
+
+
+def by_mpi(size: int, repeats: int) -> list[float]:
+    """The same by one blocking call, while nobody else uses MPI."""
+    comm, values = MPI.COMM_WORLD, np.zeros(size // 4, np.float32)
+
+    def filled() -> None:
+        values[:] = comm.rank + 1
+
+    times = timed(lambda: comm.Allreduce(MPI.IN_PLACE, values), filled, comm.Barrier, repeats)
+    assert np.all(values == comm.size * (comm.size + 1) / 2)
+    return times
+
+
+def timed(
+    once: Callable[[], None], before: Callable[[], None], meet: Callable[[], object], repeats: int
+) -> list[float]:
+    """Seconds of every call but the first."""
+    times = []
+    for _ in range(repeats + 1):
+        before()
+        meet()
+        start = time.perf_counter()
+        once()
+        times.append(time.perf_counter() - start)
+    return times[1:]
+
+
+def main() -> None:
+    """Measure every size by all; the slowest rank counts."""
+    options = _options()
+    ways: dict[str, Strategy] = {"allreduce": STRATEGIES["allreduce"]}
+    multicolor = replace(STRATEGIES["multicolor"], chunk=options.chunk << 10)
+    ways |= {f"multicolor {k}": replace(multicolor, colors=k) for k in options.colors}
+    found = {size: {"MPI": by_mpi(size, options.repeats)} for size in options.sizes}
+    with World.open() as world:
+        for size in options.sizes:
+            for name, by in ways.items():
+                found[size][name] = summed(world, by, size, options.repeats)
+        every = world.exchange([{str(size): times for size, times in found.items()}])
+        if world.rank == 0:
+            slowest = {
+                size: {
+                    way: statistics.median(
+                        map(max, zip(*(e[0][size][way] for e in every), strict=True))
+                    )
+                    for way in times
+                }
+                for size, times in every[0][0].items()
+            }
+            print(json.dumps(slowest))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[1 << k for k in range(12, 25, 2)])
+    parser.add_argument("--colors", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--chunk", type=int, default=256, help="KiB")
+    parser.add_argument("--repeats", type=int, default=9)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
