@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from distributed.nets import Net, NetError, opened
+from ranks.nets import Net, NetError, opened
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 900  # more than any of the runs here takes
@@ -132,7 +132,7 @@ def _run(
     net: Net, ranks: int, script: str, arguments: list[Any], python: str = sys.executable
 ) -> tuple[Any, float]:
     """What rank 0 of a script prints, and how many cores others kept busy meanwhile."""
-    command = net.mpiexec(ranks, [python, str(HERE / "distributed" / script), *map(str, arguments)])
+    command = net.mpiexec(ranks, [python, str(HERE / "ranks" / script), *map(str, arguments)])
     start, busy, own = time.monotonic(), _busy(), _children()
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=SECONDS, check=False, env=_environment()

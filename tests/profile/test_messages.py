@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from launched import launched
 from recorded import recorded
 from test_timeline import MS, worker
 
@@ -135,3 +136,50 @@ def test_the_summary_counts_what_was_sent() -> None:
     assert 0 < found["under_way"] <= run["seconds"] * 1.1
     assert len(found["by_update"]) == profile.updates
     assert found["exposed"] == pytest.approx(sum(found["by_layer"].values()))
+
+
+CONFIG = """
+network:
+  layers:
+    - conv: {images: 24, size: 3, function: relu}
+    - conv: {images: 24, size: 3, function: relu}
+    - conv: {images: 3, size: 3}
+data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
+training: {iterations: 1, output_shape: 6, batch: 2, conv: direct}
+run: {directory: run, threads: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def profiled_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that rank 0 of two leaves."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "config.yaml").write_text(CONFIG)
+    script = (Path(__file__).parent / "profiled_rank.py").read_text()
+    launched(2, script, folder / "config.yaml", folder / "out")
+    return folder / "out"
+
+
+def test_ranks_record_what_they_sent(profiled_ranks: Path) -> None:
+    summary = json.loads((profiled_ranks / "summary.json").read_text())
+    (run,) = summary["runs"]
+    found = run["messages"]
+    learned = 4 * (24 * 27 + 24 + 24 * 24 * 27 + 24 + 24 * 3 * 27 + 3)
+    assert summary["world"] == 2
+    assert found["bytes"]["send"] == pytest.approx(learned, rel=0.3)  # filters are padded to lanes
+    assert found["bytes"]["receive"] == pytest.approx(learned, rel=0.3)
+    assert found["under_way"] > 0
+    assert 0 <= found["exposed"] <= run["seconds"]
+    assert run["losses"]["messages"] == pytest.approx(found["exposed"])
+    total = sum(run["losses"].values())
+    assert total == pytest.approx(run["seconds"], rel=0.02)
+
+
+def test_ranks_show_messages_in_trace_and_report(profiled_ranks: Path) -> None:
+    with gzip.open(profiled_ranks / "trace.json.gz", "rt") as file:
+        events = json.load(file)["traceEvents"]
+    shown = {event["name"] for event in events if event.get("cat") == "message"}
+    assert any(name.startswith("receive") for name in shown)
+    text = (profiled_ranks / "report.html").read_text()
+    assert 'id="messages"' in text
+    assert "Messages of rank 0" in text

@@ -80,6 +80,11 @@ class Messenger:
         """Where tasks post: the word `mailbox` of `post`."""
         return self._mailbox.address
 
+    @property
+    def transfers(self) -> Sequence[Transfer]:
+        """The messages of the graph that is attached, by number."""
+        return self._transfers
+
     def start(self) -> None:
         """Begin, once all first listeners are known."""
         sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))

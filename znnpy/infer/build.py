@@ -9,6 +9,7 @@ from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.data.scene import Scene
+from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
@@ -42,11 +43,12 @@ def training_model(
     plan: Mapping[str, Any] | None,
     record: int = 0,
     report: Report | None = None,
+    ranks: World | None = None,
 ) -> Model:
     """The model that a config trains; `plan` repeats the choices of an earlier start.
 
     Without one those of `training.plan`, if the config names a file. `record` is the number of task
-    events to keep for a profile, `report` hears of preparations.
+    events to keep for a profile, `report` hears of preparations. `ranks`: that share each update.
     """
     training, run = config.training, config.run
     plan = plan if plan is not None else pinned_plan(config, network)
@@ -70,6 +72,7 @@ def training_model(
         steal_seed=run.steal_seed,
         record=record,
         report=report,
+        ranks=ranks,
     )
 
 

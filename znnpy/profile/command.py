@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from znnpy.config.models import Config
+from znnpy.distributed.world import World
 from znnpy.engine import Model
 from znnpy.engine.report import Report
 from znnpy.engine.tasks.identity import PASS_OF
@@ -57,7 +59,8 @@ class Wishes:
 class Subject:
     """What is profiled: makes models that record, with one plan for all of them.
 
-    `report` hears of planning and compilation, `note` of each run.
+    `report` hears of planning and compilation, `note` of each run. `world`: the ranks that share each
+    update; all must make the same records.
     """
 
     what, many = "update", "updates"
@@ -68,8 +71,11 @@ class Subject:
         network: Network,
         report: Report | None = None,
         note: Callable[[str], None] | None = None,
+        world: World | None = None,
     ) -> None:
-        self.config, self.network, self.report, self.note = config, network, report, note
+        self.world = world or World()
+        self.config, self.network = with_microbatches(config, self.world.size), network
+        self.report, self.note = report, note
         self.plan: Mapping[str, Any] | None = None
 
     def record(self, threads: int, policy: str, updates: int) -> tuple[Profile, Model]:
@@ -87,10 +93,10 @@ class Subject:
             return self._profile(model, updates), model
 
     def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
-        return training_model(config, self.network, self.plan, record, self.report)
+        return training_model(config, self.network, self.plan, record, self.report, self.world)
 
     def _profile(self, model: Model, updates: int) -> Profile:
-        return profile_updates(model, updates, WARM_UP)
+        return profile_updates(model, updates, WARM_UP, self.world)
 
 
 class PredictionSubject(Subject):
@@ -127,23 +133,25 @@ def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
 
 
 def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, Any]:
-    """Record the runs that are wished for, and write everything down.
+    """Record the runs that are wished for, and write everything down; of several ranks rank 0 does.
 
     Raises PlanError where ranks cannot be simulated.
     """
     if wishes.ranks:
         _refuse_ranks(subject)
-    out.mkdir(parents=True, exist_ok=True)
-    own, policy = subject.config.run.threads or available_cores(), subject.config.run.policy
-    counts = sorted({1, *(wishes.threads or (own,))})
+    own = subject.config.run.threads or share_of_cores(subject.world)
+    counts, policy = sorted({1, *(wishes.threads or (own,))}), subject.config.run.policy
     made = {count: subject.record(count, policy, wishes.updates) for count in counts}
     profile, model = made[counts[-1]]
+    seconds = _measure_policies(subject, counts[-1], wishes, profile) if wishes.policies else {}
+    if subject.world.rank:
+        return {}
+    out.mkdir(parents=True, exist_ok=True)
     summary = _frame(subject, model) | simulate_runs(made)
     summary["runs"] = list(_runs(made, summary))
     if wishes.ranks:
         summary["ranks"] = simulate_ranks(made, wishes.ranks, wishes.links)
     if wishes.policies:
-        seconds = _measure_policies(subject, counts[-1], wishes, profile)
         summary["policies"] = simulate_policies(made, seconds)
         summary["sums"] = compare_sums(counts[-1])
     for count, (each, _) in made.items():
@@ -155,7 +163,31 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     return summary
 
 
+def with_microbatches(config: Config, ranks: int) -> Config:
+    """The config with a microbatch for each rank, where it names none; PlanError where that is none."""
+    training = config.training
+    if training.microbatch or ranks == 1:
+        return config
+    if training.batch % ranks:
+        raise PlanError(
+            f"a batch of {training.batch} is not cut evenly for {ranks} ranks: set training.microbatch, or a "
+            f"batch of {-(-training.batch // ranks) * ranks}"
+        )
+    cut = training.model_copy(update={"microbatch": training.batch // ranks})
+    return config.model_copy(update={"training": cut})
+
+
+def share_of_cores(world: World) -> int:
+    """Cores for each rank of this host."""
+    own = gethostname()
+    return available_cores(world.exchange(own).count(own))
+
+
 def _refuse_ranks(subject: Subject) -> None:
+    if subject.world.size > 1:
+        raise PlanError(
+            "--ranks simulates ranks from one process; these are measured: leave it out"
+        )
     if isinstance(subject, PredictionSubject):
         raise PlanError("ranks are simulated of updates: forward passes have nothing to add up")
     if subject.config.run.policy == "layers":
@@ -173,6 +205,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "what": subject.what,
         "many": subject.many,
         "batch": model.batch,
+        "world": subject.world.size,
         "microbatch": model.microbatch,
         "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
         "machine": describe_machine(),

@@ -10,6 +10,7 @@ from znnpy.engine.tasks.identity import identities
 from znnpy.profile.layers import Layers
 
 if TYPE_CHECKING:
+    from znnpy.distributed.messenger import Messenger
     from znnpy.profile.losses import Losses
     from znnpy.profile.updates import Profile
 
@@ -29,6 +30,19 @@ class Passed(NamedTuple):
     posted: int
     started: int
     arrived: int
+
+
+def passed(messenger: Messenger, since: int) -> list[Passed]:
+    """What a rank sent and received for the tasks that it runs, posted after a moment."""
+    found = []
+    for it in list(messenger.passages):
+        if it.posted >= since:
+            what = messenger.transfers[it.number]
+            times = it.posted, it.started, it.arrived
+            found.append(
+                Passed(what.what, what.way.value, what.peer, what.bytes, what.phase, *times)
+            )
+    return found
 
 
 def arrivals(messages: Iterable[Passed]) -> dict[int, list[int]]:

@@ -10,10 +10,11 @@ from functools import cached_property
 import numpy as np
 import psutil
 
+from znnpy.distributed.world import World
 from znnpy.engine import Model
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Network, Node, Triple
-from znnpy.profile.messages import Passed, arrivals
+from znnpy.profile.messages import Passed, arrivals, passed
 from znnpy.profile.timeline import Timeline, build_timeline
 from znnpy.scheduler.recording import WorkerRecording
 
@@ -64,18 +65,25 @@ def events_needed(model: Model, updates: int) -> int:
     return graph.size // (int(graph.step.max(initial=0)) + 1) * updates
 
 
-def profile_updates(model: Model, updates: int, warm_up: int = 2) -> Profile:
+def profile_updates(
+    model: Model, updates: int, warm_up: int = 2, world: World | None = None
+) -> Profile:
     """Record `updates` updates, submitted two deep as in training; the model must keep events.
 
     `warm_up` updates (an even number) run first. Data are random: the time of an update does not
-    depend on them, and a learning rate of 0 keeps the weights.
+    depend on them, and a learning rate of 0 keeps the weights. `world`: the ranks that share each update,
+    which all must be here.
     """
     inputs, targets = random_batch(model)
 
     def submit() -> None:
         model.submit(inputs, targets, learning_rate=0.0)
 
-    return _profile(model, updates, warm_up, submit)
+    profile = _profile(model, updates, warm_up, submit)
+    if world is None or world.size == 1:
+        return profile
+    world.exchange(None)  # all have what others sent them
+    return replace(profile, messages=passed(world.messenger, profile.start_ns))
 
 
 def profile_predictions(model: Model, passes: int, warm_up: int = 1) -> Profile:
@@ -98,9 +106,9 @@ def _draw(
 ) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     return {
-        node.name: rng.standard_normal((model.batch, node.images, *shapes[node.name])).astype(
-            np.float32
-        )
+        node.name: rng.standard_normal(
+            (len(model.samples), node.images, *shapes[node.name])
+        ).astype(np.float32)
         for node in nodes
     }
 
