@@ -18,14 +18,14 @@ from dataclasses import replace
 
 import numpy as np
 from mpi4py import MPI
-from znnpy.engine.communication.bundles import bundled
-from znnpy.engine.communication.outbox import Outbox
-from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
-from znnpy.engine.layers.totals import Total
 
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import STRATEGIES, Strategy
 from znnpy.distributed.world import World
+from znnpy.engine.communication.bundles import bundled
+from znnpy.engine.communication.outbox import Outbox
+from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
+from znnpy.engine.layers.totals import Total
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.step import Step
