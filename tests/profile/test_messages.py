@@ -166,8 +166,9 @@ def test_ranks_record_what_they_sent(profiled_ranks: Path) -> None:
     found = run["messages"]
     learned = 4 * (24 * 27 + 24 + 24 * 24 * 27 + 24 + 24 * 3 * 27 + 3)
     assert summary["world"] == 2
-    assert found["bytes"]["send"] == pytest.approx(learned, rel=0.3)  # filters are padded to lanes
-    assert found["bytes"]["receive"] == pytest.approx(learned, rel=0.3)
+    sent = found["bytes"]["send"]  # filters are padded to lanes, and loss and error go the same way
+    assert learned < sent < 3 * learned
+    assert found["bytes"] == {"send": sent, "receive": sent}
     assert found["under_way"] > 0
     assert 0 <= found["exposed"] <= run["seconds"]
     assert run["losses"]["messages"] == pytest.approx(found["exposed"])
