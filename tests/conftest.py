@@ -13,7 +13,13 @@ from shares import slow_cases
 
 # How long an example takes says how busy the machine is, not whether the example holds.
 settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("quick", deadline=None, max_examples=25)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw fewer examples where slow tests are left out."""
+    quick = "not slow" in config.option.markexpr
+    settings.load_profile("quick" if quick else "untimed")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -197,6 +197,7 @@ CONFIGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(
     ("old", "new", "words"), [c[1:] for c in CONFIGS], ids=[c[0] for c in CONFIGS]
 )
@@ -307,6 +308,7 @@ VOLUMES = {
 }  # fmt: skip
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("make", "words"), VOLUMES.values(), ids=VOLUMES.keys())
 def test_volumes(
     capsys: Capture, folder: Path, make: Callable[[h5py.File], object], words: list[str]
@@ -463,6 +465,7 @@ def test_evaluate_refusals(capsys: Capture, trained: Path) -> None:
     refused(capsys, trained, words + pair, "lables", "did you mean labels")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "words",
     [

@@ -15,6 +15,7 @@ ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
 @pytest.mark.parametrize("passes", [PASSES, ("forward", "weight"), ("forward",)])
 def test_every_wanted_pass_and_no_other_is_measured(method, passes):
@@ -23,6 +24,7 @@ def test_every_wanted_pass_and_no_other_is_measured(method, passes):
     assert min(costs.values()) > 0
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("border", ["zeros", "reflect"])
 @pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
 def test_padded_layers_are_measured_with_their_padding(method, border):

@@ -64,6 +64,7 @@ def test_memory_stays_until_an_update_of_a_dropped_model_is_over():
     assert (status, output) == (0, "survived\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_is_told_that_threads_do_not_survive():
     status, output = run(

@@ -12,6 +12,7 @@ from znnpy.network.types import Edge, Network, Node
 QUICK = range(8)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("conv", ["direct", "fft"])
 @pytest.mark.parametrize("seed", QUICK)
 def test_random_networks_equal_the_reference(seed, conv):

@@ -14,6 +14,7 @@ from znnpy.engine.memory.limits import least_bytes
 from znnpy.graph.policies import POLICIES
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("options", [{"conv": "direct"}, {"conv": "fft"}, {"plan": 1}, {"plan": 2}])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_odd_networks_equal_the_reference(name, options):
@@ -88,6 +89,7 @@ def test_odd_networks_have_the_same_bits_on_eight_threads(name, finest_tasks):
         assert all(np.array_equal(found[0][key], wanted[0][key]) for key in wanted[0])
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_no_plan_takes_less_than_the_least(name, training):

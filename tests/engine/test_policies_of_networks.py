@@ -36,6 +36,7 @@ def trained(policy, threads):
         return {name: values.tobytes() for name, values in model.parameters.items()}
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("threads", [0, 3])
 def test_every_policy_gives_the_same_bits(policy, threads):

@@ -140,6 +140,7 @@ def damages(path: Path, choose: random.Random) -> Iterator[bool]:
         file.write_bytes(whole)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("kind", "count"),
     [pytest.param(kind, 60, marks=pytest.mark.slow) for kind in KINDS]

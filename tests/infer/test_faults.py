@@ -146,6 +146,7 @@ def test_finished_is_reported_once(tiny: Small) -> None:
     assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_mutated_partials_give_an_error_or_exact_data(tiny: Small, seed: int) -> None:
     """Bytes of a begun output or its journal change, or its end is lost."""

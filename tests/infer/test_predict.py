@@ -84,6 +84,7 @@ def oracle(weights, scene, mirror):
     return reference.forward(network, geometry, weights.parameters, given)["output"][0]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 @pytest.mark.parametrize("border", ["valid", "mirror"])
 def test_any_blocks_give_the_same_bits(border, conv):

@@ -96,6 +96,7 @@ def possible(network: Any, shape: tuple[int, int, int]) -> Any:
         return None
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("conv", ["direct", "auto"])
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("up", UPS)

@@ -127,6 +127,7 @@ def blended(tiny: Small, windows: Windows, mirror: bool, flips: bool) -> np.ndar
     return sums[:, *inner] / total[inner]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("blend", ["gaussian", "linear", "constant"])
 @pytest.mark.parametrize("mirror", [True, False])
 @pytest.mark.usefixtures("windowed")
@@ -140,6 +141,7 @@ def test_blend_is_the_weighted_mean_of_windows(tmp_path: Path, blend: Any, mirro
         assert found.max() <= 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("flips", [False, True])
 @pytest.mark.usefixtures("windowed")
 def test_any_blocks_threads_and_memory_give_the_same_bytes(tmp_path: Path, flips: bool) -> None:
@@ -158,6 +160,7 @@ def test_any_blocks_threads_and_memory_give_the_same_bytes(tmp_path: Path, flips
     assert one.std() > 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("suffix", [".h5", ".zarr"])
 @pytest.mark.usefixtures("windowed")
 def test_restarts_with_other_threads_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
@@ -346,6 +349,7 @@ PADDED = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("conv", ["direct", "auto"])
 @pytest.mark.parametrize("mirror", [True, False])
 def test_padded_network(tmp_path: Path, mirror: bool, conv: str) -> None:

@@ -120,6 +120,7 @@ def test_dropout_scales_what_it_keeps():
     np.testing.assert_array_equal(dropped(values, Applied(edge, (1, 1, 1))), values)
 
 
+@pytest.mark.quick(90)
 @pytest.mark.parametrize("name", EDGE_KINDS)
 @pytest.mark.parametrize("seed", range(30))
 def test_sizes_and_gradients_are_those_of_the_values(name, seed):

@@ -76,6 +76,7 @@ def brute(values: Any, target: Any, weight: Any, offsets: Any, positive: float) 
     return found
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("offsets", [NEAREST, FAR])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_loss_is_that_of_all_pairs(seed: int, offsets: Any) -> None:

@@ -71,6 +71,7 @@ def test_a_network_without_batch_normalisation_is_itself() -> None:
     assert folded(net) is net
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("loss", ["square", "binomial_cross_entropy"])
 def test_models_that_predict_fold(loss: str, precision: Any) -> None:

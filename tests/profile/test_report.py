@@ -183,6 +183,7 @@ def test_report_is_alone_and_whole(profiled: Path) -> None:
     assert page.tags.count("rect") > 50
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium: apt-get install chromium")
 @pytest.mark.parametrize("width", [1200, 480])
 def test_a_browser_shows_it_without_complaint(profiled: Path, tmp_path: Path, width: int) -> None:

@@ -66,6 +66,7 @@ def test_no_log_is_no_damage(tmp_path: Path) -> None:
         list(up_to(tmp_path / "log.jsonl", 3))
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize(
     "line",
     [
@@ -123,6 +124,7 @@ def test_a_bad_byte_in_the_middle_keeps_a_run_s_log(path: Path) -> None:
     assert len(path.read_bytes().splitlines()) == 39
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [b"x", b'{"iteration": 1, "loss": 0.5}\n', b"\n"])
 def test_large_logs_take_little_memory(path: Path, line: bytes) -> None:
     """64 MiB in one line, many records, many empty lines; within 32 MiB."""

@@ -62,6 +62,7 @@ def test_run_directory_that_cannot_be_written(tmp_path):
     assert remembered(tmp_path, said.append) == {}
 
 
+@pytest.mark.slow
 def test_several_processes_remember_at_once(tmp_path):
     words = "from pathlib import Path; import sys; from znnpy.train.remembered import remember; "
     words += "[remember(Path(sys.argv[1]), {f'{sys.argv[2]} {n}': n}, print) for n in range(20)]"

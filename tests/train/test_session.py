@@ -62,7 +62,8 @@ def test_run_directory_says_what_was_run(undisturbed):
     assert set(scores) == {"network", "predicting the mean", "thresholding raw"}
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_killed_at_random_times_it_ends_bitwise_the_same(undisturbed, config, seed):
     rng = random.Random(seed)
     at, killed = 0, 0

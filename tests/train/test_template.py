@@ -216,11 +216,13 @@ def rounds() -> list[list[str]]:
     return together + alone
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("settings", rounds(), ids=lambda s: s[-1] if len(s) < 3 else "together")
 def test_keys(settings: list[str]) -> None:
     trained(*settings)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", EDGE_KINDS)
 def test_layers(kind: str) -> None:
     """All of a kind, one after the other; softmax is over several images."""

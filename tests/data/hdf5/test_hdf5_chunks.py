@@ -141,6 +141,7 @@ print("numba" in sys.modules)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["all", "lzf"])
 def test_only_lzf_waits_for_the_compiler(tmp_path: Path, name: str) -> None:
     write(tmp_path / "a.h5", **OPTIONS[name])

@@ -48,6 +48,7 @@ def plan(network, choose):
 LINEAR = ("linear",) * 4
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("loss", ["square", "binomial_cross_entropy", "softmax"])
 @pytest.mark.parametrize(
     "functions", [LINEAR, ("relu",) * 4, ("leaky_relu", "tanh", "relu", "elu")]
@@ -64,6 +65,7 @@ def test_sparse_filters_with_and_without_bias(sparsity, bias):
     check_network(network, (4, 5, 9), conv="direct")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "methods",
     [

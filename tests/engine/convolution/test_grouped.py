@@ -49,6 +49,7 @@ def network(inputs: int, outputs: int, keys: dict[str, Any]) -> Any:
     )
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("inputs", "outputs", "keys"), CASES)
 def test_passes_beside_the_oracle(inputs: int, outputs: int, keys: dict[str, Any]) -> None:
     net = network(inputs, outputs, keys)

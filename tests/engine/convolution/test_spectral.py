@@ -16,6 +16,7 @@ from znnpy.engine.tasks.identity import Part, Pass, identities
 from znnpy.network.types import Edge, Network, Node
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 7])
 def test_random_networks_equal_the_reference(seed):
     check(seed, "spectral", rn.loss_of(seed))
@@ -39,6 +40,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("channels", "size", "sparsity", "output", "batch"), CASES)
 def test_layers(channels, size, sparsity, output, batch):
     found = errors(two_layers(channels, size, sparsity), output, "spectral", batch)

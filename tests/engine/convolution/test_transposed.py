@@ -52,6 +52,7 @@ def numbers_of(numbers):
     return (numbers[key] for key in ("stride", "size", "sparsity", "padding", "output_padding"))
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("seed", range(16))
 def test_all_passes_of_drawn_layers(seed):
     check_network(*drawn(np.random.default_rng(seed)), conv="direct", threads=1)

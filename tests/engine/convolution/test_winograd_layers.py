@@ -47,6 +47,7 @@ def operands(net, output, batch):
     return geometry, parameters, x
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("threads", [0, 1, 3])
 @pytest.mark.parametrize(
     ("output", "sparsity", "batch"),

@@ -13,6 +13,7 @@ from znnpy import Model
 from znnpy.network.types import Edge, Network, Node
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("images", "sparsity", "output", "batch"),
     [

@@ -64,6 +64,7 @@ def results(net, output, training=True):
     return found
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("net", CASES)
 def test_bits_are_those_of_copies(net, training, monkeypatch):

@@ -46,6 +46,7 @@ def grouped(rng: np.random.Generator) -> tuple[dict[str, Any], int, int]:
     return keys, groups * int(rng.integers(1, 4)), groups * int(rng.integers(1, 4))
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("seed", range(DRAWS))
 @pytest.mark.parametrize("draw", [pool, grouped])
 def test_passes_beside_the_oracle(draw: Any, seed: int) -> None:

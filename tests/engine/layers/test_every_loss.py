@@ -42,6 +42,7 @@ def data(model: Model, seed: int = 0) -> Any:
     return x, target, weight.astype(np.float32)
 
 
+@pytest.mark.quick(15)
 @CASES
 @pytest.mark.parametrize("weighted", [True, False])
 def test_loss_and_gradients_are_those_of_float64(loss: Any, function: Any, weighted: bool) -> None:
@@ -61,6 +62,7 @@ def test_loss_and_gradients_are_those_of_float64(loss: Any, function: Any, weigh
         assert np.abs(gradients[name] - gradient).max() <= 1e-4 * np.abs(gradient).max(), name
 
 
+@pytest.mark.quick(4)
 @CASES
 def test_bits_are_the_same_on_any_number_of_threads(loss: Any, function: Any) -> None:
     found = []
@@ -74,6 +76,7 @@ def test_bits_are_the_same_on_any_number_of_threads(loss: Any, function: Any) ->
             assert np.array_equal(array, found[0][1][name]), name
 
 
+@pytest.mark.quick(6)
 @CASES
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_nothing_is_learned_where_nothing_counts(loss: Any, function: Any, precision: Any) -> None:

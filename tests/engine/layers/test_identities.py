@@ -20,6 +20,7 @@ def block(edges, kind="transfer", images=18, **more):
     return network(nodes, [*lines, ("conv", "b", "out", size(1, 2, 2))])
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("kind", ["transfer", "sum"])
 @pytest.mark.parametrize(
     "edges",

@@ -59,6 +59,7 @@ def trained(function, loss, **options):
         return found
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("loss", "function"), PAIRS)
 @pytest.mark.parametrize(
     "options",

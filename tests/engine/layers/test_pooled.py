@@ -42,6 +42,7 @@ def network(pool: dict[str, Any], images: int = 19, output: int = 3) -> Any:
     )
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("pool", POOLS, ids=str)
 def test_passes_beside_the_oracle(pool: dict[str, Any]) -> None:
     found = errors(network(pool), (3, 4, 5), "direct", batch=2, threads=2)

@@ -22,6 +22,7 @@ def pyramid(images, factor, mode, *, concat=False):
     return network(nodes, edges)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("images", [3, 33])
 @pytest.mark.parametrize(

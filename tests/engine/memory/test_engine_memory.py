@@ -77,6 +77,7 @@ def znn_pattern(size, width):
     return load_network({"layers": [conv, {"max_filter": 2}, conv, {"max_filter": 2}, conv, last]})
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("size", "width", "most"), [(3, 40, 190e6), (5, 40, 390e6), (7, 10, 350e6)]

@@ -153,6 +153,7 @@ def test_all_that_tasks_of_a_network_read_is_written(name):
         check(network, output, plan, "softmax", 1.0)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
 def test_all_that_tasks_of_a_loss_read_is_written(loss, function):
     layers = [
@@ -164,6 +165,7 @@ def test_all_that_tasks_of_a_loss_read_is_written(loss, function):
     check(logits_network(network, keys), (4, 4, 4), next(iter(plans(network))), keys)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_all_that_tasks_of_random_networks_read_is_written(seed):
     network, output = rn.random_network(seed)

@@ -1,5 +1,7 @@
 """What tasks say they are agrees with what they touch, and their labels tell them apart."""
 
+from functools import cache
+
 import pytest
 from declared_tasks import buffer
 from declared_updates import chain, update_of
@@ -50,9 +52,14 @@ def methods(request):
     return request.param
 
 
+@cache
+def updated(name, methods):
+    return update_of(NETS[name], *methods)
+
+
 @pytest.fixture(params=NETS)
 def tasks(request, methods):
-    return update_of(NETS[request.param], *methods)
+    return updated(request.param, methods)
 
 
 def readers(tasks, made):
@@ -82,6 +89,7 @@ def test_what_is_made_of_filters_belongs_to_the_first_pass_that_reads_it(tasks):
             assert task.what.serves == min(readers(tasks, task), key=order.index), task.what.label
 
 
+@pytest.mark.quick(9)
 def test_transforms_belong_to_a_pass_that_reads_them(tasks):
     shared = {Part.IMAGE_SPECTRA, Part.OUTPUT_SPECTRA, Part.KEPT_TILES, Part.OUTPUT_TILES}
     for task in tasks:
@@ -89,16 +97,19 @@ def test_transforms_belong_to_a_pass_that_reads_them(tasks):
             assert task.what.serves in readers(tasks, task), task.what.label
 
 
+@pytest.mark.quick(9)
 def test_labels_tell_tasks_apart(tasks):
     known = {task.what for task in tasks}
     assert len({what.label for what in known}) == len(known)
 
 
+@pytest.mark.quick(9)
 def test_parts_of_one_pass_say_so(tasks):
     for task in tasks:
         assert task.what.part.only in (None, task.what.serves)
 
 
+@pytest.mark.quick(9)
 def test_updates_and_losses_have_kinds_of_their_own(tasks):
     own = {Pass.UPDATE: Kind.UPDATE, Pass.LOSS: Kind.LOSS, Pass.ORDER: Kind.GATE}
     for task in tasks:

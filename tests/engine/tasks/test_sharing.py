@@ -37,6 +37,7 @@ def ranges(sharing, sizes):
     return {name: (at, at + sizes[name]) for name, at in sharing.offsets.items()}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_buffers_that_meet_lie_apart(seed):
     rng = np.random.default_rng(seed)
@@ -52,6 +53,7 @@ def test_buffers_that_meet_lie_apart(seed):
     assert needed <= sharing.bytes <= 1.5 * needed < sum(sizes.values())
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_slack_is_work_between_two_uses_of_the_same_memory(seed):
     rng = np.random.default_rng(seed)
@@ -82,6 +84,7 @@ def test_what_no_task_touches_is_kept_apart():
     assert sorted(sharing.offsets.values()) == [0, 64]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_tasks_on_the_same_bytes_are_ordered_within_and_between_steps(seed):
     rng = np.random.default_rng(seed)
@@ -130,6 +133,7 @@ def losses(seed, conv, threads):
         return [np.array(found), *model.parameters.values()]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 @pytest.mark.parametrize("seed", [0, 1, 3, 7])
 def test_nobody_relies_on_what_is_in_shared_memory(seed, conv, dirty_memory, monkeypatch):

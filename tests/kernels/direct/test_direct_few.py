@@ -65,5 +65,6 @@ def test_weight_gradient_of_few_inputs(taps, inputs):
     check_few_gradient(case, rng, False)
 
 
+@pytest.mark.slow
 def test_all_passes_on_avx2():
     assert on_avx2(Path(__file__).parents[1] / "few_cases.py") == ["8"]

@@ -16,6 +16,7 @@ from znnpy_kernels.direct.forward import gradient_halo
 from znnpy_kernels.simd.lanes import LANES
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("seed", range(30))
 def test_forward_on_random_layers(seed):
     rng = np.random.default_rng(seed)
@@ -33,12 +34,14 @@ def test_forward_at_every_width(width):
     check_forward(Case(3, 33, (1, 2, width), (1, 2, 2)), np.random.default_rng(width))
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("seed", range(30))
 def test_data_gradient_on_random_layers(seed):
     rng = np.random.default_rng(seed)
     check_data_gradient(random_case(rng, strided=False), rng)
 
 
+@pytest.mark.quick(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_data_gradient_of_strided_and_padded_layers(seed):
     rng = np.random.default_rng(seed)
@@ -106,5 +109,6 @@ def test_relu_of_infinity_is_no_nan():
     check_forward(case, np.random.default_rng(0), special=-np.inf, slope=0.0)
 
 
+@pytest.mark.slow
 def test_all_passes_on_avx2():
     assert on_avx2(Path(__file__).parents[1] / "direct_cases.py") == ["8"]

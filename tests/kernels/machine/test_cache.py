@@ -206,6 +206,7 @@ def _garbage(data: bytes) -> bytes:
     return b"\0\1garbage" * 20
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", [_cut, _cut_short, _empty, _garbage])
 def test_a_damaged_file_is_made_anew(
@@ -303,6 +304,7 @@ def test_what_a_function_is_made_of_is_kept(folder: Path, monkeypatch: pytest.Mo
     assert cache.labels.__wrapped__() == first
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("damage", [_cut, _empty, _garbage])
 def test_what_was_kept_and_is_damaged_is_made_anew(
     folder: Path, damage: Callable[[bytes], bytes]

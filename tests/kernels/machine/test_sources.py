@@ -39,6 +39,7 @@ def test_what_nothing_uses_compiles_nothing(text: str) -> None:
     assert added("simd.vectors", text) == set()
 
 
+@pytest.mark.slow
 def test_docstrings_and_the_making_of_kernels_compile_nothing() -> None:
     assert changed("machine.abi", "Run once on the calling thread", "Run now") == set()
     assert changed("machine.abi", "block = (ctypes.c_int64", "other = (ctypes.c_int64") == set()
@@ -65,6 +66,7 @@ def test_the_order_of_words_counts() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_is_done_on_import_counts_for_all_that_import_it() -> None:
     """Operators of vectors are registered, and no kernel has a name for them."""
     found = added("simd.vectors", "\n\n_operator(operator.mod, None, _both('frem'))\n")
@@ -73,6 +75,7 @@ def test_what_is_done_on_import_counts_for_all_that_import_it() -> None:
     assert added("simd.vectors", registered) == found
 
 
+@pytest.mark.slow
 def test_how_functions_are_compiled_counts_for_all() -> None:
     assert added("machine.loading", "\n\nNEW = 1\n") == set(BEFORE)
     assert added("machine.linking", "\n\nNEW = 1\n") == set(BEFORE)
@@ -94,6 +97,7 @@ def test_all_that_can_be_compiled_is_known() -> None:
     }
 
 
+@pytest.mark.slow
 def test_functions_reach_by_name_what_they_reach_in_python() -> None:
     """All functions and classes of the package that compiled Python code can come upon."""
     modules = {name: sources.parsed(text) for name, text in TEXTS.items()}

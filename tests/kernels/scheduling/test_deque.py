@@ -100,6 +100,7 @@ def test_indices_wrap_around_the_array() -> None:
         assert take_once(deque.address, 0) == entry + 1000
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("thieves", [1, 2, 4])
 def test_stress_every_entry_exactly_once(thieves: int) -> None:
     burst, bursts = 4, 20_000

@@ -78,6 +78,7 @@ def softplus(x: Any) -> Any:
 SPREAD = np.concatenate([s * np.logspace(-7, 1.9, 20000) for s in (-1, 1)]).astype(np.float32)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("function", "exact", "x", "limit"),
     [

@@ -33,6 +33,7 @@ def test_gradients(size: Triple, taps: Triple, images: tuple[int, int], accumula
     check_filter_gradients(size, taps, images, accumulate=accumulate)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_filters(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -41,12 +41,14 @@ def below(tiling: Tiling) -> Triple:
     )
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("size", SHAPES)
 def test_spectra_of_every_shape(size: Triple) -> None:
     tiling = covering(size)
     check_spectra(tiling, below(tiling), LANES + 3)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("size", SHAPES)
 def test_wanted_points_of_every_shape(size: Triple) -> None:
     count = tuple(max(1, n - n // 4) for n in size)
@@ -71,6 +73,7 @@ def random_tiling(rng: np.random.Generator) -> tuple[Tiling, Triple]:
     return tiling, triple(4, 26)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_spectra_of_random_tilings(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -86,6 +89,7 @@ def test_spectra_of_planar_images(seed: int) -> None:
     check_spectra(tiling, image, int(rng.integers(1, LANES + 4)), seed, planar=True)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_wanted_points_of_random_tilings(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -94,6 +98,7 @@ def test_wanted_points_of_random_tilings(seed: int) -> None:
     check_images(tiling, image, channels, seed, relu=seed % 3 == 0)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_overlapping_tiles_add_up(seed: int) -> None:
     """Also where three tiles and more share a voxel."""
@@ -119,5 +124,6 @@ def test_many_tiles_share_scratch() -> None:
     check_images(tiling, (17, 16, 25), 2 * LANES)
 
 
+@pytest.mark.slow
 def test_all_kernels_on_avx2() -> None:
     assert on_avx2(Path(__file__).parents[1] / "tile_cases.py") == ["8"]
