@@ -45,7 +45,7 @@ def main(folder: Path, suffix: str, mode: str, step: int) -> None:
         elif mode == "alone":
             ended = alone(prediction, whole, range(0, calls, step))
         else:
-            ended = chained(prediction, whole, calls)
+            ended = chained(prediction, whole, calls, step)
         print(prediction.blocks, calls, ended)
 
 
@@ -82,8 +82,8 @@ def alone(prediction: Planned, whole: dict[str, bytes], calls: range) -> int:
     return len(calls)
 
 
-def chained(prediction: Planned, whole: dict[str, bytes], calls: int) -> int:
-    """Kill each run one call later than the one before it, which it goes on from; killed runs.
+def chained(prediction: Planned, whole: dict[str, bytes], calls: int, step: int) -> int:
+    """Kill each run `step` calls later than the one before it, which it goes on from; killed runs.
 
     When a block is finished the next one's calls are gone through. Only the last run is not killed.
     """
@@ -104,7 +104,7 @@ def chained(prediction: Planned, whole: dict[str, bytes], calls: int) -> int:
         before, done = done, acknowledged(path, done)
         assert said <= max(0, done) <= before + 1, number
         # The runs that made the file, and those that went on at once, counted other calls.
-        number = number + 1 if done == before else 0 if done < 2 else max(0, number - each)
+        number = number + step if done == before else 0 if done < 2 else max(0, number - each)
     assert content(path) == whole
     assert not list(path.parent.glob(f"{path.name}.partial*"))
     return killed

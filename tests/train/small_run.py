@@ -1,7 +1,9 @@
-"""A tiny volume and config, and znnpy started as its users start it."""
+"""A tiny volume and config, and commands: in this process, or as words for one of their own."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from znnpy.cli import main
 from znnpy.config import load_config
 from znnpy.config.models import Config
 
@@ -52,15 +55,23 @@ def write_config(folder: Path, iterations: int = 100) -> Path:
 
 
 def command(*words: object) -> list[str]:
-    """A znnpy command line."""
+    """A command as a process of its own, which imports everything anew."""
     return [sys.executable, "-c", "from znnpy.cli import main; main()", *map(str, words)]
 
 
 def znnpy(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and check its exit status."""
-    done = subprocess.run(command(*words), capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    """Run a command to its end in this process and check its exit status."""
+    line, ended = [str(word) for word in words], 0
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+    ):
+        try:
+            main(line)
+        except SystemExit as end:
+            ended = int(end.code or 0)
+    assert ended == code, out.getvalue() + errors.getvalue()
+    return subprocess.CompletedProcess(line, ended, out.getvalue(), errors.getvalue())
 
 
 def state(run: Path) -> tuple[str, bytes, str]:

@@ -188,7 +188,7 @@ def test_training_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     znnpy("train", write_config(whole))
     sized(small_disk, 112, "remount")
     config, found = write_config(small_disk), []
-    for size in range(112, 400, 8):  # full at the first checkpoint, at later ones, at the picture
+    for size in range(112, 400, 24):  # full at the first checkpoint, at later ones, at the picture
         sized(small_disk, size, "remount")
         done = subprocess.run(command("train", config), capture_output=True, text=True)
         if done.returncode == 0:
