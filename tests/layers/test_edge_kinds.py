@@ -7,7 +7,7 @@ import pytest
 from drawn_keys import drawn_keys
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import ndimage, signal
+from scipy import ndimage
 
 from znnpy.layers.convolution import convolve, convolve_data_gradient, convolve_weight_gradient
 from znnpy.layers.dropout import dropped
@@ -47,6 +47,8 @@ def drawn(seed, *shape):
 
 @given(filtering(), st.integers(0, 9))
 def test_convolve_is_scipys_correlation(case, seed):
+    from scipy import signal  # takes a second or two
+
     edge, dilation, shape, needed = case
     image, filters = drawn(seed, 2, 3, *needed), drawn(seed + 1, 4, 3, *edge.size)
     full = dilated(filters, dilation)

@@ -51,9 +51,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def predict(trained: Path, output: Path, *more: str) -> list[str]:
+def line(trained: Path, output: Path, *more: str) -> list[object]:
     words = ["--input", trained / "stack.h5", "--output", output, "--border", "mirror"]
-    return command("predict", trained / "run", *words, "--block", "2,10,10", *more)
+    return ["predict", trained / "run", *words, "--block", "2,10,10", *more]
+
+
+def predict(trained: Path, output: Path, *more: str) -> list[str]:
+    return command(*line(trained, output, *more))
 
 
 def refused(words: list[str], **limits: int) -> str:
@@ -86,12 +90,12 @@ def content(path: Path) -> dict[str, bytes]:
 def finishes(trained: Path, output: Path, *more: str) -> None:
     """The same command does the rest, and gives what an undisturbed one gives."""
     before = len(events(output, "block")) if Path(f"{output}.partial").exists() else 0
-    subprocess.run(predict(trained, output, *more), check=True, capture_output=True)
+    znnpy(*line(trained, output, *more))
     blocks = STACK[0] // 2 * (STACK[1] // 10) * (STACK[2] // 10)
     assert before <= len(events(output, "block")) <= blocks + 4  # written but not yet told
     whole = trained / output.name
     if not whole.exists():
-        subprocess.run(predict(trained, whole), check=True, capture_output=True)
+        znnpy(*line(trained, whole))
     assert content(output) == content(whole)
     assert not list(output.parent.glob("*.partial*"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.signal
 from fft_layout import (
     Floats,
     filters_to_spectra,
@@ -61,7 +60,9 @@ class Case:
         return out.reshape(-1, out.shape[-1])
 
     def correlate(self, x: np.ndarray, w: np.ndarray, mode: str) -> np.ndarray:
-        return scipy.signal.correlate(x.astype(float), w, mode=mode, method="direct")
+        from scipy import signal  # takes a second or two
+
+        return signal.correlate(x.astype(float), w, mode=mode, method="direct")
 
 
 @pytest.fixture(params=[True, False], ids=["good size", "exact size"])
