@@ -81,7 +81,7 @@ class Znnpy:
 
 
 class Torch:
-    """PyTorch in one memory format, eager or compiled (then with frozen weights for inference)."""
+    """PyTorch in one memory format, eager or compiled (then with frozen weights for inference); or in float64."""
 
     def __init__(self, net: Net, options: argparse.Namespace) -> None:
         import torch
@@ -98,7 +98,8 @@ class Torch:
         )
         self.module = MODULES[net.name]()
         load(self.module, net.network, net.parameters())
-        self.module.train(options.training).to(memory_format=layout)
+        self.dtype = torch.float64 if options.who == "truth" else torch.float32
+        self.module.train(options.training).to(self.dtype, memory_format=layout)
         self.call: Any = self.module
         if options.who == "compiled":
             torch._inductor.config.freezing = not options.training
@@ -133,7 +134,9 @@ class Torch:
         arrays = [self.net.image(seed, small=self.small)]
         if self.training:
             arrays += self.net.targets(seed, small=self.small).values()
-        image, *targets = (torch.from_numpy(a).to(memory_format=self.layout) for a in arrays)
+        image, *targets = (
+            torch.from_numpy(a).to(self.dtype, memory_format=self.layout) for a in arrays
+        )
         return image, targets
 
     def _forward(self, image: Any) -> Any:
@@ -213,6 +216,7 @@ WHO: dict[str, tuple[Maker, str]] = {
     "znnpy": (Znnpy, "znnpy"),
     "torch": (Torch, "torch"),
     "compiled": (Torch, "torch"),
+    "truth": (Torch, "torch"),
     "onnxruntime": (OnnxRuntime, "onnxruntime"),
     "openvino": (OpenVino, "openvino"),
     "openvino-bfloat16": (OpenVino, "openvino"),
