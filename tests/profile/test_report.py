@@ -21,14 +21,15 @@ network:
   name: "<b>small</b> & odd"
   layers:
     - conv: {images: 4, size: 3, function: relu}
-    - max_filter: 2
+    - max_pool: 2
     - conv: {images: 3, size: 3}
+    - upsample: 2
 data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
 training: {iterations: 1, output_shape: 8, conv: spectral}
 run: {directory: run, threads: 2}
 """
 SECTIONS = {
-    "advice", "gantt", "losses", "workers", "layers", "rates", "grain", "path", "scaling", "policies",
+    "advice", "gantt", "losses", "workers", "layers", "levels", "rates", "grain", "path", "scaling", "policies",
     "ranks",
 }  # fmt: skip
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
