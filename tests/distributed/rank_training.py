@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.distributed.strategies import strategy
+from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.transfers import Delays
 from znnpy.distributed.world import World
 from znnpy.engine import Model
 from znnpy.engine.layers.optimizer import Optimizer
 
+KEYS = ("strategy", "colors", "chunk")
 NETS: dict[str, tuple[dict[str, Any], Any]] = {
     "chain": (
         {
@@ -62,10 +63,10 @@ def batch(model: Model, update: int) -> tuple[Any, Any, Any]:
 def trained(world: World, case: dict[str, Any]) -> dict[str, Any]:
     """Hashes of the parameters and of rank 0's optimiser after some updates; losses of the last ones."""
     net, output = NETS[case["net"]]
-    how = strategy(case.get("strategy", "tree"), case.get("colors"), case.get("chunk"))
+    how = DistributedSection(**{key: case[key] for key in KEYS if key in case})
     late = random.Random(case.get("delays", 0) * 1000 + world.rank)
     with Model(
-        net, output, batch=case["batch"], microbatch=case["microbatch"], ranks=world, strategy=how,
+        net, output, batch=case["batch"], microbatch=case["microbatch"], ranks=world, distributed=how,
         threads=case.get("threads", 2), seed=3, conv=case.get("conv", "direct"), loss="square",
         optimizer=Optimizer("adam"), clip_norm=case.get("clip_norm"),
     ) as model:  # fmt: skip

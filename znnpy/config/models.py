@@ -1,4 +1,4 @@
-"""The whole config: six sections, frozen, paths absolute once loaded from a file."""
+"""The whole config: seven sections, frozen, paths absolute once loaded from a file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from znnpy.config.data_section import (
     Target,
     VolumeSection,
 )
+from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.inference_section import BlendName, InferenceSection
 from znnpy.config.network_section import (
     EdgeSection,
@@ -50,6 +51,7 @@ __all__ = [
     "ConstantSchedule",
     "CosineSchedule",
     "DataSection",
+    "DistributedSection",
     "EdgeSection",
     "ExponentialSchedule",
     "ImageTarget",
@@ -72,7 +74,7 @@ __all__ = [
 
 
 class Config(Strict):
-    """Everything a run needs: `network`, `data`, `augment`, `training`, `inference`, `run`."""
+    """Everything a run needs: `network`, `data`, `augment`, `training`, `distributed`, `inference`, `run`."""
 
     network: NetworkSection = Field(description="The network.")
     data: DataSection = Field(default=DataSection(), description="Volumes and targets.")
@@ -80,6 +82,9 @@ class Config(Strict):
         default=AugmentSection(), description="Variation of training patches."
     )
     training: TrainingSection = Field(description="Loss, optimizer, patches.")
+    distributed: DistributedSection = Field(
+        default=DistributedSection(), description="Training over several ranks."
+    )
     inference: InferenceSection = Field(
         default=InferenceSection(), description="Prediction where values depend on the patch."
     )

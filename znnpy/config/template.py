@@ -136,6 +136,11 @@ training:
   precision: float32               # float64 is the slow reference
   validation: {every: 500, patches: 16}
 
+distributed:                       # of training started by mpiexec or srun
+  strategy: auto                   # auto, tree, multicolor, allreduce or blocking
+  # colors: 8                      # trees of multicolor
+  # chunk: 256KiB                  # bytes of a message
+
 inference:                         # of networks with padding, or instance, group or layer norm
   # window: [4, 32, 32]            # output voxels of a window; default: training.output_shape
   overlap: 0.5                     # share of a window that the next one covers too

@@ -34,7 +34,7 @@ STRATEGIES: Mapping[StrategyName, Strategy] = {
     it.name: it
     for it in (
         Strategy("tree", 1024 * KIB, weights_down=True),
-        Strategy("multicolor", 256 * KIB, colors=4),
+        Strategy("multicolor", 256 * KIB, colors=8),
         Strategy("allreduce", 1024 * KIB, fixed=False),
         Strategy("blocking", WHOLE, fixed=False, whole=True),
     )
@@ -43,7 +43,11 @@ STRATEGIES: Mapping[StrategyName, Strategy] = {
 
 def strategy(name: StrategyName, colors: int | None = None, chunk: int | None = None) -> Strategy:
     """A strategy by name, with other colors or bytes of a message where it has them."""
-    found = STRATEGIES[name]
+    return adjusted(STRATEGIES[name], colors, chunk)
+
+
+def adjusted(found: Strategy, colors: int | None = None, chunk: int | None = None) -> Strategy:
+    """The same for one that was chosen."""
     if colors is not None and found.colors > 1:
         found = replace(found, colors=colors)
     return replace(found, chunk=chunk) if chunk is not None and not found.whole else found

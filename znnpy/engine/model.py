@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from znnpy.config import check_section
+from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.training_section import RunSection, TrainingSection
-from znnpy.distributed.strategies import STRATEGIES, Strategy
+from znnpy.distributed.strategies import Strategy
 from znnpy.distributed.world import World
 from znnpy.engine.autotune import planned
 from znnpy.engine.communication.exchange import Party
@@ -59,6 +60,7 @@ from znnpy.scheduler.recording import WorkerRecording
 if TYPE_CHECKING:
     from znnpy.engine.double import DoubleEngine
 
+DISTRIBUTED = DistributedSection()
 Precision = Literal["float32", "float64"]
 
 
@@ -77,7 +79,7 @@ class Model:
     gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks. `ranks`: the processes that train
     this network together, which all make the same model; each takes the samples that `samples` counts, rank 0
-    plans for all, and parameters are the same everywhere after every update, by a `strategy`.
+    plans for all, and parameters are the same everywhere after every update. `distributed`: how.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
     float32; copied in and out. One caller at a time. Settings are those that a config may hold;
@@ -106,7 +108,7 @@ class Model:
         record: int = 0,
         report: Report | None = None,
         ranks: World | None = None,
-        strategy: Strategy = STRATEGIES["tree"],
+        distributed: DistributedSection = DISTRIBUTED,
     ) -> None:
         learning: dict[str, Any] = {
             "output_shape": 1,
@@ -145,7 +147,9 @@ class Model:
             self.network, self.geometry, self.microbatch, training, max_memory, staged=batch
         )
         self.threads = available_cores() if threads is None else threads
-        party = Party.of(ranks, batch // self.microbatch, strategy) if training else None
+        party = None
+        if training:
+            party = Party.of(ranks, batch // self.microbatch, self._logits, distributed)
         if party and (precision != "float32" or not self.threads):
             raise ZnnpyError("several ranks train in float32 alone, each with 1 thread or more")
 
@@ -201,6 +205,12 @@ class Model:
     def output_shape(self) -> Triple | dict[str, Triple]:
         """Voxels of the output patch (z, y, x); a dict by node when there are several outputs."""
         return _alone(self.geometry.output_shapes)
+
+    @property
+    def strategy(self) -> Strategy | None:
+        """How ranks add up; None for a model of one."""
+        party = self._settings.party
+        return party.strategy if party else None
 
     @property
     def samples(self) -> range:

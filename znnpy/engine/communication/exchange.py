@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.link import chosen, measured
 from znnpy.distributed.ranks import Ranks
-from znnpy.distributed.strategies import Strategy
+from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
 from znnpy.distributed.world import World
 from znnpy.engine.communication.bundles import Bundle, bundled, by_layer
 from znnpy.engine.communication.outbox import SECONDS, Outbox, touched
@@ -19,6 +22,8 @@ from znnpy.engine.layers.totals import Total, add_results, moved, totals
 from znnpy.engine.memory.build import Build
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Network
 from znnpy.plan import Plan
 
 ALONE = 32 << 10
@@ -40,11 +45,18 @@ class Party:
     _world: World | None = None
 
     @classmethod
-    def of(cls, world: World | None, microbatches: int, strategy: Strategy) -> Party | None:
+    def of(
+        cls, world: World | None, microbatches: int, network: Network, wanted: DistributedSection
+    ) -> Party | None:
         """None for who is alone; DistributedError where there are more ranks than microbatches."""
         if world is None or world.size == 1:
             return None
-        return cls(Ranks.of(microbatches, world.size), strategy, world.rank, world)
+        ranks = Ranks.of(microbatches, world.size)
+        if wanted.strategy == "auto":
+            found = chosen(measured(world), ranks, _layers(network))
+        else:
+            found = STRATEGIES[wanted.strategy]
+        return cls(ranks, adjusted(found, wanted.colors, wanted.chunk), world.rank, world)
 
     @property
     def world(self) -> World:
@@ -74,6 +86,12 @@ class Party:
         """Pairs of numbers of all ranks by name, added up by the tree; all ranks must come here."""
         told = self.world.exchange(own)
         return {name: self.ranks.add_up([it[name] for it in told], _add_pairs) for name in own}
+
+
+def _layers(network: Network) -> list[int]:
+    """Bytes of the parameters of each layer, about: biases with their filters."""
+    shapes = parameter_shapes(network).values()
+    return [4 * prod(shape) for shape in shapes if len(shape) > 1]
 
 
 def _add_pairs(first: Pair, second: Pair) -> Pair:
