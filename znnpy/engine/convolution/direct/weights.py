@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
 from znnpy_kernels.direct.gradient import weight_gradient_kernel
@@ -11,6 +13,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
+from znnpy.engine.convolution.direct.outer import is_outer, outer_products, sample_groups
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Region
@@ -28,14 +31,17 @@ MOST_SLABS = 16  # partial weight gradients kept side by side
 
 def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> None:
     """Products of source and gradient summed over positions: a fixed tree over ranges and batch."""
-    parameter = build.parameters[edge.name]
-    slabs = _slabs(edge, source, gradient)
-    leaves = build.partial_gradients(edge.name, len(slabs))
-    for index, piece in enumerate(parameter.pieces):
-        regions = [leaf.region(index, index + 1) for leaf in leaves]
-        places = [leaf.address + 4 * piece.start for leaf in leaves]
-        for slab, place, region in zip(slabs, places, regions, strict=True):
-            _slab_gradient(step, build, edge, (source, gradient), piece, slab, place, region)
+    if is_outer(source, gradient):
+        leaves: Sequence[Any] = sample_groups(gradient.batch)
+        emit: Callable[..., None] = outer_products
+    else:
+        leaves, emit = _slabs(edge, source, gradient), _slab_gradient
+    buffers = build.partial_gradients(edge.name, len(leaves))
+    for index, piece in enumerate(build.parameters[edge.name].pieces):
+        regions = [buffer.region(index, index + 1) for buffer in buffers]
+        places = [buffer.address + 4 * piece.start for buffer in buffers]
+        for leaf, place, region in zip(leaves, places, regions, strict=True):
+            emit(step, build, edge, (source, gradient), piece, leaf, place, region)
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
         combine_flat(step, places, regions, piece.floats, what)
 
