@@ -34,8 +34,12 @@ Declarations = dict[str, Sequence[Sequence[Declared]]]
 # seldom wait for it: simulated on 16 and 64 workers, updates are as fast as with memory of its own for
 # every buffer. Fewer workers have less under way and get less: memory that is used again is in the caches.
 SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
-CHAIN_SHARE = 0.5
-"""Of the time of an update that is all work: longest chains of microbatches that follow each other."""
+CHAIN_SHARE = 0.25
+"""Of the time of an update that is all work: longest chains of microbatches that follow each other.
+
+LeNet, 64 images in 8 microbatches, simulated on 16 workers: 13.1, 14.8 and 15.3 times as fast as one with 0.5,
+0.25 and 0.1, in 39, 55 and 59 MB.
+"""
 
 
 @dataclass(frozen=True)
