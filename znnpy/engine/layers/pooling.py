@@ -85,7 +85,7 @@ def _forward_kernel(
 
 def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
     """For maxima without taps."""
-    large = 4 * target.batch * target.batch_stride >= STREAMED_BYTES
+    large = 4 * target.blocks * target.block_stride >= STREAMED_BYTES
     neighbours = (edge.size[2] - 1) * dilation[2] == 1
     return max_filter_streamed if large and neighbours else max_filter_values
 

@@ -17,7 +17,7 @@ from znnpy.geometry import Geometry
 from znnpy.layers.borders import sides
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import function_of
-from znnpy.layers.values import BARE, BorderName, Sides
+from znnpy.layers.values import BARE, ONCE, BorderName, Sides
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
@@ -185,6 +185,23 @@ class Layout:
         """Whether a data gradient is made for the images with what is round them, then for the images alone."""
         padded = edge.kind == "conv" and self.padding(edge) != BARE
         return padded and not (edge.border == "zeros" and self.traits(edge, "gradient").crops)
+
+    def covers(self, edge: Edge) -> bool:
+        """Whether a filter sees all of each image at once: then samples of a batch are places of a row."""
+        ends = (edge.source, edge.target)
+        return (
+            edge.kind == "conv"
+            and self.batch > 1
+            and edge.groups == 1
+            and self.padding(edge) == BARE
+            and self.shape(edge.source) == edge.size
+            and self.shape(edge.target) == self.geometry.dilations[edge.name] == ONCE
+            and all(self.lanes(node) == LANES for node in ends)
+        )
+
+    def reads_halo(self, edge: Edge) -> bool:
+        """Whether a direct data gradient reads zeros on both sides of rows; on lattices it leaves them out."""
+        return edge.kind == "conv" and max(edge.stride) == 1 and not self.covers(edge)
 
     def cropped(self, edge: Edge) -> Sides:
         """Voxels of its full correlation that a data gradient leaves out."""
@@ -411,11 +428,6 @@ def _handed_back(layout: Layout, images: Images, edge: Edge) -> Tensor | None:
     return whole.part(block, layout.contributed(edge)) if whole and block is not None else None
 
 
-def reads_halo(edge: Edge) -> bool:
-    """Whether a direct data gradient reads zeros on both sides of rows; on lattices it leaves them out."""
-    return edge.kind == "conv" and max(edge.stride) == 1
-
-
 def _gradient_frame(layout: Layout, name: str) -> Sides:
     """Zeros round a gradient that its edges may read.
 
@@ -426,7 +438,7 @@ def _gradient_frame(layout: Layout, name: str) -> Sides:
     for edge in layout.network.incoming(name):
         if edge.kind == "conv_transpose":
             frame = _wider(frame, layout.padding(edge))
-        if reads_halo(edge) and layout.traits(edge, "gradient").reads_halos:
+        if layout.reads_halo(edge) and layout.traits(edge, "gradient").reads_halos:
             reach = (edge.size[2] - 1) * layout.geometry.dilations[edge.name][2]
             before, after = (max(0, reach - left_out) for left_out in layout.cropped(edge)[2])
             seen = gradient_halo(before + 1, 1, planar), gradient_halo(after + 1, 1, planar)

@@ -15,7 +15,7 @@ from znnpy.network.types import Edge, Triple
 
 @dataclass(frozen=True)
 class Tensor:
-    """Float32 images laid out [batch][channel block][z][y][x][lane]; strides count floats.
+    """Float32 images laid out [channel block][batch][z][y][x][lane]; strides count floats.
 
     `address` is that of the first voxel. `frame`: voxels round the images in the same memory, which only
     frame tasks write (`engine.convolution.frames`): zeros from the start where the memory is the tensor's own.
@@ -97,9 +97,50 @@ class Tensor:
         address = self.at(0, 0, -z, -y, -x)
         return replace(self, address=address, shape=grown(self.shape, sides), beyond=sides)
 
+    def met(self, batch: int, block: int, low: int = 0, high: int | None = None) -> list[Region]:
+        """All regions that planes low..high of one block are of."""
+        return [self.region(batch, block, low, high)]
+
     def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
         """The same planes of all blocks of one image of the batch."""
-        return [self.region(batch, block, low, high) for block in range(self.blocks)]
+        found = (self.met(batch, block, low, high) for block in range(self.blocks))
+        return [region for regions in found for region in regions]
+
+
+@dataclass(frozen=True)
+class Row(Tensor):
+    """The images of a whole batch as planes of one row each: `each` samples of `whole`, one behind the other."""
+
+    whole: Tensor | None = None
+    each: int = 0
+
+    def met(self, batch: int, block: int, low: int = 0, high: int | None = None) -> list[Region]:
+        """The regions of all samples in planes low..high."""
+        assert self.whole is not None
+        samples = range(low * self.each, (self.extent if high is None else high) * self.each)
+        return [self.whole.region(sample, block) for sample in samples]
+
+
+ROW_SAMPLES = (
+    28  # of a row at least, if there are so many: filters are read once for about half of them
+)
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the samples of a blocked tensor lie one behind the other with nothing between."""
+    return tensor.lanes == LANES and tensor.batch_stride == voxels(tensor.shape) * LANES
+
+
+def in_rows(tensor: Tensor) -> Row:
+    """A dense tensor as rows of samples, all of as many."""
+    most = max(1, tensor.batch // ROW_SAMPLES)
+    rows = next(count for count in range(most, 0, -1) if tensor.batch % count == 0)
+    each = tensor.batch // rows
+    width = each * voxels(tensor.shape)
+    return Row(
+        tensor.address, 1, tensor.images, (rows, 1, width), LANES, tensor.batch * tensor.batch_stride,
+        tensor.block_stride, width * LANES, width * LANES, tensor.buffer, 0, whole=tensor, each=each,
+    )  # fmt: skip
 
 
 def new_tensor(
@@ -123,9 +164,9 @@ def new_tensor(
     depth, height, width = grown(shape, frame)
     y_stride = width * lanes
     z_stride = height * y_stride
-    block_stride = depth * z_stride
-    batch_stride = -(-images // lanes) * block_stride
-    floats = batch * batch_stride
+    batch_stride = depth * z_stride
+    block_stride = batch * batch_stride
+    floats = -(-images // lanes) * block_stride
     buffer = memory.buffer(name, floats, shared=shared, filled=filled)
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(

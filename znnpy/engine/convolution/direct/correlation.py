@@ -22,9 +22,8 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.direct.filters import transposed
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import reads_halo
 from znnpy.engine.memory.regions import Buffer, Region
-from znnpy.engine.memory.tensors import Tensor, met_range, source_range
+from znnpy.engine.memory.tensors import Row, Tensor, in_rows, met_range, source_range
 from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part
@@ -55,7 +54,7 @@ class Correlation:
     together: int = 1
 
 
-def along(build: Build, edge: Edge, which: PassName, source: Tensor, target: Tensor) -> Correlation:
+def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor) -> Correlation:
     """With the filters as they are: the forward pass of a convolution."""
     dilation = build.layout.geometry.dilations[edge.name]
     return Correlation(
@@ -69,14 +68,16 @@ def along(build: Build, edge: Edge, which: PassName, source: Tensor, target: Ten
 
 
 def against(
-    build: Build, edge: Edge, which: PassName, source: Tensor, target: Tensor, before: Triple
+    build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor, before: Triple
 ) -> Correlation:
     """Full correlation with transposed filters, on each lattice of the target with the taps that meet it.
 
     `before`: voxels of it that are left out before the target's first.
     """
     dilation = build.layout.geometry.dilations[edge.name]
-    places = full_words(edge.stride, dilation, before, source.shape, halo=reads_halo(edge))
+    places = full_words(
+        edge.stride, dilation, before, source.shape, halo=build.layout.reads_halo(edge)
+    )
     words = source_words(source, ONCE, edge.size, dilation) | places
     words |= tap_words(places, (source.z_stride, source.y_stride, source.lanes))
     if source.lanes == 1:  # the halo holds zeros for all taps along x
@@ -108,7 +109,8 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         if node and it.which == "gradient":
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
         for leaf, (batch, low, high, cost) in enumerate(cuts):
-            epilogue, met = _epilogue(build, node, it.which, panel, batch, (low, high))
+            planes, rows = (low, high), isinstance(it.target, Row)
+            epilogue, met = _epilogue(build, node, it.which, panel, batch, planes, rows=rows)
             if partials:
                 epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
             step.add(
@@ -203,8 +205,10 @@ def _epilogue(
     panel: _Panel,
     batch: int,
     planes: tuple[int, int],
+    *,
+    rows: bool,
 ) -> tuple[dict[str, float], list[Region]]:
-    """Words of what is done with finished sums, and what that reads."""
+    """Words of what is done with finished sums, and what that reads; `rows`: the target is a `Row`."""
     if node is None:
         return PLAIN, []
     slope = PLAIN | {"slope": slope_of(node)}
@@ -212,6 +216,7 @@ def _epilogue(
         bias = build.bias_address(node.name, panel.first * LANES)  # planar images are one panel
         return slope | {"bias": bias}, build.bias_reads(node.name)
     output = build.images.activations[node.name]
+    output = in_rows(output) if rows else output
     words = {
         "output": output.at(batch, panel.first),
         "output_block": output.block_stride,
@@ -275,4 +280,4 @@ def blocks_of(
     tensor: Tensor, batch: int, block: int, count: int, low: int, high: int
 ) -> list[Region]:
     """Planes low..high of some blocks."""
-    return [tensor.region(batch, block + i, low, high) for i in range(count)]
+    return [region for i in range(count) for region in tensor.met(batch, block + i, low, high)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from znnpy.engine.convolution.direct.correlation import against, along, correlate
+from znnpy.engine.convolution.direct.rows import in_a_row
 from znnpy.engine.convolution.direct.weights import multiply
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor, firsts
@@ -15,9 +16,9 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     target = build.images.contributions[edge.name]
     if edge.kind == "conv_transpose":
         before = firsts(build.layout.padding(edge))
-        it = against(build, edge, "forward", build.value(edge.source), target, before)
+        it = against(build, "forward", edge, build.value(edge.source), target, before)
     else:
-        it = along(build, edge, "forward", build.seen(edge), target)
+        it = along(build, "forward", *in_a_row(build, edge, build.seen(edge), target))
     correlate(step, build, edge, it)
 
 
@@ -25,10 +26,12 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """What an edge brings back to its source, finished where nothing else reads the source's images."""
     if edge.kind == "conv_transpose":
         gradient = gradient.framed(build.layout.padding(edge))
-        it = along(build, edge, "gradient", gradient, build.images.backward[edge.name])
+        it = along(build, "gradient", edge, gradient, build.images.backward[edge.name])
     else:
         before = firsts(build.layout.cropped(edge))
-        it = against(build, edge, "gradient", gradient, build.back(edge), before)
+        values = build.value(edge.source)  # the gradient of their function may be made too
+        row, back, gradient = in_a_row(build, edge, build.back(edge), gradient, values)
+        it = against(build, "gradient", row, gradient, back, before)
     correlate(step, build, edge, it)
 
 
@@ -38,4 +41,4 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         gradient = gradient.framed(build.layout.padding(edge))
         multiply(step, build, edge, gradient, build.value(edge.source))
     else:
-        multiply(step, build, edge, build.seen(edge), gradient)
+        multiply(step, build, *in_a_row(build, edge, build.seen(edge), gradient))

@@ -107,7 +107,7 @@ def _slab_gradient(
             what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
             cost=flops / DIRECT_RATE * (last - first) / rows,
             reads=[
-                source.region(batch, source_block, *wide),
+                *source.met(batch, source_block, *wide),
                 *blocks_of(gradient, batch, block, vectors, low, high),
             ],
             writes=[region._replace(strand=first)],
