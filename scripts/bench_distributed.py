@@ -9,7 +9,7 @@
 namespaces with token buckets at both ends of each rank's cable, which needs root, and is left out, and said so,
 where it cannot be had. Needs mpi4py and an MPI with MPI_THREAD_MULTIPLE (`pip install "znnpy[mpi]" mpich`).
 
-Every rank computes one sample of the net an update, on `--threads` threads. `alone`: the same updates on all
+Every rank computes some samples of the net an update, on `--threads` threads. `alone`: the same updates on all
 ranks at once, without messages; `exposed`: what an update takes more with them. `overlap` is the share of what
 `blocking` exposes that a strategy hides. Blocks of both kinds of updates take turns; medians. What ranks
 on one machine take from each other's cores and memory is in both. `others`: cores that other processes
@@ -64,7 +64,11 @@ def measured(options: argparse.Namespace, what: Any) -> Iterator[Row]:
 def updates(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
     """A row a strategy, and one of PyTorch."""
     more = ["--net", options.net, "--threads", options.threads, "--updates", options.updates]
-    more += ["--blocks", options.blocks]
+    more += [
+        "--blocks",
+        options.blocks,
+        *(["--samples", options.samples] if options.samples else []),
+    ]
     found, others = _run(net, ranks, "ours.py", [*more, "--strategies", *options.strategies])
     blocking = found["strategies"].get("blocking")
     for name, times in found["strategies"].items():
@@ -99,19 +103,20 @@ def sweep(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
 
 def replay(options: argparse.Namespace) -> Iterator[Row]:
     """Simulated rows: the net recorded on one rank, its messages by latency and bandwidth."""
-    from peers.cases import network_case
+    from ranks.cases import case_of
 
     import znnpy
     from znnpy.profile.simulation import simulate_ranks
     from znnpy.profile.updates import events_needed, profile_updates
     from znnpy.simulate import Links
 
-    case = network_case(options.net)
+    case = case_of(options.net, options.samples)
 
     def model(record: int) -> znnpy.Model:
         return znnpy.Model(
             case.network,
             output_shape=case.output_shape,
+            batch=case.batch,
             threads=options.threads,
             loss=case.loss,
             record=record,
@@ -175,7 +180,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
     parser.add_argument("--links", nargs="+", default=["shared", "tcp", "1gbit", "100mbit"])
-    parser.add_argument("--net", default="3x64", metavar="FILTERxWIDTH")
+    parser.add_argument(
+        "--net", default="cifar10_quick", help="a recipe of images, or FILTERxWIDTH"
+    )
+    parser.add_argument("--samples", type=int, help="of each rank (default: the recipe's, or 1)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--strategies", nargs="+", metavar="NAME[:COLORS]",
                         default=["tree", "multicolor:2", "multicolor:4", "allreduce", "blocking"])  # fmt: skip

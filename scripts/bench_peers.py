@@ -35,7 +35,10 @@ from peers.cases import (
     INFERENCE,
     INFERENCE_OUTPUT,
     NETWORKS,
+    RECIPES,
     Case,
+    ImageCase,
+    image_case,
     inference_case,
     layer_cases,
     network_case,
@@ -97,7 +100,7 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
     torch.set_num_threads(threads)
     rate = sgemm_rate()
     ours = Znnpy(case, threads, options.conv)
-    flat = isinstance(case, images.ImageCase)
+    flat = isinstance(case, ImageCase)
     peer, formats = (images.TorchImages, images.FORMATS) if flat else (Torch, FORMATS)
     best = options.format or fastest({n: peer(case, ours.parameters, n) for n in formats})
     peers: dict[str, Contestant] = {"torch": peer(case, ours.parameters, best)}
@@ -150,7 +153,7 @@ def _options() -> argparse.Namespace:
         help="U-Nets, each contestant in a process of its own (default: all)",
     )
     parser.add_argument(
-        "--images", nargs="*", choices=list(images.RECIPES), help="classification (default: all)"
+        "--images", nargs="*", choices=list(RECIPES), help="classification (default: all)"
     )
     parser.add_argument("--batch", type=int, help="of --images (default: the recipe's)")
     parser.add_argument("--what", choices=["update", "inference", "both"], default="both")
@@ -188,8 +191,8 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         shape = INFERENCE_OUTPUT if options.patch is None else (options.patch,) * 3
         found += [inference_case(name, shape) for name in names]
     if options.images is not None:
-        names = options.images or list(images.RECIPES)
-        found += [images.image_case(name, options.batch) for name in names]
+        names = options.images or list(RECIPES)
+        found += [image_case(name, options.batch) for name in names]
     found = found or [network_case("3x10")]
     return [case for case in found if (options.only or "") in case.name]
 

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.config import load_config
 from znnpy.geometry import fit
+from znnpy.network import trained_network
 from znnpy.network.types import Edge, Init, Network, Node, Triple
 
 ZERO = Init("constant")
@@ -25,6 +28,9 @@ INFERENCE = {
 }
 INFERENCE_IMAGES = 80
 INFERENCE_OUTPUT: Triple = (16, 16, 16)
+RECIPES = {"lenet": "mnist_lenet.yaml", "cifar10_quick": "cifar10_quick.yaml"}
+"""Classification of images: recipes in `volumes/`."""
+_FOLDER = Path(__file__).parents[2] / "volumes"
 
 
 @dataclass(frozen=True)
@@ -187,3 +193,23 @@ def layer_cases() -> list[Case]:
         layer(20, 20, (1, 11, 11), (1, 96, 96)),
         layer(20, 20, (1, 40, 40), (1, 96, 96)),
     ]
+
+
+@dataclass(frozen=True)
+class ImageCase(Case):
+    """A network that says one class for each image of a batch."""
+
+    def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Images, and one class of each as ones among zeros, (batch, image, z, y, x) float32."""
+        image, target = super().sample(seed)
+        classes = np.random.default_rng(seed).integers(0, target.shape[1], self.batch)
+        target[...] = (np.arange(target.shape[1]) == classes[:, None])[:, :, None, None, None]
+        return image, target
+
+
+def image_case(name: str, batch: int | None = None) -> ImageCase:
+    """The network of a recipe, with its batch unless another is given."""
+    config = load_config(_FOLDER / RECIPES[name])
+    batch = batch or config.training.batch
+    network, shape = trained_network(config), config.training.output_shape
+    return ImageCase(f"{name}, batch {batch}", network, shape, "softmax", batch=batch)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,33 +9,9 @@ from torch.nn import functional
 
 from peers.cases import Case
 from peers.ours import LEARNING_RATE, MOMENTUM, Arrays
-from znnpy.config import load_config
-from znnpy.network import trained_network
 from znnpy.network.types import Edge
 
-RECIPES = {"lenet": "mnist_lenet.yaml", "cifar10_quick": "cifar10_quick.yaml"}
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-_FOLDER = Path(__file__).parents[2] / "volumes"
-
-
-@dataclass(frozen=True)
-class ImageCase(Case):
-    """A network that says one class for each image of a batch."""
-
-    def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Images, and one class of each as ones among zeros, (batch, image, z, y, x) float32."""
-        image, target = super().sample(seed)
-        classes = np.random.default_rng(seed).integers(0, target.shape[1], self.batch)
-        target[...] = (np.arange(target.shape[1]) == classes[:, None])[:, :, None, None, None]
-        return image, target
-
-
-def image_case(name: str, batch: int | None = None) -> ImageCase:
-    """The network of a recipe, with its batch unless another is given."""
-    config = load_config(_FOLDER / RECIPES[name])
-    batch = batch or config.training.batch
-    network, shape = trained_network(config), config.training.output_shape
-    return ImageCase(f"{name}, batch {batch}", network, shape, "softmax", batch=batch)
 
 
 class TorchImages:

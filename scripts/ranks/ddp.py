@@ -22,19 +22,28 @@ def main() -> None:
     rank, size = (int(os.environ[f"PMI_{word}"]) for word in ("RANK", "SIZE"))
     os.environ["GLOO_SOCKET_IFNAME"] = options.interface
     import torch
-    from peers.cases import network_case
+    from peers.cases import ImageCase
     from peers.contestants import Torch
+    from peers.images import TorchImages
 
+    from ranks.cases import case_of
     from znnpy.network.parameters import initial_parameters
 
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
-    case = network_case(options.net)
-    own = Torch(case, initial_parameters(case.network, 0), "channels_last_3d")
+    case = case_of(options.net, options.samples)
+    parameters = initial_parameters(case.network, 0)
+    if isinstance(case, ImageCase):
+        own, module = TorchImages(case, parameters, "channels_last"), torch.nn.Module()
+        module.banks = torch.nn.ParameterList(own.banks.values())
+        module.forward = own.call
+    else:
+        own = Torch(case, parameters, "channels_last_3d")
+        module = own.network
     torch.distributed.init_process_group(
         "gloo", init_method=f"tcp://{options.address}:{options.port}", rank=rank, world_size=size
     )
-    own.call = torch.nn.parallel.DistributedDataParallel(own.network)
+    own.call = torch.nn.parallel.DistributedDataParallel(module)
 
     def updates(count: int) -> float:
         torch.distributed.barrier()
@@ -57,6 +66,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--net", default="3x64")
+    parser.add_argument("--samples", type=int)
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=29533)
     parser.add_argument("--interface", default="lo")

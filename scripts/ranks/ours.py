@@ -15,15 +15,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers.cases import Case, network_case
+from peers.cases import Case
 
 import znnpy
+from ranks.cases import case_of
 from znnpy.distributed.strategies import STRATEGIES, Strategy, strategy
 from znnpy.distributed.world import World
 
 
 class Rank:
-    """A case's updates, one sample a rank, which all ranks add up by a strategy; without one, no messages."""
+    """A case's updates, a microbatch a rank, which all ranks add up by a strategy; without one, no messages."""
 
     def __init__(self, case: Case, threads: int, world: World, by: Strategy | None) -> None:
         self.world = world
@@ -31,8 +32,8 @@ class Rank:
         self.model = znnpy.Model(
             case.network,
             output_shape=case.output_shape,
-            batch=world.size if by else 1,
-            microbatch=1,
+            batch=case.batch * (world.size if by else 1),
+            microbatch=case.batch,
             threads=threads,
             loss=case.loss,
             optimizer=znnpy.Optimizer("sgd", momentum=0.9),
@@ -57,7 +58,7 @@ class Rank:
 def main() -> None:
     """Time blocks of updates of one strategy after the other, each beside updates without messages."""
     options = _options()
-    case, found = network_case(options.net), {}
+    case, found = case_of(options.net, options.samples), {}
     with World.open() as world:
         alone = Rank(case, options.threads, world, None)
         for word in options.strategies:
@@ -83,6 +84,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--net", default="3x64")
+    parser.add_argument("--samples", type=int, help="of each rank (default: the recipe's, or 1)")
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--updates", type=int, default=5)

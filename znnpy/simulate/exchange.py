@@ -20,7 +20,7 @@ from znnpy.simulate.run import Message, Place
 
 COMES = 1 << 30
 """A phase that nothing of a simulated step releases: the token of a message."""
-EXCHANGED = Named("exchange", "sum")
+EXCHANGED = Named("exchange", "sum", urgent=True)
 
 
 @dataclass(frozen=True)
@@ -269,9 +269,6 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
         for it in task.before:
             builder.precede(number, it)
     made = builder.build(graph.policy)
-    band = made.band.copy()
-    band[first : first + len(more)] = 0  # other ranks wait for it
-    made = replace(made, band=band)
     costs, shares = np.zeros((len(replay.costs), made.size)), np.zeros(made.size)
     costs[:, :first], shares[:first] = replay.costs[:, :first], replay.shares[:first]
     costs[:, first : first + len(more)] = [task.cost for task in more]
