@@ -19,16 +19,19 @@ from peers.cases import Case
 
 import znnpy
 from ranks.cases import case_of
-from znnpy.distributed.strategies import STRATEGIES, Strategy, strategy
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.strategies import STRATEGIES
 from znnpy.distributed.world import World
 
 
 class Rank:
     """A case's updates, a microbatch a rank, which all ranks add up by a strategy; without one, no messages."""
 
-    def __init__(self, case: Case, threads: int, world: World, by: Strategy | None) -> None:
+    def __init__(
+        self, case: Case, threads: int, world: World, by: DistributedSection | None
+    ) -> None:
         self.world = world
-        ranks: dict[str, Any] = {"ranks": world, "strategy": by} if by else {}
+        ranks: dict[str, Any] = {"ranks": world, "distributed": by} if by else {}
         self.model = znnpy.Model(
             case.network,
             output_shape=case.output_shape,
@@ -63,9 +66,8 @@ def main() -> None:
         alone = Rank(case, options.threads, world, None)
         for word in options.strategies:
             name, _, colors = word.partition(":")
-            together = Rank(
-                case, options.threads, world, strategy(name, int(colors) if colors else None)
-            )
+            section = {"strategy": name} | ({"colors": int(colors)} if colors else {})
+            together = Rank(case, options.threads, world, DistributedSection(**section))
             for rank in (together, alone):
                 rank.seconds(3)
             blocks = [

@@ -73,6 +73,7 @@ def training_model(
         record=record,
         report=report,
         ranks=ranks,
+        distributed=config.distributed,
     )
 
 

@@ -206,6 +206,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "many": subject.many,
         "batch": model.batch,
         "world": subject.world.size,
+        "strategy": model.strategy.name if model.strategy else None,
         "microbatch": model.microbatch,
         "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
         "machine": describe_machine(),

@@ -14,7 +14,7 @@ from znnpy.simulate.measured import Measured, calibrated
 from znnpy.simulate.run import Outcome, simulate_ranks
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
-COLORS = (2, 4)
+COLORS = (2, 4, 8)
 """Trees of `multicolor` that are compared."""
 STEPS = 6
 
