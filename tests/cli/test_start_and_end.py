@@ -56,6 +56,7 @@ def test_ctrl_c_while_it_starts(config: Path) -> None:
     assert ended.count(130) > TIMES // 2
 
 
+@pytest.mark.slow
 def test_too_few_addresses(config: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (LEAST // 2, LEAST // 2))

@@ -98,6 +98,7 @@ def test_the_good_one_loads(tmp_path: Path) -> None:
     assert load_config(path).training.output_shape == (8, 8, 8)
 
 
+@pytest.mark.quick(20)
 @pytest.mark.parametrize(("old", "new", "line", "key", "words"), CASES, ids=[c[1] for c in CASES])
 def test_one_error_with_line_key_and_suggestion(
     tmp_path: Path, old: str, new: str, line: int, key: str, words: list[str]

@@ -77,6 +77,7 @@ def test_plain_chunks_are_read(tmp_path: Path, kind: str, form: int, shards: boo
         assert np.array_equal(volume.read_all()[0], CUBE)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.parametrize("form", [2, 3])
 def test_chunks_that_grow_are_refused(tmp_path: Path, name: str, form: int) -> None:
@@ -128,6 +129,7 @@ def test_small_frame_that_does_not_say_its_size(tmp_path: Path) -> None:
         assert np.array_equal(volume.read_all()[0], CUBE)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["gzip", "zlib", "bz2"])
 def test_streams(kind: str) -> None:
     assert inflated(kind, BOMBS[kind], LARGE) == ZEROS

@@ -29,6 +29,7 @@ def read_and_verify(volume: Volume) -> None:
     volume.verify()
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("begun", [True, False])

@@ -19,6 +19,7 @@ def expression(leaves: range) -> str:
     return said[0]
 
 
+@pytest.mark.quick(30)
 @pytest.mark.parametrize(("microbatches", "size"), SIZES)
 def test_ranks_and_colors_add_what_one_process_adds(microbatches: int, size: int) -> None:
     ranks = Ranks.of(microbatches, size)
@@ -33,6 +34,7 @@ def test_ranks_and_colors_add_what_one_process_adds(microbatches: int, size: int
         assert sums[ranks.hops(color)[-1].into if size > 1 else 0] == whole
 
 
+@pytest.mark.quick(30)
 @pytest.mark.parametrize(("microbatches", "size"), SIZES)
 def test_every_microbatch_has_one_owner(microbatches: int, size: int) -> None:
     owned = Ranks.of(microbatches, size).owned

@@ -50,11 +50,13 @@ def ended(ranks, *words, options=()):
     return done
 
 
+@pytest.mark.slow
 def test_all_end_together():
     done = ended(3, "end", -1)
     assert (done.returncode, done.stdout.count("done"), done.stderr) == (0, 3, "")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("rank", [0, 2])
 def test_an_error_of_one_ends_all_and_is_said_once(rank):
     done = ended(3, "fail", rank)

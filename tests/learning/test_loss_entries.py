@@ -24,6 +24,7 @@ def sample(seed=0):
     return rng.standard_normal(SHAPE), shares / shares.sum(axis=1, keepdims=True), weight
 
 
+@pytest.mark.quick(15)
 @pytest.mark.parametrize("name", OBJECTIVES, ids=lambda it: f"{it.keys!r}-{it.reading.name}")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradient_is_the_finite_difference(name, weighted):

@@ -250,6 +250,7 @@ def test_nodes_and_edges_of_one_name() -> None:
     assert [e.name for e in net.edges] == ["out_edge"]
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(
     ("node", "edge", "line", "words"),
     [

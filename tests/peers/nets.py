@@ -227,7 +227,7 @@ def monai_unet(residual: bool) -> Real:
     ).double()  # fmt: skip
     drawn = _Drawn()
     _recursed(drawn, net.model, "input", 2, residual)
-    return Real(net, {"nodes": drawn.nodes, "edges": drawn.edges}, (7, 15, 15), drawn.modules)
+    return Real(net, {"nodes": drawn.nodes, "edges": drawn.edges}, (8, 16, 16), drawn.modules)
 
 
 @dataclass

@@ -139,6 +139,7 @@ def test_what_has_nothing_to_add_up_has_no_ranks(
     assert "choose another" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from train.small_run import write_config
 

@@ -346,6 +346,7 @@ def start_python(program: str) -> "subprocess.Popen[bytes]":
     )
 
 
+@pytest.mark.slow
 def test_an_executor_left_open_does_not_keep_the_process() -> None:
     child = start_python(UNCLOSED.format(count=1))
     _, errors = child.communicate(timeout=PATIENCE)
@@ -370,12 +371,14 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_child_of_a_fork_in_the_midst_of_a_release_is_told_so() -> None:
     child = start_python(UNCLOSED.format(count=1) + FORKED_IN_A_RELEASE)
     _, errors = child.communicate(timeout=PATIENCE)
     assert (child.returncode, errors) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_forked_child_ends() -> None:
     forked = "import os, sys\nif os.fork() == 0:\n    sys.exit(0)\nsys.exit(os.wait()[1])\n"
     child = start_python(UNCLOSED.format(count=1) + forked)

@@ -46,6 +46,7 @@ def test_thread_sanitizer() -> None:
     assert check("tsan_check").count("as it must") == 3
 
 
+@pytest.mark.slow
 def test_a_missing_tool_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     for script, tool in (("spin_check", "spin"), ("tsan_check", "clang-19")):

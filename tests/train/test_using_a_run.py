@@ -24,7 +24,6 @@ def predicted(path, dataset="prediction"):
         return file[dataset][:], dict(file[dataset].attrs)
 
 
-@pytest.mark.slow
 def test_predict_by_blocks_equals_one_piece(folder, tmp_path):
     words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
     znnpy(*words, tmp_path / "one.h5")
@@ -45,7 +44,6 @@ def test_predict_by_blocks_equals_one_piece(folder, tmp_path):
     assert np.array_equal(inner, np.rint(one * 255).astype(np.uint8))
 
 
-@pytest.mark.slow
 def test_predict_refuses_without_leaving_anything(folder, tmp_path):
     words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
     znnpy(*words, tmp_path / "there.h5")
@@ -112,7 +110,6 @@ def test_predict_never_replaces_its_input(folder, tmp_path, name):
         assert volume.shape == (1, 20, 25, 25)
 
 
-@pytest.mark.slow
 def test_evaluate_repeats_what_training_found(folder):
     done = znnpy("evaluate", folder / "run", "--json")
     found = json.loads(done.stdout)

@@ -281,6 +281,7 @@ def _hold_open(path: Path, opened: object, done: object) -> None:
         done.wait(60)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_file_that_another_process_holds_open(secret: Path) -> None:
     context = multiprocessing.get_context("spawn")
     opened, done = context.Event(), context.Event()

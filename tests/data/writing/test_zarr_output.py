@@ -209,6 +209,7 @@ with writer(Path(sys.argv[1])) as out:
 """
 
 
+@pytest.mark.slow
 def test_killed_process(tmp_path: Path) -> None:
     path = tmp_path / "out.zarr"
     words = [sys.executable, "-c", CHILD, str(path), str(Path(__file__).parent)]

@@ -121,6 +121,7 @@ IMAGES: dict[str, tuple[Callable[[dict[str, Any]], object], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("make", "words"), IMAGES.values(), ids=IMAGES.keys())
 def test_images(folder: Path, make: Callable[[dict[str, Any]], object], words: list[str]) -> None:
     change(folder / "zarr.json", make)

@@ -41,6 +41,7 @@ def joined(values: np.ndarray) -> np.ndarray:
     return values[0::2] + 1j * values[1::2]
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("n", [*SIZES, 2, 3, 4, 5, 7, 9, 15, 36, 63, 64])
 def test_networks_are_fourier_transforms(n: int) -> None:
     x = line(n)

@@ -47,6 +47,7 @@ def expected(values, sides, border):
     return np.moveaxis(framed(np.moveaxis(values, -1, 0)[None], sides, border)[0], 0, -1)
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(("border", "sides", "lanes"), CASES)
 @pytest.mark.parametrize("copies", [False, True])
 def test_frames(border, sides, lanes, copies):
@@ -80,6 +81,7 @@ def test_a_task_fills_its_rows_alone():
     assert np.array_equal(target.view[0], wanted)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("border", "sides", "lanes"), CASES)
 def test_gradients_are_folded(border, sides, lanes):
     source, target = Blocked(lanes, grown(sides), lanes=lanes), Blocked(lanes, SHAPE, lanes=lanes)

@@ -116,6 +116,7 @@ def run(
     return partial[:2]
 
 
+@pytest.mark.quick(20)
 @pytest.mark.parametrize(("channels", "width"), SIZES)
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("name", CASES)
@@ -134,6 +135,7 @@ def test_loss_and_gradient(name: str, weighted: bool, channels: int, width: int)
     assert same_bits(run(name, output, None, target, Planar(weight) if weighted else None), found)
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -3e38])
 @pytest.mark.parametrize("lanes", [1, LANES])
 @pytest.mark.parametrize("name", CASES)

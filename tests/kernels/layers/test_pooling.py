@@ -181,6 +181,7 @@ def test_what_lies_beyond_the_image_never_wins(setting: Any, padding: Sides) -> 
     check(x, outputs, setting, 2, padding)
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize(("setting", "padding"), [*PADDED, *((case, BARE) for case in CASES)])
 def test_averages(setting: Any, padding: Sides, counted: bool) -> None:
@@ -211,6 +212,7 @@ def test_any_window_and_padding(
     check_averages(x, outputs, setting, 1, padding, counted)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("setting", CASES)
 @pytest.mark.parametrize("channels", [1, LANES + 2])
 def test_forward_and_backward(setting: Any, channels: int) -> None:

@@ -110,6 +110,7 @@ def padded(bias: Any) -> Any:
     return whole
 
 
+@pytest.mark.quick(18)
 @pytest.mark.parametrize(("channels", "width"), SIZES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_forward(name: str, channels: int, width: int) -> None:
@@ -191,6 +192,7 @@ def test_nan_and_inf_propagate(name: str) -> None:
     assert not np.isnan(sums[0])
 
 
+@pytest.mark.quick(18)
 @pytest.mark.parametrize(("channels", "width"), SIZES)
 @pytest.mark.parametrize("name", BACKWARD)
 def test_backward_and_bias_gradient(name: str, channels: int, width: int) -> None:
@@ -217,6 +219,7 @@ def test_backward_in_place_without_bias(name: str) -> None:
     assert same_bits(gradient.view, target.view)
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize("width", [1, LANES - 1, LANES, 4 * LANES + 3, 9 * LANES])
 @pytest.mark.parametrize("name", sorted(set(FORWARD) - {"prelu"}))
 def test_planar_images(name: str, width: int) -> None:

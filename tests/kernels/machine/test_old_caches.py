@@ -71,6 +71,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_what_another_process_holds_stays_until_it_ends(root: Path) -> None:
     folder = old(root)
     command = [sys.executable, "-c", HOLDER, str(folder)]

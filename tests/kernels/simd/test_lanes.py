@@ -21,5 +21,6 @@ def test_lanes_and_registers(features, machine, lanes, registers):
     assert registers_for(lanes, machine) == registers
 
 
+@pytest.mark.slow
 def test_forced_features_decide():
     assert on_avx2("-c", "from znnpy_kernels.simd.lanes import LANES; print(LANES)") == ["8"]

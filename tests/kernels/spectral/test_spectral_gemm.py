@@ -70,6 +70,7 @@ BACKWARD_CASES = [
 ]
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
 def test_products(tiles: int, inputs: int, blocks: int) -> None:
     x, w, y = operands(3, tiles, inputs, blocks)
@@ -79,6 +80,7 @@ def test_products(tiles: int, inputs: int, blocks: int) -> None:
     assert y.guarded()
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
 def test_gradients(tiles: int, inputs: int, blocks: int) -> None:
     x, _, _ = operands(3, tiles, inputs, blocks)

@@ -21,12 +21,14 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(("size", "taps", "images"), CASES)
 @pytest.mark.parametrize("conjugate", [False, True])
 def test_filters(size: Triple, taps: Triple, images: tuple[int, int], conjugate: bool) -> None:
     check_filters(size, taps, images, conjugate=conjugate)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(("size", "taps", "images"), CASES)
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_gradients(size: Triple, taps: Triple, images: tuple[int, int], accumulate: bool) -> None:
