@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from small_models import data, small
 
-from znnpy import Model
 from znnpy.errors import ZnnpyError
 
 
@@ -60,18 +59,3 @@ def test_a_closed_model_says_so(call):
     model.close()
     with pytest.raises(ZnnpyError, match="closed"):
         CALLS[call](model)
-
-
-@pytest.mark.parametrize("microbatch", [1, 3])
-def test_values_stay_when_others_are_computed(microbatch):
-    """One voxel of one block lies in a row as it is; it is a copy all the same."""
-    net = {"layers": [{"conv": {"images": 10, "size": 2}}]}
-    with Model(net, 1, batch=3, microbatch=microbatch, threads=1, loss="square") as model:
-        x = np.random.default_rng(0).standard_normal((3, 1, 2, 2, 2)).astype(np.float32)
-        found = model.forward(x)
-        kept = found.copy()
-        model.forward(-x)
-        assert np.array_equal(found, kept)
-        p = model.parameters
-    exact = np.einsum("nizyx,oizyx->no", x.astype(float), p["conv1"]) + p["output"]
-    np.testing.assert_allclose(found[..., 0, 0, 0], exact, atol=1e-5)

@@ -23,6 +23,7 @@ from znnpy.engine.layers.updates import emit_updates
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.again import repeated
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.turns import turns
 from znnpy.errors import NetworkError
@@ -85,20 +86,24 @@ def refuse_without_tasks(network: Network) -> None:
 
 def emit_forward(step: Step, build: Build) -> None:
     """Values of all nodes from the staged inputs."""
-    network = build.layout.network
-    for node in network.nodes:
-        if node.kind == "input":
-            if node.name in build.images.activations:
-                moves.pack_input(step, build, node.name)
-            frames.fill(step, build, node.name)
-            continue
-        for edge in network.incoming(node.name):
-            emitter_of(edge).forward(step, build, edge)
-            step.stage += 1
-        convolution.finish_forward(step, build, node)
-        converge_forward(step, build, node)
+    for node in build.layout.network.nodes:
+        emit_values(step, build, node)
+
+
+def emit_values(step: Step, build: Build, node: Node) -> None:
+    """Values of a node from those of its sources."""
+    if node.kind == "input":
+        if node.name in build.images.activations:
+            moves.pack_input(step, build, node.name)
         frames.fill(step, build, node.name)
+        return
+    for edge in build.layout.network.incoming(node.name):
+        emitter_of(edge).forward(step, build, edge)
         step.stage += 1
+    convolution.finish_forward(step, build, node)
+    converge_forward(step, build, node)
+    frames.fill(step, build, node.name)
+    step.stage += 1
 
 
 def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
@@ -112,6 +117,7 @@ def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
         if node.name in trained:
             convolution.finish_backward(step, build, node)
             converge_backward(step, build, node, losses.get(node.name))
+            frames.clear(step, build, node.name)
             step.stage += 1
             _emit_edges_backward(step, build, node, trained)
 
@@ -145,8 +151,10 @@ def emit_gradients(
     for microbatch, (slot, pairs) in enumerate(turns(len(layout.numbers), layout.slots)):
         own = build.of(microbatch, slot)
         step.begin()
+        first = len(step.tasks)
         emit_forward(step, own)
         emit_backward(step, own, losses)
+        step.tasks[first:] = repeated(step.tasks[first:], own.again)
         for into, other in pairs:
             add_totals(step, build, into, other)
     if exchange:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -13,16 +13,25 @@ from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.data.memory import whole_memory
 from znnpy.engine.communication.exchange import Exchange, Party
-from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
+from znnpy.engine.emit import (
+    emit_derived,
+    emit_forward,
+    emit_gradients,
+    emit_update,
+    emit_values,
+)
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.build import STEPS, WORKERS, Build
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.regions import Name
 from znnpy.engine.report import COMPILING, Report
+from znnpy.engine.tasks.again import repeated
 from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.sharing import gated, share
+from znnpy.engine.tasks.spare import MOST_AIMS, spare
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
 from znnpy.network.outputs import Objectives
@@ -67,13 +76,16 @@ class MemoryPlan:
     """What a layout needs: `bytes` in all, and where buffers lie that share memory.
 
     `workspace`: floats of each worker's scratch. `uses` tells how many bytes serve what at the moment
-    that needs most; "gaps" are those that then lie idle.
+    that needs most; "gaps" are those that then lie idle. `again`: estimated seconds of tasks that make
+    once more what does not stay; `kept`: bytes with which nothing would have to.
     """
 
     bytes: int
     sharing: Sharing
     workspace: int
     uses: Mapping[str, int]
+    again: float
+    kept: int
 
 
 def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
@@ -89,13 +101,18 @@ def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
     room = None
     if settings.max_memory is not None:
         room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
-    sharing = _share(arena, step, layout, room)
+    kept, seconds = _share(arena, step, layout, room), 0.0
+    sharing = kept
+    if room is not None and kept.bytes > room and layout.training:
+        sharing, seconds = _spared(build, settings, step, kept, room)
     for name in sharing.busiest:
         own[arena.shared[name].use.told] += arena.shared[name].bytes
     own["gaps"] = build.replica.uses.total() + sharing.bytes - own.total()
     for what, bytes_ in own.items():
         uses[what] += bytes_ * layout.replicas
-    return MemoryPlan(uses.total(), sharing, arena.most_scratch, uses)
+    whole = uses.total() + (kept.bytes - sharing.bytes) * layout.replicas
+    seconds *= len(layout.numbers)
+    return MemoryPlan(uses.total(), sharing, arena.most_scratch, uses, seconds, whole)
 
 
 def _alone(build: Build) -> Build:
@@ -106,7 +123,7 @@ def _alone(build: Build) -> Build:
 
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
     """Places with as much slack as there is room for; one worker never waits and needs none."""
-    sizes = {name: buffer.bytes for name, buffer in arena.shared.items() if not name.replica}
+    sizes = _sizes(arena)
     workers = layout.workers if layout.training and layout.workers > 1 else 0
     most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS
     for slack in (most, most / 2, most / 4, most / 8, 0.0):
@@ -114,6 +131,29 @@ def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | N
         if room is None or sharing.bytes <= room or not slack:
             break
     return replace(sharing, replicas=layout.replicas)
+
+
+def _sizes(arena: Arena) -> dict[Name, int]:
+    """Bytes of the shared buffers of one set of images."""
+    return {name: buffer.bytes for name, buffer in arena.shared.items() if not name.replica}
+
+
+def _spared(
+    build: Build, settings: Settings, step: Sequence[Declared], kept: Sharing, room: int
+) -> tuple[Sharing, float]:
+    """Places in `room` bytes, or as few as it gets, with what is made again; and the seconds that this takes."""
+    sizes, end = _sizes(build.arena), len(_declare_gradients(build, settings))
+    best, seconds, aim = kept, 0.0, room
+    for _ in range(MOST_AIMS):
+        saved = spare(sizes, step, end, aim)
+        found = share(sizes, [*repeated(step[:end], saved.names), *step[end:]])
+        if found.bytes < best.bytes:
+            best = replace(found, again=saved.names, replicas=kept.replicas)
+            seconds = saved.seconds
+        if best.bytes <= room:
+            break
+        aim -= max(0, found.bytes - room)
+    return best, seconds
 
 
 def planned_bytes(layout: Layout, settings: Settings) -> int:
@@ -130,8 +170,8 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
     most = min(layout.workers, len(layout.numbers))
     if most == 1:
         return layout
-    build = _alone(Build.new(Arena(), layout, len(settings.optimizer.state_names)))
     sharing = planned_memory(layout, settings).sharing
+    build = _alone(Build.new(Arena(None, sharing), layout, len(settings.optimizer.state_names)))
     graph = connect([gated(_declare_gradients(build, settings), sharing)]).build()
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     found = replace(layout, replicas=max(1, min(most, wanted)))
@@ -149,10 +189,10 @@ def estimated_work(layout: Layout, settings: Settings) -> float:
 
 def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
     """The graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
-    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    sharing = planned_memory(layout, settings).sharing
+    build = Build.new(Arena(None, sharing), layout, len(settings.optimizer.state_names))
     declared = _declare_all(build, settings, settings.exchange)
     steps = declared["update" if layout.training else "forward"]
-    sharing = planned_memory(layout, settings).sharing
     return connect([gated(tasks, sharing) for tasks in steps]).build(settings.policy)
 
 
@@ -211,6 +251,26 @@ class Graphs:
         if name in self._executors or self._declared[name][0]:
             self.release(name, 0)
             self.finish(name, 0)
+
+    def node_by_node(self) -> Iterator[tuple[str, int]]:
+        """Pass what is staged forward, as updates do, on this thread.
+
+        A node and a microbatch when its values are there: those of later ones may lie in the same memory.
+        """
+        self.drain()
+        layout = self._build.layout
+        self._build.dropping = layout.training
+        for microbatch in range(len(layout.numbers)):
+            step, done, own = Step(), 0, self._build.of(microbatch, 0)
+            for node in layout.network.nodes:
+                emit_values(step, own, node)
+                tasks, done = step.tasks[done:], len(step.tasks)
+                if tasks:
+                    there = {region.buffer for task in tasks for region in task.reads}
+                    executor = SerialExecutor(connect([tasks], there).build())
+                    executor.release(0)
+                    executor.wait(last_group(0), 1)
+                yield node.name, microbatch
 
     def release(self, name: str, parity: int) -> None:
         """Start one step."""

@@ -168,12 +168,14 @@ class SingleEngine:
             self.result(ticket)
 
     def first_non_finite(self) -> str | None:
-        """The first node, in the order of the data, or else parameter that holds NaN or Inf."""
+        """The first node, in the order of the data, or else parameter that holds NaN or Inf.
+
+        Nodes get the values of what was staged last anew.
+        """
         self.drain()
-        for node in self.layout.network.nodes:
-            for microbatch in range(len(self.layout.numbers)):
-                if not np.isfinite(self._images(node.name, microbatch)).all():
-                    return node.name
+        for node, microbatch in self._graphs.node_by_node():
+            if not np.isfinite(self._images(node, microbatch)).all():
+                return node
         for name, parameter in self._build.parameters.items():
             if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
                 return name
@@ -308,7 +310,7 @@ class SingleEngine:
         if tensor.lanes == 1:
             return view.copy()
         shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
-        planar = np.moveaxis(view, -1, 2).copy().reshape(shape)
+        planar = np.moveaxis(view, -1, 2).reshape(shape)
         return np.ascontiguousarray(planar[:, : tensor.images])
 
     def _view(self, tensor: Tensor) -> Floats:

@@ -63,7 +63,7 @@ def test_slack_is_work_between_two_uses_of_the_same_memory(seed):
     sharing, lives = share(sizes, step, slack), lifetimes(step, sizes)
     for name, others in sharing.neighbours.items():
         for other in others:
-            first, then = sorted([lives[name], lives[other]])
+            first, then = sorted(lives[it].spans[0] for it in (name, other))
             between = step[first.last + 1 : then.first + 1]
             assert sum(task.cost for task in between) > slack
     needed = sum(sizes[name] for name in sharing.busiest)

@@ -9,9 +9,8 @@ from znnpy.engine.memory.tensors import Tensor, firsts, grown
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, plane_ranges, rows_of
 from znnpy.geometry import voxels
-from znnpy.layers.values import BorderName, Sides
+from znnpy.layers.values import BARE, BorderName, Sides
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 RULES: dict[BorderName, int] = {"zeros": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
@@ -29,6 +28,13 @@ def fill(step: Step, build: Build, name: str) -> None:
             _fill(step, source, target, border, Identity(name, Pass.FORWARD, Part.FRAME))
 
 
+def clear(step: Step, build: Build, name: str) -> None:
+    """Zeros in the frame of a node's gradient."""
+    gradient = build.images.gradients[name]
+    if gradient.frame != BARE:
+        _fill(step, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
+
+
 def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: Identity) -> None:
     copies, extent = target is not source, target.extent
     before, after = target.frame[target.cut]
@@ -36,7 +42,7 @@ def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: 
     seconds = written * target.lanes * 8 / MEMORY_RATE
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in ranges(extent, seconds):
+            for low, high in plane_ranges(target, 2):
                 # Planes before the first one, and behind the last, show those nearest to them.
                 first = max(0, min(low, extent - 1 - after)) if high == extent else low
                 last = high if low else min(extent, max(high, before + 1))

@@ -22,7 +22,8 @@ SLACK = 64  # floats behind each buffer: vector loads may read past the last vox
 class Sharing:
     """Where shared buffers of one set of images lie: byte offsets in `bytes` of memory, and who overlaps whom.
 
-    `busiest` are those of the moment at which most bytes are needed. There are `replicas` such sets, one
+    `busiest` are those of the moment at which most bytes are needed, `again` those that are dropped after the
+    forward pass and made once more for the backward pass. There are `replicas` such sets, one
     behind the other.
     """
 
@@ -31,6 +32,7 @@ class Sharing:
     neighbours: Mapping[Name, Sequence[Name]]
     busiest: Sequence[Name]
     replicas: int = 1
+    again: Sequence[Name] = ()
 
     def offset(self, name: Name) -> int:
         """Where a buffer of any set lies."""
@@ -72,6 +74,10 @@ class Arena:
     def of(cls, size: int, sharing: Sharing | None = None) -> Arena:
         """An arena with `size` zeroed bytes behind it, aligned to a cache line."""
         return cls(aligned_bytes(size), sharing)
+
+    def again(self, replica: int) -> Sequence[Name]:
+        """Buffers of a set of images that are made once more for the backward pass."""
+        return [name.of(replica) for name in self._sharing.again] if self._sharing else ()
 
     @property
     def counting(self) -> bool:

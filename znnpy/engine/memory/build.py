@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -101,6 +102,11 @@ class Build:
     def staged(self) -> Staging:
         """Inputs, targets and results of the microbatch and step being emitted."""
         return self.staging[self.parity][self.microbatch]
+
+    @property
+    def again(self) -> Sequence[Name]:
+        """Buffers that are dropped after the forward pass and made once more for the backward pass."""
+        return self.arena.again(self.replica.number)
 
     def sample(self, batch: int) -> int:
         """The number within the whole update of one of the microbatch's samples."""

@@ -316,7 +316,7 @@ def reserve_images(replica: Replica, layout: Layout) -> Images:
 
 
 def _reserve_activation(replica: Replica, layout: Layout, images: Images, name: str) -> None:
-    """A node's values, which outlive the step when training."""
+    """A node's values."""
     node, home = layout.network.node(name), layout.home(name)
     if home:
         images.activations[name] = _brought_to(layout, images, home)
@@ -367,8 +367,8 @@ def _reserve_contributions(replica: Replica, layout: Layout, images: Images, nam
 
 
 def _passes(layout: Layout, node: Node) -> bool:
-    """Whether values are needed by the edges that read them and then no longer: only outputs otherwise."""
-    return not layout.training and node.kind != "input" and bool(layout.network.outgoing(node.name))
+    """Whether values are needed within a step alone: users ask for those of outputs after it."""
+    return node.kind != "input" and bool(layout.network.outgoing(node.name))
 
 
 def _reserve_copies(replica: Replica, layout: Layout, images: Images, name: str) -> None:
@@ -389,8 +389,7 @@ def _reserve_copies(replica: Replica, layout: Layout, images: Images, name: str)
 
 
 def _reserve_gradient(replica: Replica, layout: Layout, images: Images, name: str) -> None:
-    network, frame = layout.network, _gradient_frame(layout, name)
-    # What has a frame, zero from the start, shares its memory with nobody.
+    network = layout.network
     make = partial(
         new_tensor,
         replica,
@@ -399,8 +398,8 @@ def _reserve_gradient(replica: Replica, layout: Layout, images: Images, name: st
         shape=layout.shape(name),
         cut=images.cut,
         lanes=layout.lanes(name),
-        frame=frame,
-        shared=frame == BARE,
+        frame=_gradient_frame(layout, name),
+        shared=True,
     )
     own = _own_gradient(layout, images, name) or make(Name(GRADIENTS, name))
     images.gradients[name] = own

@@ -9,8 +9,9 @@ from math import prod
 from znnpy.data.memory import readable, whole_memory
 from znnpy.engine.memory.build import STEPS
 from znnpy.engine.memory.images import Layout
-from znnpy.errors import NetworkError, PlanError
+from znnpy.errors import NetworkError, PlanError, ShapeError
 from znnpy.geometry import Geometry, describe, fit
+from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Network, Triple
 
 FLOAT = 4  # bytes
@@ -28,7 +29,8 @@ def refuse_hopeless(
 
     `batch`: samples that are computed at once; `staged`: those that inputs are kept of (default: the same).
     """
-    least = least_bytes(network, geometry, batch, training, staged)
+    keeps = limit is None  # else images may be made again for the backward pass
+    least = least_bytes(network, geometry, batch, training, staged, keeps=keeps)
     machine = whole_memory()
     allowed = machine if limit is None else min(machine, limit)
     if least <= allowed:
@@ -42,20 +44,36 @@ def refuse_hopeless(
 
 
 def least_bytes(
-    network: Network, geometry: Geometry, batch: int, training: bool, staged: int | None = None
+    network: Network,
+    geometry: Geometry,
+    batch: int,
+    training: bool,
+    staged: int | None = None,
+    *,
+    keeps: bool = True,
 ) -> int:
-    """Bytes that no plan can do without: what updates keep of every node, or a forward pass of its ends."""
+    """Bytes that no plan can do without: inputs, outputs, and the largest images between.
+
+    An update that `keeps` what its forward pass makes has all images that convolutions read.
+    """
     size = {
         node.name: FLOAT * batch * node.images * prod(geometry.nodes[node.name].shape)
         for node in network.nodes
     }
     ends = {node.name for node in (*network.inputs, *network.outputs)}
-    inner = [size[node.name] for node in network.nodes if node.name not in ends]
+    inner = {
+        node.name: size[node.name]
+        for node in network.nodes
+        if node.name not in ends and node.kind != "concat"
+    }
     inputs = sum(size[node.name] for node in network.inputs)
     outputs = sum(size[node.name] for node in network.outputs)
     if training:
-        return STEPS * inputs * (staged or batch) // batch + sum(inner) + outputs
-    return inputs + max(inner, default=0) + outputs
+        inputs = STEPS * inputs * (staged or batch) // batch
+    if not (training and keeps):
+        return inputs + max(inner.values(), default=0) + outputs
+    read = {edge.source for edge in network.edges if edge_kind(edge.kind).learns}
+    return inputs + sum(size for name, size in inner.items() if name in read) + outputs
 
 
 def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
@@ -80,7 +98,7 @@ def _fitting(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> str 
         }
         try:
             smaller = replace(layout, geometry=fit(layout.network, shapes))
-        except NetworkError:
+        except (NetworkError, ShapeError):
             continue
         if needs(smaller) <= limit:
             return _described(smaller.geometry)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.engine.memory.regions import Key, Region
+from znnpy.engine.memory.regions import Buffer, Key, Region
 from znnpy.engine.tasks.identity import Identity
 
 
@@ -26,3 +26,5 @@ class Declared:
     """Of what waits for a message: the phase that its completion releases."""
     between: tuple[Key, ...] = ()
     """Of a gate: whose uses before and after it are kept apart; it touches nothing itself."""
+    anew: tuple[Buffer, ...] = ()
+    """Buffers that hold nothing any more: this task and those behind it fill them once more."""

@@ -34,6 +34,11 @@ class _Written:
                 low, high = min(low, other[0]), max(high, other[1])
         ranges[:] = [*apart, (low, high)]
 
+    def forget(self, buffers: Collection[Buffer]) -> None:
+        """What buffers held."""
+        for key in [key for key in self._ranges if key[0] in buffers] if buffers else ():
+            del self._ranges[key]
+
     def holds(self, region: Region) -> bool:
         """Whether all of a region was written; of a whole section, all up to the last that was."""
         ranges = self._ranges.get(region.key, [])
@@ -51,6 +56,7 @@ def refuse_unfilled(steps: Sequence[Sequence[Declared]], given: Collection[Buffe
     for step in steps:
         now = _Written()
         for task in step:
+            now.forget(task.anew)
             for region in task.reads:
                 filled = region.buffer.filled
                 if region.low >= region.high or region.buffer in given:

@@ -1,16 +1,16 @@
 """Buffers that are never needed at once share memory: who lies where, and what waits for whom.
 
-A buffer lives from the first task that touches it to the last, in the order of declaration. A gate
-before the first use of each buffer stands between all uses of what lies in the same memory, so that the
-order of tasks, within a step and between steps, follows from declared regions as ever. With slack,
-memory is not used again at once: what the workers have begun when a buffer is done with can end before
-anybody waits for it.
+A buffer lives from the first task that touches it to the last, in the order of declaration; what is made
+again (`again.py`) has several such spans. A gate before each stands between all uses of what lies in the
+same memory, so that the order of tasks, within a step and between steps, follows from declared regions as
+ever. With slack, memory is not used again at once: what the workers have begun when a buffer is done with
+can end before anybody waits for it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -21,20 +21,40 @@ from znnpy.engine.memory.arena import Sharing
 from znnpy.engine.memory.regions import Buffer, Key, Name
 from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.identity import GATE
+from znnpy.engine.tasks.step import Step
 
 ALWAYS = 1 << 62
 ROUNDS = 10  # of placing once more; CTMCTMCTCT gains up to 15 %, and later rounds 3 % at most
 
 
-class Life(NamedTuple):
-    """Numbers of the first and the last task that touch a buffer."""
+class Span(NamedTuple):
+    """Numbers of the first and the last task that touch a buffer, before it is filled anew."""
 
     first: int
     last: int
 
+    def meets(self, other: Span) -> bool:
+        """Whether both are under way at some moment."""
+        return self.first <= other.last and other.first <= self.last
+
+
+class Life(NamedTuple):
+    """When a buffer is needed."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def length(self) -> int:
+        """Tasks from the first to the last of each span."""
+        return sum(span.last - span.first for span in self.spans)
+
     def meets(self, other: Life) -> bool:
         """Whether both are needed at some moment."""
-        return self.first <= other.last and other.first <= self.last
+        return any(span.meets(its) for span in self.spans for its in other.spans)
+
+    def at(self, moment: int) -> bool:
+        """Whether it is needed at a moment."""
+        return any(span.first <= moment <= span.last for span in self.spans)
 
 
 def share(sizes: Mapping[Name, int], tasks: Sequence[Declared], slack: float = 0.0) -> Sharing:
@@ -45,19 +65,25 @@ def share(sizes: Mapping[Name, int], tasks: Sequence[Declared], slack: float = 0
     """
     used = lifetimes(tasks, sizes)
     kept = _stretched(used, tasks, slack) if slack > 0 else used
-    always = dict.fromkeys(sizes, Life(0, ALWAYS))
+    always = dict.fromkeys(sizes, Life((Span(0, ALWAYS),)))
     offsets = _offsets(sizes, always | kept)
     neighbours = {name: list(_overlapping(name, offsets, sizes)) for name in sizes}
-    return Sharing(offsets, _total(offsets, sizes), neighbours, _busiest(sizes, always | used))
+    return Sharing(offsets, _total(offsets, sizes), neighbours, busiest(sizes, always | used))
 
 
 def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Life]:
     """When each of the named buffers is used; those that no task touches are left out."""
-    known, lives = set(names), dict[Buffer, Life]()
+    known, spans = set(names), defaultdict[Buffer, list[Span]](list)
+    ended = set[Buffer]()
     for moment, task in enumerate(tasks):
-        for buffer in _touched(task):
-            lives[buffer] = Life(lives[buffer].first if buffer in lives else moment, moment)
-    return {buffer.name: life for buffer, life in lives.items() if buffer.name in known}
+        ended.update(task.anew)
+        for buffer in touched(task):
+            if (own := spans[buffer]) and buffer not in ended:
+                own[-1] = Span(own[-1].first, moment)
+            else:
+                own.append(Span(moment, moment))
+                ended.discard(buffer)
+    return {buffer.name: Life(tuple(own)) for buffer, own in spans.items() if buffer.name in known}
 
 
 def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
@@ -69,7 +95,7 @@ def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
     named = {buffer.name: own for buffer, own in keys.items()}
     made, owners = list[Declared](), set[Name]()
     for task in tasks:
-        for buffer in _touched(task):
+        for buffer in touched(task):
             if buffer.name in owners:
                 continue
             if others := sharing.beside(buffer.name):
@@ -90,12 +116,18 @@ def gate(keys: Iterable[Key], stage: int) -> Declared:
     return Declared(zero_flat, nothing, GATE, 1e-7, (), (), stage=stage, between=tuple(keys))
 
 
+def join(step: Step, buffer: Buffer) -> None:
+    """Let later uses of a buffer wait for all earlier ones at one gate, instead of each for each."""
+    step.tasks.append(gate([buffer.region().key], step.stage))
+
+
 def _keys(task: Declared) -> Iterator[Key]:
     yield from (region.key for region in (*task.reads, *task.writes))
     yield from task.between
 
 
-def _touched(task: Declared) -> list[Buffer]:
+def touched(task: Declared) -> list[Buffer]:
+    """The buffers that a task touches."""
     return list(dict.fromkeys(buffer for buffer, _ in _keys(task)))
 
 
@@ -104,19 +136,20 @@ def _stretched(
 ) -> dict[Name, Life]:
     """Lives that go on for the tasks of `slack` seconds after the last use."""
     done = list(accumulate(task.cost for task in tasks))
-    return {
-        name: Life(first, max(last, bisect_right(done, done[last] + slack) - 1))
-        for name, (first, last) in lives.items()
-    }
+
+    def later(span: Span) -> Span:
+        return span._replace(last=max(span.last, bisect_right(done, done[span.last] + slack) - 1))
+
+    return {name: Life(tuple(map(later, life.spans))) for name, life in lives.items()}
 
 
 def _offsets(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> dict[Name, int]:
     """The best that a few orders of placing lead to."""
-    least = sum(sizes[name] for name in _busiest(sizes, lives))
+    least = sum(sizes[name] for name in busiest(sizes, lives))
     orders: list[Callable[[Name], int]] = [
         lambda name: sizes[name],
-        lambda name: lives[name].last - lives[name].first,
-        lambda name: sizes[name] * (lives[name].last - lives[name].first + 1),
+        lambda name: lives[name].length,
+        lambda name: sizes[name] * (lives[name].length + 1),
     ]
     best, total = dict[Name, int](), ALWAYS
     for order in orders:
@@ -176,8 +209,19 @@ def _overlapping(
             yield other
 
 
-def _busiest(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> list[Name]:
-    """The buffers of the moment that needs most bytes: one at which some life begins."""
-    moments = {life.first for life in lives.values()}
-    alive = ([n for n, life in lives.items() if life.first <= at <= life.last] for at in moments)
-    return max(alive, key=lambda names: sum(sizes[name] for name in names), default=[])
+def busiest(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> list[Name]:
+    """The buffers of the moment that needs most bytes."""
+    at = busiest_moment(sizes, lives)
+    return [name for name, life in lives.items() if life.at(at)]
+
+
+def busiest_moment(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> int:
+    """The first moment that needs most bytes: one at which something begins to be needed."""
+    changes = Counter[int]()
+    for name, life in lives.items():
+        for first, last in life.spans:
+            changes[first] += sizes[name]
+            changes[last + 1] -= sizes[name]
+    moments = sorted(changes)
+    needed = list(accumulate(changes[moment] for moment in moments))
+    return moments[needed.index(max(needed))] if moments else 0

@@ -9,7 +9,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Part, Pass
-from znnpy.engine.tasks.sharing import gate
+from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
@@ -56,11 +56,6 @@ def ring_slot(
     place = build.shared(name, spectra.floats)
     join(step, place)
     return place
-
-
-def join(step: Step, place: Buffer) -> None:
-    """Let later uses of a buffer wait for all earlier ones at one gate, instead of each for each."""
-    step.tasks.append(gate([place.region().key], step.stage))
 
 
 def ring_slots(build: Build, spectra: TileSpectra) -> int:

@@ -8,12 +8,13 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 
-from znnpy.engine.convolution.spectral.buffers import FILTER_TILES, Filters, join, tile_of
+from znnpy.engine.convolution.spectral.buffers import FILTER_TILES, Filters, tile_of
 from znnpy.engine.convolution.spectral.words import sizes
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge

@@ -5,12 +5,12 @@ from __future__ import annotations
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.spectral import blocked, packed
-from znnpy.engine.convolution.spectral.buffers import join
 from znnpy.engine.convolution.spectral.words import ORIGIN
 from znnpy.engine.convolution.tiles import TileSpectra, Window, squares_of
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity
+from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple

@@ -16,12 +16,14 @@ from znnpy_kernels.winograd.forward import CUBE, scratch_floats, winograd
 from znnpy_kernels.winograd.lines import NEW
 
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
@@ -38,7 +40,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     Bias and function of the target are applied where no other edge converges.
     """
     source, target = build.seen(edge), build.images.contributions[edge.name]
-    node = applied_forward(build.layout, edge)
+    node, points = applied_forward(build.layout, edge), _made(step, build, edge, backward=False)
     words = PLAIN
     if node:
         words = PLAIN | {"bias": build.bias_address(node.name, 0), "slope": slope_of(node)}
@@ -51,7 +53,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
             what=Identity(edge.name, Pass.FORWARD, Part.WINOGRAD),
             cost=task.seconds,
             reads=[
-                _points(build, edge, backward=False).region(),
+                points.region(),
                 *source.regions(task.batch, *wide),
                 *(build.bias_reads(node.name) if node else ()),
             ],
@@ -65,7 +67,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     The gradients of the source's function and bias are made where nothing else reads its images.
     """
     target, before = build.back(edge), firsts(build.layout.cropped(edge))[gradient.cut]
-    node = applied_backward(build.layout, edge)
+    node, points = applied_backward(build.layout, edge), _made(step, build, edge, backward=True)
     shape = backward_shape(shape_of(build, edge, target, gradient))
     seconds = winograd_seconds(shape) / target.batch
     tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
@@ -85,7 +87,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
             what=Identity(edge.name, Pass.BACKWARD, Part.WINOGRAD),
             cost=task.seconds,
             reads=[
-                _points(build, edge, backward=True).region(),
+                points.region(),
                 *gradient.regions(task.batch, *seen),
                 *(values.regions(task.batch, task.first, task.last) if values else ()),
             ],
@@ -210,12 +212,28 @@ def size_words(name: str, sizes: Triple) -> dict[str, int]:
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Transformed filters of the passes that run so."""
+    """Transformed filters of the passes that run so, where they are kept."""
+    if _passing(build.layout):
+        return
     layer = build.layout.plan.layers[edge.name]
     if layer.forward == "winograd":
         _derive(step, build, edge, backward=False)
     if layer.gradient == "winograd" and edge.name in build.images.backward:
         _derive(step, build, edge, backward=True)
+
+
+def _passing(layout: Layout) -> bool:
+    """Whether an update needs transformed filters for one pass alone: they are made just before it."""
+    return layout.training and layout.microbatches == 1
+
+
+def _made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
+    """Transformed filters for a pass, made now unless they are kept."""
+    points = _points(build, edge, backward=backward)
+    if _passing(build.layout):
+        _derive(step, build, edge, backward=backward)
+        join(step, points)
+    return points
 
 
 def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
@@ -298,4 +316,5 @@ def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
 
 def _points(build: Build, edge: Edge, *, backward: bool) -> Buffer:
     floats = CUBE * _point_floats(build, edge, backward=backward)
-    return build.kept(Name(POINTS, edge.name, (backward,)), floats)
+    make = build.shared if _passing(build.layout) else build.kept
+    return make(Name(POINTS, edge.name, (backward,)), floats)
