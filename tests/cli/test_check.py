@@ -178,3 +178,23 @@ def test_how_a_volume_will_be_predicted_is_said(check: Check) -> None:
     assert code != 0
     assert ": inference.window: output 7 x 7 x 7 (z, y, x) does not fit" in error
     assert "nearest possible sizes are 6 x 6 x 6 and 8 x 8 x 8" in error
+
+
+def test_microbatches_are_said_with_what_they_take(check: Check) -> None:
+    several = CONFIG.replace("{output_shape: 12}", "{output_shape: 12, batch: 8, microbatch: 2}")
+    assert "4 an update, 2 patches each, 2 in flight at once" in check(config=several)[1]
+    found, whole = (
+        json.loads(check("--json", config=config)[1])
+        for config in (several, several.replace("microbatch: 2", "microbatch: 8"))
+    )
+    assert found["microbatches"] == {"patches": 2, "count": 4, "in_flight": 2}
+    assert found["memory_bytes"] < 0.8 * whole["memory_bytes"]
+    assert "microbatches" not in check()[1]
+
+
+def test_a_microbatch_that_does_not_divide_the_batch_is_refused(check: Check) -> None:
+    wrong = CONFIG.replace("{output_shape: 12}", "{output_shape: 12, batch: 8, microbatch: 3}")
+    code, _, errors = check(config=wrong)
+    assert code == 1
+    words = "training.microbatch: must divide batch, which is 8; 2 would; found 3"
+    assert errors == f"znnpy: config.yaml:14: {words}\n"
