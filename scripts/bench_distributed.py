@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +40,7 @@ Row = dict[str, Any]
 def main() -> int:
     """Measure what the command line asks for."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # nets are taken down
     rows: list[Row] = []
     what = sweep if options.sweep else updates
     for row in replay(options) if options.replay else measured(options, what):
