@@ -155,8 +155,9 @@ def profiled_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that rank 0 of two leaves."""
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "config.yaml").write_text(CONFIG)
-    script = (Path(__file__).parent / "profiled_rank.py").read_text()
-    launched(2, script, folder / "config.yaml", folder / "out")
+    script = "import sys; from znnpy.cli import main; main(sys.argv[1:])"
+    words = ["profile", folder / "config.yaml", "--updates", "6", "--out", folder / "out"]
+    launched(2, script, *words)
     return folder / "out"
 
 

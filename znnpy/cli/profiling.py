@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from znnpy.cli.options import SIZES, AsJson, MaxMemory, Overrides, block_sizes, 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from znnpy.distributed.world import World
     from znnpy.profile import Subject
     from znnpy.train.progress import Reporter
 
@@ -75,14 +77,16 @@ def profile(
     """Record updates on random data: where the time goes, whether more cores help.
 
     Writes report.html, trace-P.json.gz for each number P of threads (for Perfetto; trace.json.gz is
-    that of the most), summary.json and graph.dot.
+    that of the most), summary.json and graph.dot. Under mpiexec or srun all ranks share each update, and rank 0
+    writes what it did and sent.
     """
     import json
 
+    from znnpy.distributed.joining import joined
     from znnpy.graph.policies import POLICIES
     from znnpy.profile import Wishes, profile_subject
     from znnpy.simulate import Links
-    from znnpy.train.progress import choose_reporter
+    from znnpy.train.progress import Quiet, choose_reporter
 
     words = overrides(set_, None, max_memory)
     if policy not in (None, "all"):
@@ -91,9 +95,13 @@ def profile(
     links = Links(latency=latency * 1e-6, bandwidth=bandwidth * 1e9 / 8)
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
     wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
-    reporter = choose_reporter()
-    summary = profile_subject(_subject(config, predict, words, patch, reporter), out, wishes)
-    reporter.close()
+    with joined() as world:
+        reporter = choose_reporter() if world.rank == 0 else Quiet()
+        subject = _subject(config, predict, words, patch, reporter, world)
+        summary = profile_subject(subject, out, wishes)
+        reporter.close()
+    if world.rank:
+        return
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
         return
@@ -101,9 +109,15 @@ def profile(
 
 
 def _subject(
-    config: Path | None, run: Path | None, words: list[str], patch: str | None, reporter: Reporter
+    config: Path | None,
+    run: Path | None,
+    words: list[str],
+    patch: str | None,
+    reporter: Reporter,
+    world: World,
 ) -> Subject:
     from znnpy.config import load_config
+    from znnpy.errors import PlanError
     from znnpy.infer.tiling import Tiling
     from znnpy.network import trained_network
     from znnpy.profile import PredictionSubject, Subject
@@ -114,8 +128,10 @@ def _subject(
     tell = reporter.preparing, reporter.note
     if config is not None:
         loaded = load_config(config, words)
-        return Subject(loaded, trained_network(loaded), *tell)
+        return Subject(loaded, trained_network(loaded), *tell, world)
     assert run is not None
+    if world.size > 1:
+        raise PlanError("--predict: forward passes are of one process; start it without mpiexec")
     saved = read_run(run, reporter, words)
     window = Tiling.of(saved.config, saved.network).window
     sizes = block_sizes(patch, "--patch") or window or PATCH
@@ -147,6 +163,7 @@ def _print(summary: dict[str, Any], out: Path) -> None:
             for p in summary.get("policies", [])
             if p["measured_seconds"] is not None
         ),
+        *_exposed(summary, run["messages"]),
         *(f"- {sentence}" for sentence in run["advice"]),
         f"report.html, trace.json.gz (open in Perfetto), summary.json and graph.dot are in {out}",
     ]
@@ -154,6 +171,18 @@ def _print(summary: dict[str, Any], out: Path) -> None:
         terminal.print(line, highlight=False, markup=False)
     if "ranks" in summary:
         terminal.print(_ranks(summary["ranks"]))
+
+
+def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[str]:
+    """What workers had to wait for messages, where there were any."""
+    from znnpy.profile.svg import seconds
+
+    if found:
+        layers = ", ".join(f"{name} {seconds(it)}" for name, it in found["by_layer"].items())
+        yield (
+            f"messages of rank 0 of {summary['world']} by {summary['strategy']}: exposed {seconds(found['exposed'])} "
+            f"of one {summary['what']}" + (f" ({layers})" if layers else "")
+        )
 
 
 def _ranks(found: dict[str, Any]) -> Table:
