@@ -40,7 +40,8 @@ Row = dict[str, Any]
 def main() -> int:
     """Measure what the command line asks for."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # nets are taken down
+    # Stopped, it takes its nets down.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     rows: list[Row] = []
     what = sweep if options.sweep else updates
     for row in replay(options) if options.replay else measured(options, what):
