@@ -28,7 +28,7 @@ def ranked(
 def ranks_of(run: subprocess.Popen[str]) -> list[psutil.Process]:
     """The processes of a run's ranks, in no order; those that have ended are not among them."""
     found = []
-    for process in psutil.Process(run.pid).children(recursive=True):
+    for process in psutil.Process(run.pid).children(recursive=True) if run.poll() is None else ():
         with suppress(psutil.NoSuchProcess):
             if process.environ().get("PMI_RANK") and process.children() == []:
                 found.append(process)

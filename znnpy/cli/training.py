@@ -19,18 +19,33 @@ def train(
     ] = False,
     threads: Threads = None,
     max_memory: MaxMemory = None,
+    different_cpus: Annotated[
+        bool,
+        typer.Option(
+            "--allow-different-cpus",
+            help="Train on ranks whose CPUs round differently: not bitwise repeatable.",
+        ),
+    ] = False,
 ) -> None:
     """Train a network, or go on with a run that was stopped.
 
     Ctrl-C finishes the step, saves and stops; the same command goes on, bit by bit as if it had
-    never stopped. Ends with scores on the test volume.
+    never stopped. Ends with scores on the test volume. Under mpiexec or srun all ranks train together.
     """
     from znnpy.config import load_config
+    from znnpy.distributed.joining import joined
+    from znnpy.train.follow import follow
     from znnpy.train.session import train as run
 
     changed = overrides(set_, threads, max_memory)
-    loaded = load_config(config, changed)
-    outcome = run(loaded, overwrite=overwrite)
+    with joined() as world:
+        if world.rank:
+            signal = follow(world)
+        else:
+            loaded = load_config(config, changed)
+            outcome = run(loaded, overwrite=overwrite, world=world, different_cpus=different_cpus)
+    if world.rank:
+        raise typer.Exit(128 + signal if signal else 0)
     if outcome.signal is not None:
         typer.echo(
             f"stopped at iteration {outcome.iteration} of {outcome.iterations}, saved in "

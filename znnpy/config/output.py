@@ -74,8 +74,8 @@ def _letter(letter: str) -> str:
 def changes_that_matter(old: Config, new: Config) -> list[str]:
     """Dotted keys whose change makes it impossible to go on with a run as if never stopped.
 
-    Free to change: everything in `run` and `inference`, the network's name, `data.test`, `data.in_memory`, and
-    `training.iterations` unless a cosine schedule ends with them.
+    Free to change: everything in `run`, `inference` and `distributed`, the network's name, `data.test`,
+    `data.in_memory`, and `training.iterations` unless a cosine schedule ends with them.
     """
     before, after = _flat(plain(old)), _flat(plain(new))
     free = set(_FREE)
@@ -85,7 +85,7 @@ def changes_that_matter(old: Config, new: Config) -> list[str]:
     return [
         dotted(key)
         for key in changed
-        if key[0] not in ("run", "inference")
+        if key[0] not in ("run", "inference", "distributed")
         and not any(key[: len(other)] == other for other in free)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.distributed.transfers import Delays
-from znnpy.distributed.watch import FOR_RANK_0, Watch
+from znnpy.distributed.watch import FOR_RANK_0, Watch, leave
 from znnpy.distributed.world import World
 from znnpy.errors import reason
 
@@ -30,17 +31,28 @@ def joined(words_of: Callable[[BaseException], str] = reason) -> Iterator[World]
     if world.size == 1:
         yield world
         return
-    watch = Watch(world.messenger, world.exchange(_name(world.rank)))
-    watch.start()
+    watch = Watch(world)
+    watch.start(_name(world.rank))
     try:
         yield world
+        world.exchange(None)
+        watch.stop()
         world.close()
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped
-        watch.end("" if world.rank == 0 else words_of(error), 128 + number if number else 1)
+        status = 128 + number if number else 1
+        watch.end(error, words_of(error), status)
         if world.rank:
-            time.sleep(FOR_RANK_0)  # which says why, and has this process left
+            _end(world)
+            leave(status)
+        atexit.register(_end, world)  # once it is said why
         raise
+    _finalize()
+
+
+def _end(world: World) -> None:
+    """End MPI with all the others, which is in order for a launcher; the watch ends who would wait too long."""
+    world.messenger.close()
     _finalize()
 
 
@@ -73,7 +85,7 @@ def _delays() -> Delays | None:
 
 
 def _missing(error: Exception) -> DistributedError:
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and error.name == "mpi4py":
         return _for_all(f"a run over several ranks needs mpi4py: {INSTALL}")
     return _for_all(f"mpi4py finds no MPI library ({reason(error)}): pip install mpich")
 

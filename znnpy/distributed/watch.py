@@ -12,89 +12,111 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
-from znnpy.distributed.world import FIRST_FREE_CHANNEL
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
 from znnpy.errors import reason, screenful
-
-if TYPE_CHECKING:
-    from znnpy.distributed.messenger import Messenger
 
 BEATS = FIRST_FREE_CHANNEL
 """The channel of all that is told here: nothing for a beat; for an end, its exit status and words."""
 BEAT = 1.0  # seconds
 SILENCE = 15  # beats without a word after which a rank counts as dead
-GRACE = 1.0  # seconds that rank 0 gives the others to leave
+GRACE = 1.0  # seconds in which rank 0 says why all end; the others stay so long
 GO_ON = "the last checkpoint is good; run the same command again to go on"
 FOR_RANK_0 = 5.0  # seconds after which others leave without an order
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Watch:
-    """One rank's part in it, from `start` until the messenger is closed. `names`: of the ranks, for people."""
+    """One rank's part in it, from `start` to `stop`."""
 
-    def __init__(self, messenger: Messenger, names: Sequence[str]) -> None:
-        self._messenger, self._names = messenger, names
-        self._first = messenger.rank == 0
-        self._watched = range(1, messenger.size) if self._first else range(1)
+    def __init__(self, world: World) -> None:
+        self._world, self._messenger = world, world.messenger
+        self._names: Sequence[str] = ()
+        self._first = world.rank == 0
+        self._watched = range(1, world.size) if self._first else range(1)
         self._silence = dict.fromkeys(self._watched, 0)
-        self._over = False
+        self._over, self._words = False, ""
 
-    def start(self) -> None:
-        """Begin; every rank does."""
-        self._messenger.listen(BEATS, self._hear)
+    def start(self, name: str) -> None:
+        """Begin; every rank does, and tells the others what people shall call it."""
+        self._messenger.listen(BEATS, self._hear)  # before anybody sends a beat
         self._messenger.failed = self._broken
+        self._names = self._world.exchange(name)
         self._messenger.every(BEAT, self._beat)
 
-    def end(self, words: str, status: int = 1) -> None:
-        """End all ranks, this one too, from any thread but the messenger's. Rank 0 says `words`, if any.
+    def stop(self) -> None:
+        """Send no beats after what this rank tells next: nobody hears them who has left."""
+        self._messenger.call(self._stop)
 
-        Returns when the others are told: this process is left a second later, or when rank 0 says so.
+    def end(self, error: BaseException, words: str, status: int) -> None:
+        """End all ranks for an error of this one, from any thread but the messenger's.
+
+        On rank 0 the caller says what it is; of another rank, rank 0 says `words`. Returns when they are told:
+        this process is left soon, if it does not end by itself.
         """
         told = threading.Event()
 
         def tell() -> None:
-            self._end(words, status)
+            if str(error) == self._words:
+                self._words = ""  # whoever waited for another rank says it
+            self._end("" if self._first else words, status)
             told.set()
 
         self._messenger.call(tell)
         told.wait(GRACE)
+
+    def _stop(self) -> None:
+        self._over = True
 
     def _beat(self) -> None:
         for rank in () if self._over else self._watched:
             self._messenger.tell(rank, BEATS, b"")
             self._silence[rank] += 1
             if self._silence[rank] > SILENCE:
-                seconds = f"{SILENCE * BEAT:.0f} s"
-                self._end(f"{self._names[rank]} has not answered for {seconds}; {GO_ON}", 1)
-                _later(GRACE / 2, partial(_kill_all, 1))
+                self._lose(rank)
                 return
+
+    def _lose(self, rank: int) -> None:
+        say(f"{self._names[rank]} has not answered for {SILENCE * BEAT:.0f} s; {GO_ON}")
+        self._end("", 1)
+        _later(GRACE / 2, partial(_kill_all, 1))
 
     def _hear(self, source: int, message: bytes) -> None:
         self._silence[source] = 0
         if not message:
             return
         status, _, words = message.decode().partition(" ")
-        if not self._first:
-            leave(int(status))
-        self._end(f"{self._names[source]}: {words}", int(status))
+        if self._first:
+            self._end(f"{self._names[source]}: {words}", int(status))
+        else:
+            self._over = True
+            self._world.fail(DistributedError("another rank has failed"))
+            _later(2 * GRACE, partial(leave, int(status)))  # rank 0 has a word to say before
 
     def _end(self, words: str, status: int) -> None:
-        """In the communication thread, once: what comes later is not said any more."""
+        """In the communication thread, once: what comes later is not said any more.
+
+        On rank 0 the words are an error for whoever waits for other ranks, and said a little later if nobody does.
+        """
         if self._over:
             return
         self._over = True
-        _later(GRACE if self._first else FOR_RANK_0, partial(leave, status))
-        lost = not self._first and self._silence[0] > SILENCE
-        if words and (self._first or lost):
-            say(words)
-        order = f"{status} {'' if self._first else words}".encode()
         for rank in self._watched:
-            self._messenger.tell(rank, BEATS, order)
+            self._messenger.tell(rank, BEATS, f"{status} {words}".encode())
+        if self._first and words:
+            self._words = words
+            self._world.fail(DistributedError(words))
+        _later(GRACE if self._first else FOR_RANK_0, partial(self._leave, status))
+
+    def _leave(self, status: int) -> None:
+        if self._words:
+            say(self._words)
+        leave(status)
 
     def _broken(self, error: BaseException) -> None:
         """The communication thread has failed, and nobody can be told but the user."""
-        say(f"{self._names[self._messenger.rank]}: {reason(error)}; {GO_ON}")
+        say(f"rank {self._world.rank}: {reason(error)}; {GO_ON}")
         leave(1)
 
 

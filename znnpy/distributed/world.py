@@ -35,7 +35,7 @@ class World:
         if messenger:
             messenger.listen(TO_FIRST, self._collect)
             messenger.listen(TO_ALL, self._distribute)
-            messenger.failed = self._fail
+            messenger.failed = self.fail
             messenger.start()
 
     @classmethod
@@ -85,6 +85,12 @@ class World:
             print(f"rank {self.rank}: {why}", flush=True)
             MPI.COMM_WORLD.Abort(1)
 
+    def fail(self, error: BaseException) -> None:
+        """Nobody may wait for other ranks any more: who does, now or later, gets this error. From any thread."""
+        self._failure = error
+        while self._expected:
+            self._expected.popleft().set_exception(error)
+
     def close(self) -> None:
         """Wait until every rank has come here, and end the communication thread."""
         if self._messenger and not self._failure:
@@ -115,9 +121,3 @@ class World:
 
     def _distribute(self, source: int, data: bytes) -> None:
         self._expected.popleft().set_result([unpacked(part) for part in split(data)])
-
-    def _fail(self, error: BaseException) -> None:
-        """The communication thread has ended: nobody may wait for it."""
-        self._failure = error
-        while self._expected:
-            self._expected.popleft().set_exception(error)

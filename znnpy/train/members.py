@@ -41,7 +41,7 @@ def threads_of(members: Sequence[Member], rank: int) -> int:
 
 def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:
     """RunError unless all ranks would compute the same bits; `different_cpus` may round otherwise."""
-    first = members[0]
+    first = members[0] if members else {}
     for rank, other in enumerate(members):
         here = f"from rank 0 on {first['host']} to rank {rank} on {other['host']}"
         changed = differences(first["versions"], other["versions"])

@@ -11,6 +11,7 @@ from znnpy.config.models import Config, VolumeSection
 from znnpy.data.memory import readable
 from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
+from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.errors import RunError, ZnnpyError
 from znnpy.infer.build import training_model
@@ -24,14 +25,16 @@ from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_
 from znnpy.train.keeper import RunKeeper
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Loop
+from znnpy.train.members import Member, member, refuse_mixed
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import Stop, StopSignals
-from znnpy.train.start import Standing, look, lost, read_run, take_up
+from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
+from znnpy.train.together import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.validate import Validation
 from znnpy.train.wisdom import keep_wisdom, pin_wisdom
-from znnpy.train.work import loop_batches, open_sampler, pace_of, resume, verify_all
+from znnpy.train.work import loop_batches, open_sampler, pace_of, resume, verify_all, with_threads
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,30 @@ class Outcome:
         return self.iteration >= self.iterations
 
 
-def train(config: Config, *, overwrite: bool = False, reporter: Reporter | None = None) -> Outcome:
+def train(
+    config: Config,
+    *,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+    world: World | None = None,
+    different_cpus: bool = False,
+) -> Outcome:
     """Train until done or stopped by SIGINT or SIGTERM; goes on with a run that is there.
 
+    `world`: this process is rank 0 of it, and the others `follow`; `different_cpus` as in `refuse_mixed`.
     Call from the main thread to have signals handled. Raises ZnnpyError subclasses for what the
     user can mend, TrainingError for NaN or Inf, Stopped for a signal before training begins.
     """
     reporter, config = reporter or choose_reporter(), self_contained(config)
+    world = world or World()
     with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
+        members = world.exchange(member()) if world.size > 1 else []
+        refuse_mixed(members, different_cpus=different_cpus)
+        config = with_microbatch(config, run, world, reporter)
         standing = look(run, config, reporter)
-        return _Session(run, config, standing, reporter, stop).run()
+        outcome = _Session(run, config, standing, reporter, stop, world, members).run()
+        world.exchange(None)  # for which the others wait
+        return outcome
 
 
 class _Session:
@@ -71,10 +88,13 @@ class _Session:
         config: Config,
         standing: Standing,
         reporter: Reporter,
-        stop: Stop,
+        signals: StopSignals,
+        world: World,
+        members: list[Member],
     ) -> None:
         self._run, self._config, self._standing = run, config, standing
-        self._reporter, self._stop = reporter, stop
+        self._reporter, self._world, self._members = reporter, world, members
+        self._stop: Stop = signals if world.size == 1 else CommonStop(signals, world)
         self._network = trained_network(config)
         self._losses = training_losses(config, self._network)
 
@@ -83,9 +103,11 @@ class _Session:
         for text in doubtful_outputs(self._network, training.loss) + left_out(training):
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
+            self._world.broadcast(for_others(self._config))
             with ExitStack() as stack:
                 done = self._train(stack)
         else:
+            self._world.broadcast(None)
             take_up(self._run, self._config, self._standing, None, self._reporter)
             self._reporter.note(
                 f"this run is finished, {done} iterations are done; raise training.iterations to "
@@ -108,7 +130,10 @@ class _Session:
             with closing(open_scene(section, unread, self._network)) as scene:
                 refuse_labels(self._config, self._network, scene)
         Tiling.of(self._config, densest(self._network)).words()  # refuses an impossible window
+        if self._world.size > 1:
+            self._tell_state()
         model = stack.enter_context(self._model())
+        self._world.exchange("ready")
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         if (
             keep_wisdom(self._run.path, model.plan)
@@ -137,27 +162,42 @@ class _Session:
         return tuple(evaluations)
 
     def _model(self) -> Model:
-        standing = self._standing
+        standing, config = self._standing, with_threads(self._config, self._members, 0)
         if self._run.started:
             pin_wisdom(self._run.path, self._reporter.note)
-        report = self._reporter.preparing
-        model = training_model(self._config, self._network, standing.plan, report=report)
+        model = training_model(
+            config,
+            self._network,
+            standing.plan,
+            report=self._reporter.preparing,
+            ranks=self._world,
+        )
         planned = f"updates take {readable(model.memory)} of memory"
         if model.microbatch < model.batch:
             planned += (
                 f", microbatches: {model.batch // model.microbatch}, {model.in_flight} in flight"
             )
-        self._reporter.note(f"{planned}, threads: {model.threads}")
+        strategy = model.strategy
+        ranks = f", ranks: {self._world.size}, strategy: {strategy.name}" if strategy else ""
+        self._reporter.note(f"{planned}, threads: {model.threads}{ranks}")
         if found := standing.checkpoint:
             resume(model, found.parameters, found.optimizer_state, found.iteration)
         return model
+
+    def _tell_state(self) -> None:
+        """Where the run stands, to the other ranks."""
+        checkpoint, contents = self._standing.checkpoint, contents_of(self._config)
+        self._world.broadcast(checkpoint and checkpoint.iteration)
+        self._world.broadcast(checkpoint and state_as_bytes(checkpoint, contents))
 
     def _loop(
         self, stack: ExitStack, model: Model, sampler: Sampler, validation: Sampler | None
     ) -> Loop:
         config, run, standing = self._config, self._run, self._standing
         training, pace = config.training, pace_of(config, model)
-        batches = stack.enter_context(Prefetcher(sampler, training.batch, model.iteration))
+        batches = stack.enter_context(
+            Prefetcher(sampler, training.batch, model.iteration, own=model.samples)
+        )
         keeper = RunKeeper(
             run.checkpoints,
             (stack.enter_context(RunLog(run / LOG)), stack.enter_context(RunLog(run / TIMINGS))),
@@ -165,7 +205,7 @@ class _Session:
             partial(learning_rate, training),
             self._reporter,
             standing.checkpoint.iteration if standing.checkpoint else -1,
-            partial(verify_all, [sampler, validation]),
+            partial(verify_all, [sampler, validation], self._world),
         )
         return Loop(
             model,
@@ -189,6 +229,7 @@ class _Session:
             training.batch,
             training.validation.patches,
             self._stop,
+            len(model.samples),
         )
 
     def _sampler(self, stack: ExitStack, sections: tuple[VolumeSection, ...], key: str) -> Sampler:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from math import prod
 
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
+from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.errors import ConfigError
 from znnpy.infer.losses import step_weights
@@ -18,6 +19,7 @@ from znnpy.network.types import Network
 from znnpy.train.checkpoint import Arrays
 from znnpy.train.keeper import Pace
 from znnpy.train.loop import Batch
+from znnpy.train.members import Member, threads_of
 from znnpy.train.patches import make_sampler
 
 
@@ -46,6 +48,14 @@ def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration:
     model.iteration = iteration
 
 
+def with_threads(config: Config, members: Sequence[Member], rank: int) -> Config:
+    """The config with the threads of one of several ranks, where it names none."""
+    if config.run.threads is not None or not members:
+        return config
+    run = config.run.model_copy(update={"threads": threads_of(members, rank)})
+    return config.model_copy(update={"run": run})
+
+
 def pace_of(config: Config, model: Model) -> Pace:
     """When things happen in a run."""
     training, run = config.training, config.run
@@ -61,11 +71,12 @@ def pace_of(config: Config, model: Model) -> Pace:
     )
 
 
-def verify_all(samplers: Iterable[Sampler | None]) -> None:
-    """ChangedError unless all that was read is of the files that were opened."""
+def verify_all(samplers: Iterable[Sampler | None], world: World) -> None:
+    """ChangedError unless all that was read is of the files that were opened, by any rank."""
     for sampler in samplers:
         if sampler:
             sampler.verify()
+    world.exchange(None)
 
 
 def loop_batches(batches: Prefetcher, losses: Objectives) -> Iterator[Batch]:

@@ -24,7 +24,8 @@ from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Network
-from znnpy.plan import Plan
+from znnpy.plan import Plan, fftw
+from znnpy.plan.saved import saved_plan
 
 ALONE = 32 << 10
 """Bytes of a message that is better of one place in memory: MPI takes others apart, and packs them."""
@@ -75,12 +76,19 @@ class Party:
         return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox))
 
     def planned(self, record: Record | None, plan: Callable[[Record | None], Plan]) -> Plan:
-        """Rank 0's plan, which all repeat."""
+        """Rank 0's plan, which all repeat: the others wait here until `tell` says it."""
         if self.world.rank == 0:
-            found = plan(record)
-            self.world.broadcast(found.to_record())
-            return found
-        return plan(self.world.broadcast())
+            return plan(record)
+        told = self.world.broadcast()
+        if told["fftw"] is not None:
+            fftw.pin(told["fftw"])
+        return plan(told["layers"])
+
+    def tell(self, plan: Plan) -> None:
+        """Once rank 0's kernels are compiled and its FFTs planned, the others find both done."""
+        if self.world.rank == 0:
+            saved = saved_plan(plan)
+            self.world.broadcast({"layers": saved.layers, "fftw": saved.fftw})
 
     def added_pairs(self, own: Mapping[str, Pair]) -> dict[str, Pair]:
         """Pairs of numbers of all ranks by name, added up by the tree; all ranks must come here."""

@@ -1,0 +1,160 @@
+"""`mpiexec -n 4 znnpy train config.yaml`: the same run as one process makes, however ranks end in between."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ranked import mpiexec, ranks_of
+from small_run import command, final, write_config, znnpy
+
+from znnpy.train import checkpoint as checkpoints
+
+TIMES = int(os.environ.get("ZNNPY_FAILURES", "0"))  # of each kind; 20 take some minutes
+MICROBATCHES = ("--set", "training.batch=4", "--set", "training.microbatch=1")
+ITERATIONS = 60
+
+
+def started(ranks, config, *words, options=()):
+    line = mpiexec(ranks, *command("train", config, *MICROBATCHES, *words), options=options)
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def over(ranks, config, *words, code=0):
+    with started(ranks, config, *words) as run:
+        out, said = run.communicate(timeout=300)
+    assert run.returncode == code, out + said
+    return said
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    znnpy("train", write_config(folder, ITERATIONS), *MICROBATCHES)
+    return folder / "run"
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write_config(tmp_path, ITERATIONS)
+
+
+def whole(run):
+    """All that must be the same, wherever it lies."""
+    *rest, small = final(run)
+    return *rest, [text.replace(str(run.parent).encode(), b"") for text in small]
+
+
+def wait_for(path, count, run):
+    """Until a log has so many lines."""
+    while run.poll() is None:
+        if path.exists() and len(path.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_make_the_run_that_one_process_makes(undisturbed, config, ranks):
+    said = over(ranks, config)
+    assert whole(config.parent / "run") == whole(undisturbed)
+    assert said.count("validation  loss") == 2  # one rank speaks
+    assert f"ranks: {ranks}" in said
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_and_another_number_of_ranks_goes_on(undisturbed, config):
+    log = config.parent / "run/log.jsonl"
+    for count, (ranks, number) in enumerate([(4, signal.SIGINT), (2, signal.SIGTERM)], 1):
+        with started(ranks, config) as run:
+            wait_for(log, 15 * count, run)
+            for rank in ranks_of(run)[: None if number == signal.SIGINT else 1]:
+                rank.send_signal(number)
+            _, said = run.communicate(timeout=60)
+        assert run.returncode == 128 + number, said
+        assert said.count("stopped at iteration") == 1
+    znnpy("train", config, *MICROBATCHES)
+    assert whole(config.parent / "run") == whole(undisturbed)
+
+
+@pytest.mark.slow
+def test_a_wrong_config_is_told_once(config):
+    said = over(2, config, "--set", "training.optimizer=adamm", code=1)
+    assert said.count("did you mean") == 1
+    assert not (config.parent / "run").exists()
+
+
+@pytest.mark.slow
+def test_what_another_rank_cannot_open_is_told_with_its_number(config):
+    script = (
+        "import os; from znnpy.cli import main\n"
+        "from znnpy.train import work; from znnpy.errors import VolumeError\n"
+        "def broken(*_): raise VolumeError('data.h5 is not here')\n"
+        "if os.environ['PMI_RANK'] == '1': work.open_scene = broken\n"
+        "main(['train', *__import__('sys').argv[1:]])"
+    )
+    line = mpiexec(2, sys.executable, "-c", script, config, *MICROBATCHES)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "znnpy: rank 1 (pid " in done.stderr
+    assert done.stderr.count("data.h5 is not here") == 1
+    assert not (config.parent / "run").exists()
+
+
+FAIL = """
+import os, sys
+from znnpy.cli import main
+from znnpy.errors import RunError
+from znnpy.train import loop
+rank, at = int(sys.argv[1]), int(sys.argv[2])
+if int(os.environ["PMI_RANK"]) == rank:
+    submit = loop.Loop._submit
+    def failing(self):
+        if self._submitted == at:
+            raise RunError("this rank fails")
+        submit(self)
+    loop.Loop._submit = failing
+main(["train", *sys.argv[3:]])
+"""
+
+
+def failed(kind, rng, config):
+    """One run over 4 ranks with a failure at a random time; how long the others lived on, and what was said."""
+    rank, at = rng.randrange(4), rng.randrange(1, ITERATIONS)
+    words = (config, *MICROBATCHES)
+    if kind == "exception":
+        line = mpiexec(4, sys.executable, "-c", FAIL, rank, at, *words)
+    else:
+        line = mpiexec(4, *command("train", *words))
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        if kind != "exception":
+            wait_for(config.parent / "run/log.jsonl", at, run)
+            time.sleep(rng.random() / 10)
+            chosen = [r for r in ranks_of(run) if r.environ().get("PMI_RANK") == str(rank)]
+            for process in chosen:
+                process.send_signal(getattr(signal, kind))
+        begun = time.monotonic()
+        out, said = run.communicate(timeout=120)
+        return run.returncode, time.monotonic() - begun, out + said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["SIGKILL", "SIGSTOP", "exception"])
+def test_a_failing_rank_ends_all_and_the_run_goes_on(undisturbed, config, kind):
+    rng, seen = random.Random(kind), 0
+    for time_ in range(max(TIMES, 1)):
+        code, seconds, said = failed(kind, rng, config)
+        if code == 0:  # it came when all was done
+            break
+        seen += 1
+        assert seconds < 30 or kind == "exception", said
+        assert {"SIGKILL": "KILL", "SIGSTOP": "has not answered", "exception": "this rank fails"}[
+            kind
+        ].lower() in said.lower(), said
+        assert checkpoints.listed(config.parent / "run/checkpoints") or time_ == 0
+    assert seen
+    over(random.Random(seen).choice([1, 2, 3]), config)
+    assert whole(config.parent / "run") == whole(undisturbed)

@@ -1,0 +1,96 @@
+"""What ranks settle: microbatches, shares of a batch, the state to begin from, when to stop."""
+
+import signal
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from small_run import write_config
+
+from znnpy.config import dump, load_config
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.world import World
+from znnpy.errors import RunError
+from znnpy.train.archive import Kind
+from znnpy.train.checkpoint import Checkpoint, Contents
+from znnpy.train.progress import Quiet
+from znnpy.train.rundir import RunDirectory
+from znnpy.train.together import (
+    CommonStop,
+    largest_microbatch,
+    state_as_bytes,
+    state_from_bytes,
+    with_microbatch,
+)
+
+
+def of(rank, size):
+    return SimpleNamespace(rank=rank, size=size)
+
+
+def test_the_microbatch_is_as_large_as_every_rank_having_one_allows():
+    assert [largest_microbatch(64, ranks) for ranks in (1, 2, 3, 4, 64)] == [64, 32, 16, 16, 1]
+    assert largest_microbatch(10, 4) == 2
+    with pytest.raises(RunError, match="start at most 2"):
+        largest_microbatch(2, 3)
+
+
+def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):
+    config = load_config(write_config(tmp_path), ("training.batch=8",))
+    given = load_config(tmp_path / "config.yaml", ("training.batch=8", "training.microbatch=2"))
+    with RunDirectory.open(tmp_path / "run") as run:
+        assert with_microbatch(config, run, World(), Quiet()) == config
+        assert with_microbatch(given, run, of(0, 2), Quiet()) == given
+        begun = with_microbatch(config, run, of(0, 2), Quiet())
+        assert begun.training.microbatch == 4
+        run.begin(dump(begun), {})
+        for ranks in (1, 2):
+            assert with_microbatch(config, run, of(0, ranks), Quiet()) == begun
+
+
+def test_more_ranks_than_microbatches_are_refused(tmp_path):
+    config = load_config(write_config(tmp_path), ("training.batch=12", "training.microbatch=2"))
+    with RunDirectory.open(tmp_path / "run") as run:
+        with_microbatch(config, run, of(0, 6), Quiet())
+        with pytest.raises(DistributedError, match="6 microbatches is too small for 7"):
+            with_microbatch(config, run, of(0, 7), Quiet())
+
+
+def test_a_state_goes_over_as_it_is():
+    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([np.pi])}
+    kinds = {name: Kind(array.shape, array.dtype) for name, array in arrays.items()}
+    contents = Contents(kinds, {"a/momentum": kinds["a"]})
+    state = {"a/momentum": arrays["a"] * 2}
+    data = state_as_bytes(Checkpoint(3, arrays, state, 0.1, 0, 3), contents)
+    for found, expected in zip(state_from_bytes(data, contents), (arrays, state), strict=True):
+        assert {name: (a.dtype, a.tolist()) for name, a in found.items()} == {
+            name: (a.dtype, a.tolist()) for name, a in expected.items()
+        }
+
+
+class Others:
+    """Two ranks, of which the other one has a signal from some question on."""
+
+    def __init__(self, at):
+        self.asked, self._at = [], at
+
+    def begin_exchange(self, value):
+        answer = Future()
+        answer.set_result([value, signal.SIGTERM if len(self.asked) >= self._at else None])
+        self.asked.append(value)
+        return answer
+
+
+def test_all_stop_when_one_rank_has_a_signal():
+    signals = SimpleNamespace(requested=None)
+    stop = CommonStop(signals, Others(2))
+    assert [stop.agreed() for _ in range(5)] == [None] * 3 + [signal.SIGTERM] * 2
+
+
+def test_what_only_this_rank_knows_stops_nothing_yet():
+    signals, others = SimpleNamespace(requested=signal.SIGINT), Others(100)
+    stop = CommonStop(signals, others)
+    assert (stop.agreed(), stop.requested) == (None, None)
+    assert stop.agreed() == stop.requested == signal.SIGINT
+    assert others.asked == [signal.SIGINT] * 2

@@ -1,0 +1,106 @@
+"""What the ranks of a run settle with each other: shares of the batch, the state to begin from, when to stop."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from znnpy.config import load_config
+from znnpy.config.models import Config
+from znnpy.config.output import plain
+from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.world import World
+from znnpy.errors import RunError
+from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
+from znnpy.train.progress import Reporter
+from znnpy.train.rundir import CONFIG, RunDirectory
+from znnpy.train.signals import StopSignals
+
+
+def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> Config:
+    """The config with the microbatch that its run has, or that so many ranks need, where it names none.
+
+    DistributedError for more ranks than microbatches.
+    """
+    chosen = _microbatch(config, run, world, reporter)
+    training = config.training.model_copy(update={"microbatch": chosen})
+    Ranks.of(training.batch // training.at_once, world.size)
+    return config.model_copy(update={"training": training})
+
+
+def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> int | None:
+    training = config.training
+    if training.microbatch is not None:
+        return training.microbatch
+    if run.started:
+        return load_config(run / CONFIG).training.microbatch
+    if world.size == 1:
+        return None
+    chosen = largest_microbatch(training.batch, world.size)
+    reporter.note(
+        f"training.microbatch is {chosen}, so that each of {world.size} ranks has one; where the config sets "
+        "it, any number of ranks computes the same bits"
+    )
+    return chosen
+
+
+def largest_microbatch(batch: int, ranks: int) -> int:
+    """Samples of a microbatch of which every rank has at least one; RunError for more ranks than samples."""
+    if ranks > batch:
+        raise RunError(
+            f"training.batch is {batch}, and {ranks} ranks were started, each of which needs a sample of its "
+            f"own: start at most {batch}, or make the batch larger"
+        )
+    return next(size for size in range(batch // ranks, 0, -1) if batch % size == 0)
+
+
+def for_others(config: Config) -> dict[str, Any]:
+    """What the other ranks need of it, JSON-able: the plan is rank 0's to read."""
+    training = config.training.model_copy(update={"plan": None})
+    return plain(config.model_copy(update={"training": training}))
+
+
+def state_as_bytes(checkpoint: Checkpoint, contents: Contents) -> bytes:
+    """The arrays of a checkpoint, one after the other."""
+    groups = {"parameters": checkpoint.parameters, "optimizer_state": checkpoint.optimizer_state}
+    parts = (name.partition("/") for name in contents.members())
+    return b"".join(groups[group][inner].tobytes() for group, _, inner in parts)
+
+
+def state_from_bytes(data: bytes, contents: Contents) -> tuple[Arrays, Arrays]:
+    """The way back: parameters and states of the optimizer."""
+    groups: dict[str, Arrays] = {"parameters": {}, "optimizer_state": {}}
+    at = 0
+    for name, kind in contents.members().items():
+        group, _, inner = name.partition("/")
+        values = np.frombuffer(data, kind.dtype, kind.nbytes // kind.dtype.itemsize, at)
+        groups[group][inner], at = values.reshape(kind.shape), at + kind.nbytes
+    return groups["parameters"], groups["optimizer_state"]
+
+
+@dataclass
+class CommonStop:
+    """Signals of all ranks: whichever has one, all stop after the same update, one later than asked.
+
+    `requested` is what all know: nothing that one rank does by itself is cut short.
+    """
+
+    signals: StopSignals
+    world: World
+    requested: int | None = None
+    _asked: Future[list[Any]] | None = None
+
+    def agreed(self) -> int | None:
+        """The signal that some rank had when this was asked the last time; all ranks ask equally often."""
+        before, self._asked = self._asked, self.world.begin_exchange(self.signals.requested)
+        if before and self.requested is None:
+            self.requested = next((found for found in before.result() if found), None)
+        return self.requested
+
+    def deferred(self) -> AbstractContextManager[None]:
+        """Note the first signal instead of raising it."""
+        return self.signals.deferred()
