@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from znnpy.data.sampling.prefetch import Prefetcher, make_batch
-from znnpy.data.sampling.sampler import Patch
+from znnpy.data.sampling.sampler import Patch, stacked
 from znnpy.errors import VolumeError
 
 
@@ -19,6 +20,9 @@ class Numbers:
         self.asked: list[int] = []
         self.broken_at = broken_at
         self.enough = threading.Event()
+
+    def samples(self, numbers: Sequence[int]) -> Patch:
+        return stacked([self.sample(number) for number in numbers])
 
     def sample(self, index: int) -> Patch:
         if index == self.broken_at:

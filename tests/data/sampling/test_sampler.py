@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from znnpy.data.samples.each import spread
 from znnpy.data.sampling.augment import Augmentation
-from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Patch, Sampler
-from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget, ImageTarget
+from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Patch, Sampler, stacked
+from znnpy.data.sampling.targets import (
+    AffinityTarget,
+    BoundaryTarget,
+    ClassesTarget,
+    ImageTarget,
+)
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume
@@ -305,3 +311,32 @@ def test_shuffled_refuses_places_that_flips_change() -> None:
     options = {"offset": (0, 0, 3), "order": "shuffled", "augmentation": Augmentation("x", "none")}
     with pytest.raises(VolumeError, match="shuffled takes each position once, but flipped patches"):
         sampler([part], (1, 1, 4), (1, 1, 1), **options)
+
+
+def sliced(seed: int = 3, **options: object) -> Sampler:
+    """Samples of single slices: two lists of 5 and 4 images of two channels, a class for each."""
+    rng = np.random.default_rng(0)
+    scenes = []
+    for count in (5, 4):
+        images = ArrayVolume(rng.integers(0, 255, (2, count, 6, 7)).astype(np.uint8))
+        labels = ArrayVolume(rng.integers(0, 3, (1, count, 1, 1)).astype(np.uint8))
+        scenes.append(Scene({"in": images}, {"out": spread(labels, images)}))
+    return Sampler(
+        scenes,
+        {"in": InputPatch((1, 5, 6))},
+        {"out": OutputPatch((1, 2, 2), ClassesTarget(3), stride=(1, 2, 2))},
+        order="shuffled",
+        seed=seed,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"normalise": "unit"}, {"mirror": True}])
+def test_slices_made_at_once_are_those_made_one_by_one(options: dict[str, object]) -> None:
+    made = sliced(**options)
+    assert made._slices
+    numbers = [7, 3, 4, *range(made.positions, made.positions + 9)]
+    assert same(made.samples(numbers), stacked([made.sample(k) for k in numbers]))
+    turned = sliced(**options, augmentation=Augmentation("x", "none"))
+    assert not turned._slices
+    assert same(turned.samples(numbers), stacked([turned.sample(k) for k in numbers]))

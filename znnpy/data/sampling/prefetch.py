@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -20,8 +20,8 @@ Float32 = NDArray[np.float32]
 class Source(Protocol):
     """What patches come from; `Sampler` is one."""
 
-    def sample(self, index: int) -> Patch:
-        """Patch number `index`."""
+    def samples(self, numbers: Sequence[int]) -> Patch:
+        """Patches by number, stacked: (number, C, z, y, x) by node."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,8 @@ class Batch:
 def make_batch(source: Source, iteration: int, batch: int, own: range | None = None) -> Batch:
     """Batch number `iteration`: samples iteration * batch and the batch - 1 after it, or `own` of these."""
     taken = range(batch) if own is None else own
-    patches = [source.sample(iteration * batch + index) for index in taken]
-    return Batch(
-        iteration,
-        _stacked([patch.images for patch in patches]),
-        _stacked([patch.targets for patch in patches]),
-        _stacked([patch.weights for patch in patches]),
-    )
+    found = source.samples([iteration * batch + index for index in taken])
+    return Batch(iteration, found.images, found.targets, found.weights)
 
 
 class Prefetcher:
@@ -133,7 +128,3 @@ class Prefetcher:
             self._ready.append(batch)
             self._changed.notify_all()
             return True
-
-
-def _stacked(parts: list[dict[str, Float32]]) -> dict[str, Float32]:
-    return {node: np.stack([part[node] for part in parts]) for node in parts[0]}

@@ -20,16 +20,17 @@ from znnpy.data.sampling.rebalance import (
     rebalance,
 )
 from znnpy.data.sampling.shuffle import shuffled
-from znnpy.data.sampling.taken import check_kind, check_labels, read_taken
+from znnpy.data.sampling.taken import check_kind, check_labels, read_taken, refuse_untaken
 from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Mode, Normalisation, normalisation, unexamined
-from znnpy.data.volume import Triple, mirror_read
+from znnpy.data.volume import Array, Triple, Volume, mirror_read
 from znnpy.errors import ShapeError, VolumeError
 
 Float32 = NDArray[np.float32]
 Order = Literal["random", "shuffled"]
 Flips = tuple[bool, bool, bool]
+NO_FLIPS: Flips = (False, False, False)
 # Patches that a mask leaves empty teach nothing; so many in a row mean that the mask is wrong.
 ATTEMPTS = 1000
 
@@ -57,11 +58,24 @@ class OutputPatch:
 
 @dataclass(frozen=True)
 class Patch:
-    """One sample: float32 (C, z, y, x) by node; owned by whoever asked for it."""
+    """One sample: float32 (C, z, y, x) by node, or several; owned by whoever asked for it."""
 
     images: dict[str, Float32]
     targets: dict[str, Float32]
     weights: dict[str, Float32]
+
+
+def stacked(patches: Sequence[Patch]) -> Patch:
+    """Several samples as one, (number, C, z, y, x) by node."""
+
+    def together(groups: list[dict[str, Float32]]) -> dict[str, Float32]:
+        return {node: np.stack([group[node] for group in groups]) for node in groups[0]}
+
+    return Patch(
+        together([patch.images for patch in patches]),
+        together([patch.targets for patch in patches]),
+        together([patch.weights for patch in patches]),
+    )
 
 
 @dataclass(frozen=True)
@@ -172,7 +186,7 @@ class Sampler:
     @property
     def positions(self) -> int:
         """Number of valid positions, unflipped."""
-        return self._places[False, False, False].ends[-1]
+        return self._places[NO_FLIPS].ends[-1]
 
     def sample(self, index: int) -> Patch:
         """Sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
@@ -187,6 +201,69 @@ class Sampler:
             f"{ATTEMPTS} patches in a row hold no voxel that counts; the masks (or the labels to "
             f"ignore) of {', '.join(s.reference.name for s in self._scenes)} leave too little"
         )
+
+    def samples(self, numbers: Sequence[int]) -> Patch:
+        """Several samples by number, stacked: float32 (number, C, z, y, x) by node.
+
+        Slices that are turned by nothing and counted whole, as images with a label each, are made at once:
+        a tenth of the time, and the same bits.
+        """
+        if self._slices:
+            return self._sliced(numbers)
+        return stacked([self.sample(number) for number in numbers])
+
+    @property
+    def _slices(self) -> bool:
+        """Whether samples are single slices, of which each is as it lies in the volume and counts whole."""
+        boxes = self._boxes.values()
+        outputs = self._outputs.values()
+        return (
+            self._order == "shuffled"
+            and self._rebalance == "none"
+            and len(self._places) == 1
+            and not any(self._groups)
+            and not any(scene.masks for scene in self._scenes)
+            and all(box.extent[0] == 1 for box in boxes)
+            and all(o.target.margin == 0 and o.target.ignore is None for o in outputs)
+        )
+
+    def _sliced(self, numbers: Sequence[int]) -> Patch:
+        places = self._places[NO_FLIPS]
+        drawn = [places.at(shuffled(k, places.ends[-1], self._seed)) for k in numbers]
+        found = Patch({}, {}, {})
+        for scene in {scene for scene, _ in drawn}:
+            where = [i for i, (number, _) in enumerate(drawn) if number == scene]
+            self._add_slices(found, scene, [drawn[i][1] for i in where], where, len(drawn))
+        return found
+
+    def _add_slices(
+        self, found: Patch, number: int, positions: list[Triple], where: list[int], count: int
+    ) -> None:
+        """Put the slices at some positions of a scene to their places among `count` samples."""
+        scene = self._scenes[number]
+        for node in self._inputs:
+            norm = self._norms[number][node]
+            raw = self._planes(scene, scene.images[node], node, positions, finite=not norm.replace)
+            _place(found.images, node, norm.apply(raw), where, count)
+        for node, output in self._outputs.items():
+            labels = self._planes(scene, scene.labels[node], node, positions, finite=False)
+            known = np.ones(labels.shape[1:], np.bool_)
+            refuse_untaken(output.target, scene.labels[node].name, labels, known, positions[0])
+            rows, columns = (slice(None, None, step) for step in output.stride[1:])
+            made = output.target.compute(labels[:, :, rows, columns], known[:, rows, columns])
+            for group, values in zip((found.targets, found.weights), made, strict=True):
+                _place(group, node, values, where, count)
+
+    def _planes(
+        self, scene: Scene, volume: Volume, node: str, positions: list[Triple], *, finite: bool
+    ) -> Array:
+        """What a node has of a volume at some positions, (C, number, y, x)."""
+        box, corner = self._boxes[node], scene.corner(volume)
+        lowers = [
+            _minus(box.placed(position, self._frame, NO_FLIPS), corner) for position in positions
+        ]
+        planes = [mirror_read(volume, a, _plus(a, box.extent), finite=finite) for a in lowers]
+        return np.concatenate(planes, axis=1)
 
     def verify(self) -> None:
         """ChangedError unless all samples so far are of the files that were opened."""
@@ -343,6 +420,16 @@ class Sampler:
             )
             for node, output in self._outputs.items()
         }
+
+
+def _place(
+    group: dict[str, Float32], node: str, values: Float32, where: list[int], count: int
+) -> None:
+    """Put slices (C, number, y, x) to their places in a node's samples, which begin as nothing."""
+    channels, _, *plane = values.shape
+    if node not in group:
+        group[node] = np.empty((count, channels, 1, *plane), np.float32)
+    group[node][where] = values.swapaxes(0, 1)[:, :, None]
 
 
 def _mask_shift(scene: Scene, node: str) -> Triple:

@@ -44,11 +44,16 @@ def read_taken(
 ) -> tuple[Array, Bool]:
     """As `read_counted`; VolumeError with the place where the target cannot take what counts."""
     values, known = read_counted(target, labels, mask, lower, upper, shift)
-    if not target.takes_all(labels.dtype):
+    refuse_untaken(target, labels.name, values, known, lower)
+    return values, known
+
+
+def refuse_untaken(target: Target, name: str, values: Array, known: Bool, lower: Triple) -> None:
+    """VolumeError for labels (C, z, y, x), the first voxel of which is `lower`, that the target cannot take."""
+    if not target.takes_all(values.dtype):
         seen = _Seen()
         seen.add(target, values, known, lower)
-        seen.refuse(target, labels.name)
-    return values, known
+        seen.refuse(target, name)
 
 
 def read_counted(
