@@ -5,15 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from recorded import recorded
+from written_events import MS, worker
 
 from znnpy.graph import GraphBuilder, Named
 from znnpy.network import load_network
 from znnpy.profile.losses import find_losses
 from znnpy.profile.timeline import MISSING, StepFunction, build_timeline
 from znnpy.profile.updates import Profile
-from znnpy.scheduler.recording import EVENT, SEARCH, WorkerRecording
-
-MS = 1_000_000
 
 
 def chain_graph():
@@ -26,12 +24,6 @@ def chain_graph():
     for one, other in ((a, b), (a, c), (b, d), (c, d)):
         builder.precede(one, other)
     return builder.build()
-
-
-def worker(events, searches):
-    made = np.array([(t, s * MS, e * MS, w) for t, s, e, w in events], EVENT)
-    idle = np.array([(s * MS, p * MS, e * MS, 1) for s, p, e in searches], SEARCH)
-    return WorkerRecording(made, len(made), 0, 0, 0, 0, idle, len(idle))
 
 
 def hand_made():

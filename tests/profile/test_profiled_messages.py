@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launched import launched
 from recorded import recorded
-from test_timeline import MS, worker
+from written_events import MS, worker
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.network import load_network

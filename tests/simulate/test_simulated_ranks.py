@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_measured import recorded
+from simulated_recordings import recorded
 
 from znnpy.distributed.strategies import STRATEGIES
 from znnpy.graph import GraphBuilder, GraphError, Named, TaskGraph
