@@ -10,6 +10,7 @@ from small_run import write_config
 
 from znnpy.config import dump, load_config
 from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.transfers import Carried
 from znnpy.distributed.world import World
 from znnpy.errors import RunError
 from znnpy.train.archive import Kind
@@ -74,11 +75,12 @@ class Others:
 
     def __init__(self, at):
         self.asked, self._at = [], at
+        self.messenger = SimpleNamespace(carried=Carried(3, 4000, 0.5))
 
     def begin_exchange(self, value):
-        answer = Future()
-        answer.set_result([value, signal.SIGTERM if len(self.asked) >= self._at else None])
-        self.asked.append(value)
+        answer, number = Future(), signal.SIGTERM if len(self.asked) >= self._at else None
+        answer.set_result([value, [number, 3, 4096, 0.25]])
+        self.asked.append(value[0])
         return answer
 
 
@@ -86,6 +88,9 @@ def test_all_stop_when_one_rank_has_a_signal():
     signals = SimpleNamespace(requested=None)
     stop = CommonStop(signals, Others(2))
     assert [stop.agreed() for _ in range(5)] == [None] * 3 + [signal.SIGTERM] * 2
+    first, second = stop.timings()["ranks"]
+    assert first == {"rank": 0, "messages": 3, "bytes": 4000, "seconds": 0.5}
+    assert second == {"rank": 1, "messages": 3, "bytes": 4096, "seconds": 0.25}
 
 
 def test_what_only_this_rank_knows_stops_nothing_yet():

@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.mailbox import NUMBERS, Mailbox
-from znnpy.distributed.transfers import Delays, Passage, Span, Transfer, Way
+from znnpy.distributed.transfers import Carried, Delays, Passage, Span, Transfer, Way
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 1 / 8  # of the time for which nothing has happened
@@ -54,6 +54,7 @@ class Messenger:
             )
         self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
         self.passages: deque[Passage] = deque(maxlen=KEPT_PASSAGES)
+        self.carried = Carried(0, 0, 0.0)
         self.failed: Callable[[BaseException], None] = lambda error: None
         self._data, self._control, self._sums = (MPI.COMM_WORLD.Dup() for _ in range(3))
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
@@ -250,7 +251,9 @@ class Messenger:
     def _passed(self, number: int, started: int) -> None:
         """A message is complete: those who wait for it get their tokens."""
         arrived = time.monotonic_ns()
-        self.passages.append(Passage(number, self._mailbox.posted_ns(number), started, arrived))
+        passage = Passage(number, self._mailbox.posted_ns(number), started, arrived)
+        self.passages.append(passage)
+        self.carried = self.carried.and_(passage, self._transfers[number])
         self._later(
             self._delays.of_message() if self._delays else 0,
             partial(self._release, self._transfers[number].phase),

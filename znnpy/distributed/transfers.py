@@ -58,6 +58,19 @@ class Passage(NamedTuple):
     arrived: int
 
 
+class Carried(NamedTuple):
+    """All messages of a rank so far: their bytes, and seconds from a task's post to the arrival, added up."""
+
+    messages: int
+    bytes: int
+    seconds: float
+
+    def and_(self, passage: Passage, transfer: Transfer) -> Carried:
+        """With one more."""
+        seconds = (passage.arrived - passage.posted) / 1e9
+        return Carried(self.messages + 1, self.bytes + transfer.bytes, self.seconds + seconds)
+
+
 @dataclass
 class Delays:
     """Random delays of messages, each up to `seconds`, and now and then of the whole rank: for tests."""

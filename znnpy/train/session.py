@@ -206,6 +206,7 @@ class _Session:
             self._reporter,
             standing.checkpoint.iteration if standing.checkpoint else -1,
             partial(verify_all, [sampler, validation], self._world),
+            self._stop.timings,
         )
         return Loop(
             model,

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -35,6 +35,9 @@ class Stop(Protocol):
 
     def deferred(self) -> contextlib.AbstractContextManager[None]:
         """Note the first signal instead of raising it."""
+
+    def timings(self) -> dict[str, Any]:
+        """What the log says of whoever was asked."""
 
 
 class StopSignals:
@@ -77,6 +80,10 @@ class StopSignals:
     def agreed(self) -> int | None:
         """The signal this process has had; there is nobody to ask."""
         return self.requested
+
+    def timings(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.requested is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from znnpy.config import load_config
 from znnpy.config.models import Config
 from znnpy.config.output import plain
 from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.transfers import Carried
 from znnpy.distributed.world import World
 from znnpy.errors import RunError
 from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
@@ -86,20 +88,34 @@ def state_from_bytes(data: bytes, contents: Contents) -> tuple[Arrays, Arrays]:
 class CommonStop:
     """Signals of all ranks: whichever has one, all stop after the same update, one later than asked.
 
-    `requested` is what all know: nothing that one rank does by itself is cut short.
+    `requested` is what all know: nothing that one rank does by itself is cut short. `carried`: messages of
+    each rank, as last told.
     """
 
     signals: StopSignals
     world: World
     requested: int | None = None
+    carried: Sequence[Carried] = ()
     _asked: Future[list[Any]] | None = None
 
     def agreed(self) -> int | None:
         """The signal that some rank had when this was asked the last time; all ranks ask equally often."""
-        before, self._asked = self._asked, self.world.begin_exchange(self.signals.requested)
+        told = [self.signals.requested, *self.world.messenger.carried]
+        before, self._asked = self._asked, self.world.begin_exchange(told)
         if before and self.requested is None:
-            self.requested = next((found for found in before.result() if found), None)
+            found = before.result()
+            self.requested = next((signal for signal, *_ in found if signal), None)
+            self.carried = [Carried(*rest) for _, *rest in found]
         return self.requested
+
+    def timings(self) -> dict[str, Any]:
+        """For the log: messages of each rank since the run was started, their bytes and seconds on the way."""
+        return {
+            "ranks": [
+                {"rank": rank, **it._asdict(), "seconds": round(it.seconds, 4)}
+                for rank, it in enumerate(self.carried)
+            ]
+        }
 
     def deferred(self) -> AbstractContextManager[None]:
         """Note the first signal instead of raising it."""
