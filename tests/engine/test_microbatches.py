@@ -82,6 +82,7 @@ def serial() -> dict[str, Any]:
     return trained(section(), 10, 2, threads=1)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("how", [how for some in BITS.values() for how in some], ids=str)
 def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, Any]) -> None:
     assert_same(trained(section(), 10, 2, **how), serial)
@@ -97,6 +98,7 @@ def test_bits_are_the_same_for_any_number_in_flight(
     assert_same(trained(section(), 10, 2, threads=8), serial)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("batch", "microbatch"), [(10, 2), (6, 1), (8, 4), (7, 1)])
 @pytest.mark.parametrize("optimizer", [Optimizer(), Optimizer("adam")], ids=["sgd", "adam"])
 def test_updates_are_those_of_float64(batch: int, microbatch: int, optimizer: Optimizer) -> None:
@@ -138,6 +140,7 @@ def test_statistics_are_of_microbatches_and_running_ones_move_once() -> None:
         assert np.abs(found[name] - start[name]).max() > 1e-4
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
 def test_every_loss_is_the_mean_over_the_whole_batch(loss: Any, function: Any) -> None:
     net = {"layers": [{"conv": {"images": 3, "size": 3, "function": function}}]}
@@ -180,6 +183,7 @@ def test_convolutions_of_all_algorithms() -> None:
         assert_near(found[0], trained(net, 4, 1, precision="float64"), 1e-4)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     net = section(dropout=False)
     sizes = {}

@@ -12,7 +12,7 @@ from znnpy.network.types import Edge, Network, Node
 QUICK = range(8)
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("conv", ["direct", "fft"])
 @pytest.mark.parametrize("seed", QUICK)
 def test_random_networks_equal_the_reference(seed, conv):
@@ -79,6 +79,7 @@ def trained(updates=50, **options):
         return model.parameters
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "fft"])
 def test_same_bits_for_any_number_of_threads(conv):
     wanted = trained(threads=0, conv=conv)

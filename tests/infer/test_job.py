@@ -27,6 +27,7 @@ def tiny(tmp_path):
     return small(tmp_path)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 def test_files_are_bytewise_the_same_for_any_threads(tmp_path, conv):
     files = []
@@ -36,6 +37,7 @@ def test_files_are_bytewise_the_same_for_any_threads(tmp_path, conv):
     assert files[0] == files[1] == files[2]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "fft"])
 def test_values_are_the_same_for_any_block(tmp_path, conv):
     tiny = small(tmp_path, conv)
@@ -124,6 +126,7 @@ def changed_input(tiny):
         file["raw"][1, 1, 1] += 1
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("change", "changes", "words"),
     [

@@ -68,6 +68,7 @@ def test_train_refuses_or_replaces(folder: Path, capsys: pytest.CaptureFixture[s
     assert np.isfinite(found).all()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("normalize", ["mean_std", "none"])
 def test_predict_and_evaluate_refuse_or_replace(
     folder: Path, capsys: pytest.CaptureFixture[str], normalize: str

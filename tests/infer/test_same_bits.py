@@ -34,6 +34,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(repr(sorted(content(path).items())).encode()).hexdigest()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_any_of_five_blocks_gives_the_same_values(tmp_path: Path, suffix: str) -> None:
     tiny = small(tmp_path, "auto")
@@ -59,6 +60,7 @@ def test_any_of_eight_threads_gives_the_same_bytes(
     assert len(found) == 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_three_restarts_with_other_threads_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
     name = f"out{suffix}"

@@ -133,6 +133,7 @@ def test_targets_of_coarser_outputs_lie_on_their_lattice(folder: Path, flips: bo
         np.testing.assert_array_equal(patch.targets["side"], patch.targets["out"][..., ::2, ::2])
 
 
+@pytest.mark.slow
 def test_runs_train_validate_go_on_and_predict_the_finest_output(folder: Path) -> None:
     znnpy("train", "config.yaml")
     records = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]

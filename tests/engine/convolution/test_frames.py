@@ -116,6 +116,7 @@ def test_convolutions_that_see_other_voxels_beyond_the_same_images(way, one, oth
     check_network(net, (5, 6, 7), plan=plan(net, algorithm, tile))
 
 
+@pytest.mark.slow
 def test_same_bits_for_any_number_of_threads():
     ways = [("reflect", "direct"), ("zeros", "direct"), ("zeros", "winograd"), ("reflect", "packed"),
             ("zeros", "packed"), ("replicate", "winograd"), ("replicate", "fft")]  # fmt: skip
