@@ -92,12 +92,32 @@ def test_check_without_volumes(capsys, tmp_path):
         "field of view",
         "peak memory",
         "at the peak",
-        "activations",
+        "gradients",
         "time per update",
         "sparsity",
         "conv1",
     ):
         assert word in out
+
+
+def test_check_says_what_is_made_again_to_fit_and_what_that_costs(capsys, tmp_path):
+    path = tmp_path / "config.yaml"
+    run(capsys, "init", path)
+    conv = "{conv: {images: 16, size: 3, function: elu, norm: batch}}"
+    options = ["--threads", "1", "--set", "training.conv=direct"]
+    options += [
+        "--set",
+        f"network.layers=[{conv}, {conv}, {conv}, {{conv: {{images: 1, size: 1}}}}]",
+    ]
+    plenty = json.loads(run(capsys, "check", path, "--json", *options)[1])
+    limit = ["--max-memory", f"{plenty['memory_bytes'] * 0.95:.0f}"]
+    code, out, _ = run(capsys, "check", path, "--json", *options, *limit)
+    found = json.loads(out)
+    assert code == 0
+    assert found["memory_bytes"] < found["memory_kept_bytes"] == plenty["memory_bytes"]
+    assert found["work_seconds"] == plenty["work_seconds"] + found["again_seconds"]
+    assert found["again_seconds"] > plenty["again_seconds"] == 0
+    assert "more work; the same bits" in run(capsys, "check", path, *options, *limit)[1]
 
 
 def test_memory_limit_is_refused_with_sizes(capsys, tmp_path):

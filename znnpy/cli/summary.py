@@ -94,9 +94,11 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         memory, in_flight = planned_memory(layout, settings), layout.replicas
         if run.max_memory is not None:
             refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
-        bytes_, uses, work = memory.bytes, dict(memory.uses), estimated_work(layout, settings)
+        bytes_, uses, kept, again = memory.bytes, dict(memory.uses), memory.kept, memory.again
+        work = estimated_work(layout, settings) + again
     else:
         bytes_, uses = least_bytes(network, geometry, *sizes, staged=training.batch), {}
+        kept, again = bytes_, 0.0
         work = count * sum(row["seconds"] for row in algorithms)
     shapes = parameter_shapes(network)
     return {
@@ -113,6 +115,8 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "counted": counted,
         "memory_bytes": bytes_,
         "memory_uses": uses,
+        "memory_kept_bytes": kept,
+        "again_seconds": again,
         "threads": threads,
         "work_seconds": work,
         "update_seconds": work / threads,
@@ -154,6 +158,8 @@ def print_summary(found: dict[str, Any]) -> None:
     if found["counted"]:
         out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)
         out.print(f"at the peak     {_uses(found['memory_uses'])}", highlight=False)
+        if found["again_seconds"]:
+            out.print(f"made again      {_again(found)}", highlight=False)
     else:
         least = f"at least {readable(found['memory_bytes'])}, by the images alone"
         words = f"{least}; an update has too many tasks to count them quickly, --measure counts"
@@ -321,6 +327,16 @@ def _plans(found: dict[str, Any]) -> Table:
 
 def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _again(found: dict[str, Any]) -> str:
+    """What is saved by what the forward pass leaves and the backward pass makes again, and what that costs."""
+    saved = found["memory_kept_bytes"] - found["memory_bytes"]
+    share = found["again_seconds"] / (found["work_seconds"] - found["again_seconds"])
+    return (
+        f"by run.max_memory: {readable(saved)} less than {readable(found['memory_kept_bytes'])}, "
+        f"{share:.1%} more work; the same bits"
+    )
 
 
 def _uses(bytes_: dict[str, int]) -> str:

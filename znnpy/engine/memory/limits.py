@@ -81,17 +81,20 @@ def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> 
     needed = needs(layout)
     if needed <= limit:
         return
-    fitting = _fitting(limit, layout, needs)
+    fitting = _fitting(limit, needed, layout, needs)
     hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
+    least = " at least" if layout.training else ""  # whatever is made again
     raise PlanError(
-        f"output_shape {_described(layout.geometry)} needs {readable(needed)}, max_memory is "
+        f"output_shape {_described(layout.geometry)} needs{least} {readable(needed)}, max_memory is "
         f"{readable(limit)}; {hint}"
     )
 
 
-def _fitting(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
-    """The largest of some shapes of the same proportions that fits."""
+def _fitting(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
+    """The largest of some shapes of the same proportions that fits; `needed`: bytes of the whole."""
     for percent in range(95, 0, -5):
+        if needed * (percent / 100) ** 3 > limit:
+            continue
         shapes = {
             name: _scaled(shape, percent / 100)
             for name, shape in layout.geometry.output_shapes.items()
