@@ -165,7 +165,8 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
     """The layout with as many microbatches under way at once as its workers need, where there is room.
 
     Microbatches of one set of images follow each other: their longest chains of tasks together shall take
-    no longer than a share of what all work takes on all workers.
+    no longer than a share of what all work takes on all workers. Fewer are under way before anything is made
+    again to save memory.
     """
     most = min(layout.workers, len(layout.numbers))
     if most == 1:
@@ -176,7 +177,7 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     found = replace(layout, replicas=max(1, min(most, wanted)))
     room = whole_memory() // 2 if settings.max_memory is None else settings.max_memory
-    while found.replicas > 1 and planned_bytes(found, settings) > room:
+    while found.replicas > 1 and planned_memory(found, settings).kept > room:
         found = replace(found, replicas=found.replicas // 2)
     return found
 
