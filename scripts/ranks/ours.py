@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -67,6 +68,8 @@ def main() -> None:
         for word in options.strategies:
             name, _, colors = word.partition(":")
             section = {"strategy": name} | ({"colors": int(colors)} if colors else {})
+            if os.environ.get("MPIR_CVAR_NOLOCAL") == "1":  # as if each rank had a host of its own
+                section["shared_memory"] = False
             together = Rank(case, options.threads, world, DistributedSection(**section))
             for rank in (together, alone):
                 rank.seconds(3)

@@ -17,7 +17,7 @@ from znnpy.distributed.world import World
 from znnpy.engine import Model
 from znnpy.engine.layers.optimizer import Optimizer
 
-KEYS = ("strategy", "colors", "chunk")
+KEYS = ("strategy", "colors", "chunk", "shared_memory")
 NETS: dict[str, tuple[dict[str, Any], Any]] = {
     "chain": (
         {
@@ -93,10 +93,11 @@ def _hash(arrays: dict[str, Any]) -> str:
 
 def main() -> None:
     """Rank 0 prints what comes of the cases of the command line, by number; all ranks agree."""
-    seed = json.loads(sys.argv[1])
-    with World.open(Delays(seed, 0.002) if seed else None) as world:
-        for number, case in json.loads(sys.argv[2]):
-            found = trained(world, case | {"delays": seed})
+    with World.open() as world:
+        for number, case in json.loads(sys.argv[1]):
+            if "delays" in case and world.size > 1:
+                world.messenger.delay(Delays(case["delays"], 0.002))
+            found = trained(world, case)
             assert world.exchange(found["weights"]) == [found["weights"]] * world.size, case
             assert world.exchange(found["losses"]) == [found["losses"]] * world.size, case
             if world.rank == 0:

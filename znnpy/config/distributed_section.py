@@ -25,3 +25,8 @@ class DistributedSection(Strict):
         default=None,
         description="Bytes of a message, in bytes or as 256KiB (default: 1 MiB, of multicolor 256 KiB).",
     )
+    shared_memory: bool = Field(
+        default=True,
+        description="Ranks of one host read each other's gradients and weights where they are (tree and "
+        "multicolor), instead of sending them.",
+    )

@@ -140,6 +140,7 @@ distributed:                       # of training started by mpiexec or srun
   strategy: auto                   # auto, tree, multicolor, allreduce or blocking
   # colors: 8                      # trees of multicolor
   # chunk: 256KiB                  # bytes of a message
+  shared_memory: true              # ranks of one host read each other's memory
 
 inference:                         # of networks with padding, or instance, group or layer norm
   # window: [4, 32, 32]            # output voxels of a window; default: training.output_shape

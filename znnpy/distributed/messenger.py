@@ -26,6 +26,8 @@ from znnpy.distributed.transfers import Carried, Delays, Passage, Span, Transfer
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 1 / 8  # of the time for which nothing has happened
+SECONDS_A_ROUND = 1e-4
+"""After each so much sleep MPI is asked once more: it may move large messages by a small buffer a call."""
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
 KEPT_PASSAGES = 1 << 16
@@ -59,7 +61,7 @@ class Messenger:
         self._data, self._control, self._sums = (MPI.COMM_WORLD.Dup() for _ in range(3))
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._mailbox = Mailbox()
-        self._delays = replace(delays, rank=self.rank) if delays else None
+        self._delays: Delays | None = None
         self._words: deque[Callable[[], None]] = deque()
         self._timed: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -73,7 +75,9 @@ class Messenger:
         self._sum_next = 0
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
-        self._active, self._ending = 0.0, False
+        self._active, self._slept, self._ending = 0.0, 0.0, False
+        if delays:
+            self.delay(delays)
         self._thread = threading.Thread(target=self._live, name="znnpy messages", daemon=True)
 
     @property
@@ -100,6 +104,10 @@ class Messenger:
                 f"{max(tags, default=0)}, {self._most_tag} at most; larger chunks or fewer colors make fewer"
             )
         self._in_thread(partial(self._attach, transfers, release))
+
+    def delay(self, delays: Delays) -> None:
+        """From now on hold messages back at random: for tests."""
+        self._delays = replace(delays, rank=self.rank)
 
     def detach(self) -> None:
         """Forget a graph whose steps are complete."""
@@ -153,7 +161,8 @@ class Messenger:
         try:
             while not self._ending or self._requests or self._words:
                 self._look()
-                self._mailbox.sleep(self._pause())
+                self._slept = self._pause()
+                self._mailbox.sleep(self._slept)
         except BaseException as error:
             self.failed(error)
 
@@ -170,7 +179,8 @@ class Messenger:
         while self._timed and self._timed[0][0] <= time.monotonic():
             heapq.heappop(self._timed)[2]()
         self._receive_told()
-        self._ask()
+        for _ in range(1 + int(self._slept / SECONDS_A_ROUND)):
+            self._ask()
 
     def _pause(self) -> float:
         """Seconds to sleep."""
@@ -240,6 +250,8 @@ class Messenger:
     def _prepare(self, transfer: Transfer) -> MPI.Prequest:
         """A persistent request, made once for all steps."""
         prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
+        if not transfer.spans:
+            return prepare((MPI.BOTTOM, 0, MPI.BYTE), transfer.peer, transfer.tag)
         if len(transfer.spans) == 1:  # which MPI moves without packing
             room = MPI.buffer.fromaddress(*transfer.spans[0])
             return prepare([room, MPI.BYTE], transfer.peer, transfer.tag)

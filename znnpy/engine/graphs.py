@@ -197,6 +197,20 @@ def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
     return connect([gated(tasks, sharing) for tasks in steps]).build(settings.policy)
 
 
+def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:
+    """Compile what the graphs of a layout need, before there is memory for them."""
+    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    _compile(_declare_all(build, settings, settings.exchange), settings, report)
+
+
+def _compile(declared: Declarations, settings: Settings, report: Report | None) -> None:
+    kernels: set[Kernel] = {
+        task.kernel for steps in declared.values() for it in steps for task in it
+    }
+    tell = partial(report, COMPILING) if report else None
+    compile_all(kernels, max(1, settings.threads), tell)
+
+
 class Graphs:
     """`update` (an even and an odd step), `forward`, `derive`, and `gradients` without an update.
 
@@ -210,11 +224,7 @@ class Graphs:
         self._build, self._sharing, self._settings = build, sharing, settings
         self._exchange = settings.exchange
         self._declared = _declare_all(build, settings, self._exchange)
-        kernels: set[Kernel] = {
-            task.kernel for steps in self._declared.values() for step in steps for task in step
-        }
-        tell = partial(report, COMPILING) if report else None
-        compile_all(kernels, max(1, settings.threads), tell)
+        _compile(self._declared, settings, report)
         self._executors: dict[str, Executor | SerialExecutor] = {}
         self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
         self._released: dict[tuple[str, int], int] = {}
@@ -296,9 +306,11 @@ class Graphs:
 
     def close(self) -> None:
         """Stop all workers; with other ranks, once what they wait for has been done."""
-        if self._settings.party and "update" in self._executors:
-            self.drain()
-            self._settings.party.world.messenger.detach()
+        if party := self._settings.party:
+            if "update" in self._executors:
+                self.drain()
+                party.world.messenger.detach()
+            party.close()
         for executor in self._executors.values():
             executor.close()
         self._executors.clear()

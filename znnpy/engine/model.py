@@ -189,8 +189,6 @@ class Model:
             from znnpy.engine.double import DoubleEngine  # with SciPy, which others need not load
 
             engine = DoubleEngine(self._layout, settings)
-        if party:
-            party.tell(self.plan)
         self._opened: SingleEngine | DoubleEngine | None = engine
         self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
         self._shapes, self._repeats = parameter_shapes(self.network), repeats_of(self.network)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from znnpy.engine.graphs import Graphs, Settings, planned_memory
+from znnpy.engine.graphs import Graphs, Settings, compile_planned, planned_memory
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats, joined
 from znnpy.engine.memory.build import STEPS, Build
@@ -32,6 +33,12 @@ class SingleEngine:
         self._arena = Arena.of(plan.bytes, plan.sharing)
         states = len(settings.optimizer.state_names)
         self._build = Build.new(self._arena, layout, states, plan.workspace)
+        if settings.party:
+            if settings.party.rank == 0:
+                compile_planned(layout, settings, report)
+            settings.party.tell(layout.plan)  # for which the others wait
+            settings = replace(settings, party=settings.party.seeing(self._build))
+            self.settings = settings
         self._graphs = Graphs(self._build, plan.sharing, settings, report)
         self._main = "update" if layout.training else "forward"
         self._submitted = 0

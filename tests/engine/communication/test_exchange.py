@@ -95,8 +95,15 @@ class Rank:
             self.ready.append(task)
 
 
-def made(rank: int, size: int, how: Any, net: Any = NET, clip_norm: float | None = None) -> Rank:
-    """The graph of one of `size` ranks with a microbatch each."""
+def made(
+    rank: int,
+    size: int,
+    how: Any,
+    net: Any = NET,
+    clip_norm: float | None = None,
+    near: int = 1,
+) -> Rank:
+    """The graph of one of `size` ranks with a microbatch each; so many of them share a host."""
     network = load_network(net)
     direct = LayerPlan.of(*[Method("direct")] * len(PASSES))
     plan = Plan({edge.name: direct for edge in network.edges if edge.kind == "conv"})
@@ -108,6 +115,10 @@ def made(rank: int, size: int, how: Any, net: Any = NET, clip_norm: float | None
         Build.new(Arena(), layout, 1),
         Party(Ranks.of(size, size), how, rank).exchange(),
     )
+    hosts = [other // near for other in range(size)]
+    exchange.outbox.shifts = {
+        other: 1 << 40 for other in range(size) if other != rank and hosts[other] == hosts[rank]
+    }
     steps = []
     for parity in range(STEPS):
         build.parity, step = parity, Step()
@@ -118,13 +129,20 @@ def made(rank: int, size: int, how: Any, net: Any = NET, clip_norm: float | None
 
 @pytest.mark.parametrize("how", WAYS, ids=lambda how: f"{how.name} {how.colors} {how.chunk}")
 @pytest.mark.parametrize(
-    ("size", "net", "clip_norm"), [(2, NORMED, None), (4, NET, 1.0), (5, NET, None)]
+    ("size", "net", "clip_norm", "near"),
+    [
+        (2, NORMED, None, 1),
+        (2, NORMED, 1.0, 2),
+        (4, NET, 1.0, 2),
+        (5, NET, None, 1),
+        (4, NET, None, 4),
+    ],
 )
 def test_every_message_comes_and_no_token_is_doubled(
-    how: Any, size: int, net: Any, clip_norm: float | None
+    how: Any, size: int, net: Any, clip_norm: float | None, near: int
 ) -> None:
     draw, most = random.Random(size), 3
-    ranks = [made(rank, size, how, net, clip_norm) for rank in range(size)]
+    ranks = [made(rank, size, how, net, clip_norm, near) for rank in range(size)]
     posted: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     under_way: list[list[tuple[int, int]]] = []
     for _ in range(1 << 20):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -13,6 +13,7 @@ from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.link import chosen, measured
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
+from znnpy.distributed.windows import Windows
 from znnpy.distributed.world import World
 from znnpy.engine.communication.bundles import Bundle, bundled, by_layer
 from znnpy.engine.communication.outbox import SECONDS, Outbox, touched
@@ -44,6 +45,8 @@ class Party:
     strategy: Strategy
     rank: int
     _world: World | None = None
+    shared: bool = False
+    windows: Windows | None = None
 
     @classmethod
     def of(
@@ -57,7 +60,8 @@ class Party:
             found = chosen(measured(world), ranks, _layers(network))
         else:
             found = STRATEGIES[wanted.strategy]
-        return cls(ranks, adjusted(found, wanted.colors, wanted.chunk), world.rank, world)
+        how = adjusted(found, wanted.colors, wanted.chunk)
+        return cls(ranks, how, world.rank, world, wanted.shared_memory and found.fixed)
 
     @property
     def world(self) -> World:
@@ -73,7 +77,27 @@ class Party:
     def exchange(self) -> Exchange:
         """This rank's part, of which nothing is declared yet."""
         mailbox = self._world.messenger.address if self._world else 0
-        return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox))
+        shifts = self.windows.shifts if self.windows else {}
+        return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox, shifts))
+
+    def seeing(self, build: Build) -> Party:
+        """With windows on the parameters of others of this host, whose memory nobody has touched yet."""
+        if not self.shared:
+            return self
+        buffers = [
+            it
+            for parameter in build.parameters.values()
+            for it in (parameter.values_buffer, parameter.gradient_buffer)
+            if it.address
+        ]
+        first = min(buffer.address for buffer in buffers)
+        last = max(buffer.address + 4 * buffer.floats for buffer in buffers)
+        return replace(self, windows=Windows.open(self.world, first, last - first))
+
+    def close(self) -> None:
+        """Show others nothing more."""
+        if self.windows:
+            self.windows.close()
 
     def planned(self, record: Record | None, plan: Callable[[Record | None], Plan]) -> Plan:
         """Rank 0's plan, which all repeat: the others wait here until `tell` says it."""

@@ -8,20 +8,24 @@ waits in this one: no phase is ever released twice before its tasks have run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from znnpy_kernels.scheduling.barrier import wait_for_all
 from znnpy_kernels.scheduling.mailbox import post
 
 from znnpy.distributed.transfers import Span, Transfer, Way
 from znnpy.engine.communication.bundles import Bundle
+from znnpy.engine.layers.totals import Total
 from znnpy.engine.memory.build import STEPS
+from znnpy.engine.memory.parameters import PARAMETER_GRADIENTS, VALUES
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 
 TICKETS = Use("messages that are under way", SMALL)
+SEEN = (VALUES, PARAMETER_GRADIENTS)
+"""What other ranks of the host can read."""
 SECONDS = 2e-7  # of a task that posts or has waited
 
 
@@ -30,11 +34,13 @@ class Outbox:
     """Numbers messages as they are declared. Every rank declares those of all ranks, in the same order.
 
     So the n-th has the same tag at both its ends. `mailbox`: address of the ring of posted numbers, 0 for
-    graphs that are never run.
+    graphs that are never run. `shifts`: by how many bytes the same buffers of other ranks lie behind our own,
+    for ranks whose memory can be read: messages to and from them carry nothing, and only say that it may be.
     """
 
     rank: int
     mailbox: int = 0
+    shifts: Mapping[int, int] = field(default_factory=dict)
     transfers: list[Transfer] = field(default_factory=list)
     _tags: int = 0
     _rooms: int = 0
@@ -49,20 +55,39 @@ class Outbox:
         return self._rooms - 1
 
     def tag(self) -> int:
-        """That of the next message between any two ranks."""
-        self._tags += 1
-        return self._tags - 1
+        """That of the next message between any two ranks; the one after it is that of its answer."""
+        self._tags += 2
+        return self._tags - 2
 
-    def send(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
+    def theirs(self, peer: int, bundle: Bundle) -> Bundle | None:
+        """The same bundle in another rank's memory, where we can read it and it can read ours."""
+        if peer not in self.shifts or any(it.buffer.name.use not in SEEN for it in bundle):
+            return None
+        return tuple(_shifted(total, self.shifts[peer]) for total in bundle)
+
+    def offer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
+        """Let another rank read a bundle, which stays as it is until that has answered."""
+        self.send(step, peer, tag, bundle, empty=True)
+        ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
+        phase = self._post(step, Way.RECEIVE, peer, tag + 1, bundle, [], [ticket], empty=True)
+        self._wait(step, Part.SENT, bundle, phase, [*touched(bundle), ticket], [])
+
+    def answer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
+        """Say that what another rank offered has been read, into this bundle."""
+        self.send(step, peer, tag + 1, bundle, empty=True)
+
+    def send(self, step: Step, peer: int, tag: int, bundle: Bundle, *, empty: bool = False) -> None:
         """A message to another rank; what it carries stays as it is until it has gone."""
         ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
         what = touched(bundle)
-        phase = self._post(step, Way.SEND, peer, tag, bundle, what, [ticket])
+        phase = self._post(step, Way.SEND, peer, tag, bundle, what, [ticket], empty=empty)
         self._wait(step, Part.SENT, bundle, phase, [*what, ticket], [])
 
-    def receive(self, step: Step, peer: int, tag: int, bundle: Bundle) -> int:
+    def receive(
+        self, step: Step, peer: int, tag: int, bundle: Bundle, *, empty: bool = False
+    ) -> int:
         """The same from another rank: the phase for which its first readers wait."""
-        return self._post(step, Way.RECEIVE, peer, tag, bundle, [], touched(bundle))
+        return self._post(step, Way.RECEIVE, peer, tag, bundle, [], touched(bundle), empty=empty)
 
     def take(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
         """The same for memory that others read, who need not know of messages."""
@@ -89,9 +114,11 @@ class Outbox:
         bundle: Bundle,
         reads: Iterable[Region],
         writes: Iterable[Region],
+        *,
+        empty: bool = False,
     ) -> int:
         number = len(self.transfers)
-        spans = tuple(Span(total.at(0), total.size) for total in bundle)
+        spans = () if empty else tuple(Span(total.at(0), total.size) for total in bundle)
         label = f"{'/'.join(dict.fromkeys(total.owner for total in bundle))}"
         phase = STEPS + number
         self.transfers.append(Transfer(way, peer, tag, spans, phase, label, bundle[0].bytes))
@@ -123,6 +150,11 @@ class Outbox:
             writes=writes,
             phase=phase,
         )
+
+
+def _shifted(total: Total, shift: int) -> Total:
+    buffer = total.buffer
+    return replace(total, buffer=Buffer(buffer.name, buffer.address + shift, buffer.floats))
 
 
 def touched(bundle: Bundle) -> list[Region]:

@@ -15,6 +15,7 @@ from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 RECEIVED = Use("sums of other ranks")
@@ -26,12 +27,15 @@ def add_up(step: Step, build: Build, outbox: Outbox, hops: Sequence[Hop], bundle
     for into, source in hops:
         tag = outbox.tag()
         if outbox.rank == source:
-            outbox.send(step, into, tag, bundle)
+            _give(step, outbox, into, tag, bundle)
         elif outbox.rank == into:
-            room = _room(build, outbox, RECEIVED, bundle)
-            phase = outbox.receive(step, source, tag, room)
+            seen = outbox.theirs(source, bundle)
+            room = seen or _room(build, outbox, RECEIVED, bundle)
+            phase = outbox.receive(step, source, tag, room, empty=bool(seen))
             for own, more in zip(bundle, room, strict=True):
                 add_total(step, own, more, Part.RANKS, phase)
+            if seen:
+                outbox.answer(step, source, tag, bundle)
 
 
 def hand_down(step: Step, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -> None:
@@ -39,9 +43,25 @@ def hand_down(step: Step, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -
     for into, source in reversed(hops):
         tag = outbox.tag()
         if outbox.rank == into:
-            outbox.send(step, source, tag, bundle)
+            _give(step, outbox, source, tag, bundle)
         elif outbox.rank == source:
-            outbox.take(step, into, tag, bundle)
+            _take(step, outbox, into, tag, bundle)
+
+
+def _give(step: Step, outbox: Outbox, peer: int, tag: int, bundle: Bundle) -> None:
+    give = outbox.offer if outbox.theirs(peer, bundle) else outbox.send
+    give(step, peer, tag, bundle)
+
+
+def _take(step: Step, outbox: Outbox, peer: int, tag: int, bundle: Bundle) -> None:
+    seen = outbox.theirs(peer, bundle)
+    if not seen:
+        outbox.take(step, peer, tag, bundle)
+        return
+    phase = outbox.receive(step, peer, tag, seen, empty=True)
+    for own, theirs in zip(bundle, seen, strict=True):
+        _copy(step, theirs, own, phase)
+    outbox.answer(step, peer, tag, bundle)
 
 
 def add_by_library(step: Step, build: Build, outbox: Outbox, bundle: Bundle) -> None:
@@ -75,12 +95,14 @@ def _together(bucket: Bundle) -> Total:
 
 
 def _copy(step: Step, source: Total, target: Total, phase: int) -> None:
-    step.add(
-        copy_flat,
-        {"source": source.at(0), "target": target.at(0), "length": source.size // 4},
-        what=Identity(source.owner, Pass.UPDATE, Part.BUCKET),
-        cost=2 * source.size / MEMORY_RATE,
-        reads=[source.region()],
-        writes=[target.region()],
-        phase=phase,
-    )
+    for low, high in ranges(source.pieces, 2 * source.size / MEMORY_RATE):
+        size = source.cut(low, high).size
+        step.add(
+            copy_flat,
+            {"source": source.at(low), "target": target.at(low), "length": size // 4},
+            what=Identity(source.owner, Pass.UPDATE, Part.COPIED),
+            cost=2 * size / MEMORY_RATE,
+            reads=[source.region(low, high)],
+            writes=[target.region(low, high)],
+            phase=phase,
+        )

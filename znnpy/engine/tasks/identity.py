@@ -111,7 +111,7 @@ class Part(Enum):
     UPDATE = "update", Kind.UPDATE, Pass.UPDATE
     # Between ranks: who asks for a message, and who waits until it has come or gone.
     RANKS = "sum over ranks", Kind.SUM, Pass.UPDATE
-    BUCKET = "bucket", Kind.COPY, Pass.UPDATE
+    COPIED = "copy over ranks", Kind.COPY, Pass.UPDATE
     POST = "post", Kind.MESSAGE, Pass.ORDER
     SENT = "sent", Kind.MESSAGE, Pass.ORDER
     RECEIVED = "received", Kind.MESSAGE, Pass.ORDER
