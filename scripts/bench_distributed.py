@@ -72,7 +72,8 @@ def updates(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
         options.blocks,
         *(["--samples", options.samples] if options.samples else []),
     ]
-    found, others = _run(net, ranks, "ours.py", [*more, "--strategies", *options.strategies])
+    own = [*more, "--conv", options.conv, "--strategies", *options.strategies]
+    found, others = _run(net, ranks, "ours.py", own)
     blocking = found["strategies"].get("blocking")
     for name, times in found["strategies"].items():
         row = {"by": f"znnpy {name}", **_exposed(times), "others": others}
@@ -188,6 +189,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--samples", type=int, help="of each rank (default: the recipe's, or 1)")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--conv", default="auto", help="znnpy's algorithm of convolutions")
     parser.add_argument("--strategies", nargs="+", metavar="NAME[:COLORS]",
                         default=["tree", "multicolor:2", "multicolor:4", "allreduce", "blocking"])  # fmt: skip
     parser.add_argument("--updates", type=int, default=5, help="of a block")

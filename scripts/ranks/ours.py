@@ -6,6 +6,7 @@ mpiexec -n 2 python ours.py --net 3x64 --strategies tree blocking
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -29,7 +30,13 @@ class Rank:
     """A case's updates, a microbatch a rank, which all ranks add up by a strategy; without one, no messages."""
 
     def __init__(
-        self, case: Case, threads: int, world: World, by: DistributedSection | None
+        self,
+        case: Case,
+        threads: int,
+        world: World,
+        conv: str,
+        by: DistributedSection | None = None,
+        plan: Any = None,
     ) -> None:
         self.world = world
         ranks: dict[str, Any] = {"ranks": world, "distributed": by} if by else {}
@@ -40,6 +47,8 @@ class Rank:
             microbatch=case.batch,
             threads=threads,
             loss=case.loss,
+            conv=conv,
+            plan=plan,
             optimizer=znnpy.Optimizer("sgd", momentum=0.9),
             **ranks,
         )
@@ -64,13 +73,19 @@ def main() -> None:
     options = _options()
     case, found = case_of(options.net, options.samples), {}
     with World.open() as world:
-        alone = Rank(case, options.threads, world, None)
+        common = case, options.threads, world, options.conv
+        plan = None
+        if world.rank == 0:  # which all have, so that they differ in messages alone
+            with contextlib.closing(Rank(*common)) as first:
+                plan = first.model.plan_record
+        plan = world.broadcast(plan)
+        alone = Rank(*common, plan=plan)
         for word in options.strategies:
             name, _, colors = word.partition(":")
             section = {"strategy": name} | ({"colors": int(colors)} if colors else {})
             if os.environ.get("MPIR_CVAR_NOLOCAL") == "1":  # as if each rank had a host of its own
                 section["shared_memory"] = False
-            together = Rank(case, options.threads, world, DistributedSection(**section))
+            together = Rank(*common, DistributedSection(**section), plan)
             for rank in (together, alone):
                 rank.seconds(3)
             blocks = [
@@ -92,6 +107,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, help="of each rank (default: the recipe's, or 1)")
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--conv", default="auto", help="algorithm of convolutions")
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--blocks", type=int, default=5)
     return parser.parse_args()
