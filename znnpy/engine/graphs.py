@@ -46,7 +46,7 @@ SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
 CHAIN_SHARE = 0.25
 """Of the time of an update that is all work: longest chains of microbatches that follow each other.
 
-LeNet, 64 images in 8 microbatches, simulated on 16 workers: 13.1, 14.8 and 15.3 times as fast as one with 0.5,
+LeNet, 64 images in 8 microbatches, was simulated on 16 workers: 13.1, 14.8 and 15.3 times as fast as one with 0.5,
 0.25 and 0.1, in 39, 55 and 59 MB.
 """
 
