@@ -437,7 +437,8 @@ def _gradient_frame(layout: Layout, name: str) -> Sides:
     for edge in layout.network.incoming(name):
         if edge.kind == "conv_transpose":
             frame = _wider(frame, layout.padding(edge))
-        if layout.reads_halo(edge) and layout.traits(edge, "gradient").reads_halos:
+        goes_on = layout.network.node(edge.source).kind != "input"
+        if goes_on and layout.reads_halo(edge) and layout.traits(edge, "gradient").reads_halos:
             reach = (edge.size[2] - 1) * layout.geometry.dilations[edge.name][2]
             before, after = (max(0, reach - left_out) for left_out in layout.cropped(edge)[2])
             seen = gradient_halo(before + 1, 1, planar), gradient_halo(after + 1, 1, planar)
