@@ -146,6 +146,7 @@ network:
     - conv: {images: 3, size: 3}
 data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
 training: {iterations: 1, output_shape: 6, batch: 2, conv: direct}
+distributed: {strategy: tree, shared_memory: false}
 run: {directory: run, threads: 1}
 """
 
