@@ -14,7 +14,8 @@ from znnpy.engine.memory.arena import aligned_bytes
 with World.open() as world:
     sizes = [50_000, 50_000, 9_000]
     memory = aligned_bytes(200_000)
-    numbers = memory[8_000 : 8_000 + sizes[world.rank]].view("i4")
+    begin = 8_000 + 4_400 * world.rank
+    numbers = memory[begin : begin + sizes[world.rank]].view("i4")
     windows = Windows.open(world, numbers.ctypes.data, numbers.nbytes)
     assert not memory.any()
     numbers[:] = np.arange(len(numbers)) + 1000 * world.rank

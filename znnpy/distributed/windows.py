@@ -20,11 +20,15 @@ MAP_FIXED = 0x10  # of Linux, on every processor
 
 
 class _Place(NamedTuple):
-    """Where others find a window: its host, the file among those of its process, what that is called, its bytes."""
+    """Where others find a window: its host, the file among those of its process, what that is called.
+
+    `size` bytes of it are meant, which begin `offset` bytes behind a page's start.
+    """
 
     host: str
     file: str
     name: str
+    offset: int
     size: int
 
 
@@ -47,28 +51,30 @@ class Windows:
         name, file = f"znnpy-{secrets.token_hex(8)}", -1
         if hasattr(os, "memfd_create"):
             file = _laid_over(first, whole, name)
-        own = _Place(socket.gethostname(), f"/proc/{os.getpid()}/fd/{file}", name, whole)
+        where = f"/proc/{os.getpid()}/fd/{file}"
+        own = _Place(socket.gethostname(), where, name, address - first, size)
         places = [_Place(*told) for told in world.exchange(own)]
         found = cls({}, file)
         for rank, place in enumerate(places):
-            if rank != world.rank and place.host == own.host and place.size == whole:
-                found._see(rank, place, first)
+            if rank != world.rank and place.host == own.host and place.size == size:
+                found._see(rank, place, address)
         seen = world.exchange(sorted(found.shifts))
         found.shifts = {r: it for r, it in found.shifts.items() if world.rank in seen[r]}
         return found
 
-    def _see(self, rank: int, place: _Place, first: int) -> None:
+    def _see(self, rank: int, place: _Place, address: int) -> None:
         """Map another rank's window; nothing where that is not allowed."""
         with suppress(OSError):
             if place.name not in Path(place.file).readlink().name:
                 return  # another process of that number, in another container
             file = os.open(place.file, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                found = mmap.mmap(file, place.size, mmap.MAP_SHARED, mmap.PROT_READ)
+                found = mmap.mmap(file, place.offset + place.size, mmap.MAP_SHARED, mmap.PROT_READ)
             finally:
                 os.close(file)
             self._maps.append(found)
-            self.shifts[rank] = int(np.frombuffer(found, np.uint8).ctypes.data) - first
+            begin = int(np.frombuffer(found, np.uint8).ctypes.data) + place.offset
+            self.shifts[rank] = begin - address
 
     def close(self) -> None:
         """Others have had time to look: they keep what they see."""
