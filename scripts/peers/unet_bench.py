@@ -1,8 +1,8 @@
 """U-Nets side by side: each contestant in a process of its own, exact results first, then in turns.
 
 PyTorch in the faster of its memory formats, eager and compiled; for inference also ONNX Runtime and OpenVINO. Results
-are compared with PyTorch's in float64, so that it shows who errs: in channels_last_3d its batch normalisation adds up
-in float32, voxel after voxel, and its gradients of large images are a hundredth off.
+are compared with PyTorch's in float64, so that it shows who errs: in channels_last_3d the gradients of
+nets with batch normalisation are a hundredth off for large images.
 """
 
 from __future__ import annotations
