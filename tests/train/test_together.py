@@ -48,6 +48,8 @@ def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):
         run.begin(dump(begun), {})
         for ranks in (1, 2):
             assert with_microbatch(config, run, of(0, ranks), Quiet()) == begun
+        with pytest.raises(RunError, match="in 2 microbatches, so that 2 ranks at most can go on"):
+            with_microbatch(config, run, of(0, 3), Quiet())
 
 
 def test_more_ranks_than_microbatches_are_refused(tmp_path):

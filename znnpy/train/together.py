@@ -26,11 +26,18 @@ from znnpy.train.signals import StopSignals
 def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> Config:
     """The config with the microbatch that its run has, or that so many ranks need, where it names none.
 
-    DistributedError for more ranks than microbatches.
+    DistributedError or RunError for more ranks than microbatches.
     """
     chosen = _microbatch(config, run, world, reporter)
     training = config.training.model_copy(update={"microbatch": chosen})
-    Ranks.of(training.batch // training.at_once, world.size)
+    microbatches = training.batch // training.at_once
+    if run.started and world.size > microbatches:
+        raise RunError(
+            f"this run computes its batch in {microbatches} microbatch{'es' * (microbatches > 1)}, so that "
+            f"{microbatches} rank{'s' * (microbatches > 1)} at most can go on with it, and {world.size} were "
+            "started; a smaller training.microbatch needs a new run"
+        )
+    Ranks.of(microbatches, world.size)
     return config.model_copy(update={"training": training})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -86,3 +87,23 @@ def test_sizes_that_cannot_be_are_refused(tmp_path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("raw.npy", header(shape) + IMAGES.tobytes())
         refused(path, words)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_is_decompressed_without_a_bound_is_refused(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("raw.npy", header(IMAGES.shape) + IMAGES.tobytes())
+    refused(path, "is compressed by another method than deflate")
+
+
+def test_long_descriptions_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    long = b"\x93NUMPY\x02\x00" + (1 << 24).to_bytes(4, "little") + b" " * (1 << 24)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("raw.npy", long)
+    tracemalloc.start()
+    refused(path, "the npz file is damaged")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 22

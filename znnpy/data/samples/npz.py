@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from pathlib import Path
@@ -18,6 +19,8 @@ from znnpy.errors import VolumeError, reason, refuse_own
 
 ZIP = b"PK\x03\x04"
 _SUFFIX = ".npy"
+HEAD_BYTES = 12 + 10_000
+"""Of an array at most: NumPy refuses longer descriptions, but reads them before."""
 
 
 def open_npz(
@@ -61,9 +64,15 @@ def _chosen(
 
 def _array(archive: zipfile.ZipFile, member: str, name: str, trust: Trust) -> Array:
     info = archive.getinfo(member)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # zipfile decompresses those without a bound
+        raise VolumeError(
+            f"{name} is compressed by another method than deflate, which NumPy never does"
+        )
     with archive.open(info) as stream:
-        shape, dtype = _header(stream, name)
-        inside = info.file_size - stream.tell()
+        head = io.BytesIO(stream.read(HEAD_BYTES))
+        shape, dtype = _header(head, name)
+        inside = info.file_size - head.tell()
     if dtype.kind not in "uifb" or dtype.itemsize > 8:
         what = "Python objects, which pickle alone reads: refused" if dtype.hasobject else dtype
         raise VolumeError(f"{name} holds {what}; expected integers or floats of at most 64 bits")
