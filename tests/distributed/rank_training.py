@@ -25,7 +25,14 @@ NETS: dict[str, tuple[dict[str, Any], Any]] = {
                 {"conv": {"images": 6, "size": 3, "function": "relu", "norm": "batch"}},
                 {"dropout": 0.6},
                 {"max_filter": 2},
-                {"conv": {"images": 34, "size": 3, "function": "tanh"}},
+                {
+                    "conv": {
+                        "images": 34,
+                        "size": 3,
+                        "function": "tanh",
+                        "weight_standardization": True,
+                    }
+                },
                 {"conv": {"images": 2, "size": 1}},
             ]
         },

@@ -101,3 +101,27 @@ def test_mpi_is_loaded_only_where_ranks_are() -> None:
     )
     run = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True)
     assert not [name for name in json.loads(run.stdout) if name.startswith("mpi4py")]
+
+
+class Silent:
+    """A messenger of two ranks that delivers nothing."""
+
+    rank, size = 0, 2
+
+    def listen(self, *_: object) -> None:
+        """Nothing comes."""
+
+    def start(self) -> None:
+        """Nothing goes."""
+
+    def tell(self, *_: object) -> None:
+        """Nothing goes."""
+
+
+def test_what_comes_after_a_failure_changes_nothing_of_it() -> None:
+    world = World(Silent())  # type: ignore[arg-type]
+    pending = world.begin_exchange(1)
+    world.fail(DistributedError("rank 1 has failed"))
+    world._distribute(0, joined([packed(1), packed(2)]))
+    with pytest.raises(DistributedError, match="rank 1 has failed"):
+        pending.result()

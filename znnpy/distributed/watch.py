@@ -32,7 +32,7 @@ class Watch:
 
     def __init__(self, world: World) -> None:
         self._world, self._messenger = world, world.messenger
-        self._names: Sequence[str] = ()
+        self._names: Sequence[str] = [f"rank {rank}" for rank in range(world.size)]
         self._first = world.rank == 0
         self._watched = range(1, world.size) if self._first else range(1)
         self._silence = dict.fromkeys(self._watched, 0)

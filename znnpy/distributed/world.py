@@ -120,4 +120,5 @@ class World:
                 self.messenger.tell(rank, TO_ALL, every)
 
     def _distribute(self, source: int, data: bytes) -> None:
-        self._expected.popleft().set_result([unpacked(part) for part in split(data)])
+        if self._failure is None:  # else nobody waits any more
+            self._expected.popleft().set_result([unpacked(part) for part in split(data)])

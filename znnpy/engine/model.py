@@ -143,13 +143,14 @@ class Model:
             raise ZnnpyError("microbatch: a model without training computes its batch at once")
         self.batch, self.seed, self.loss = batch, seed, keys
         self.microbatch = microbatch or batch
-        refuse_hopeless(
-            self.network, self.geometry, self.microbatch, training, max_memory, staged=batch
-        )
         self.threads = available_cores() if threads is None else threads
         party = None
         if training:
             party = Party.of(ranks, batch // self.microbatch, self._logits, distributed)
+        own = len(party.numbers) * self.microbatch if party else batch
+        refuse_hopeless(
+            self.network, self.geometry, self.microbatch, training, max_memory, staged=own
+        )
         if party and (precision != "float32" or not self.threads):
             raise ZnnpyError("several ranks train in float32 alone, each with 1 thread or more")
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from os import sched_getaffinity
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -178,9 +179,11 @@ def with_microbatches(config: Config, ranks: int) -> Config:
 
 
 def share_of_cores(world: World) -> int:
-    """Cores for each rank of this host."""
-    own = gethostname()
-    return available_cores(world.exchange(own).count(own))
+    """Cores for each rank, the same number for all: they are recorded together."""
+    host, cores = gethostname(), sched_getaffinity(0)
+    told = world.exchange([host, sorted(cores)])
+    sharing = sum(other == host and not cores.isdisjoint(theirs) for other, theirs in told)
+    return int(min(world.exchange(available_cores(sharing))))
 
 
 def _refuse_ranks(subject: Subject) -> None:

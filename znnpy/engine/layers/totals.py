@@ -127,7 +127,7 @@ def add_results(step: Step, build: Build) -> list[Total]:
 
 
 def moved(build: Build) -> list[Total]:
-    """The parameters that updates move, running statistics too: their values."""
+    """The parameters that updates move, running statistics too: what is stored of them, not what follows."""
     running = (
         f"{node.name}.running_{what}"
         for node in build.layout.network.nodes
@@ -139,4 +139,4 @@ def moved(build: Build) -> list[Total]:
 
 
 def _values(parameter: Parameter) -> Total:
-    return replace(_gradient(parameter), buffer=parameter.values_buffer)
+    return replace(_gradient(parameter), buffer=parameter.stored)
