@@ -168,6 +168,7 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
     no longer than a share of what all work takes on all workers. Fewer are under way before anything is made
     again to save memory.
     """
+    layout = replace(layout, replicas=1)
     most = min(layout.workers, len(layout.numbers))
     if most == 1:
         return layout
@@ -278,7 +279,7 @@ class Graphs:
                 tasks, done = step.tasks[done:], len(step.tasks)
                 if tasks:
                     there = {region.buffer for task in tasks for region in task.reads}
-                    executor = SerialExecutor(connect([tasks], there).build())
+                    executor = SerialExecutor(connect([gated(tasks, self._sharing)], there).build())
                     executor.release(0)
                     executor.wait(last_group(0), 1)
                 yield node.name, microbatch

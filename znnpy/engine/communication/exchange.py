@@ -87,7 +87,7 @@ class Party:
         buffers = [
             it
             for parameter in build.parameters.values()
-            for it in (parameter.stored, parameter.gradient_buffer)
+            for it in (parameter.stored, parameter.values_buffer, parameter.gradient_buffer)
             if it.address
         ]
         first = min(buffer.address for buffer in buffers)

@@ -67,7 +67,7 @@ class Parts:
         """Estimated seconds of one part."""
         output = self.output
         each = self.count // output.batch
-        return output.block_stride * output.blocks * 24 / MEMORY_RATE / each
+        return output.batch_stride * output.blocks * 24 / MEMORY_RATE / each
 
     def read(self, leaf: Leaf) -> list[Region]:
         """The output's values."""
