@@ -40,19 +40,19 @@ class Validation:
     ) -> None:
         self._model, self._sampler, self._losses = model, sampler, losses
         self._batch, self._stop, self._at_once = batch, stop, at_once or batch
-        self._batches = -(-patches // batch)
+        self._patches = patches
 
     def __call__(self) -> Record | None:
         """One validation with the model's present weights."""
         tallies: dict[str, Tally] = {}
-        for number in range(self._batches):
+        for number, first in enumerate(range(0, self._patches, self._batch)):
             if self._stop.requested:
                 return None
-            batch = make_batch(self._sampler, number, self._batch)
+            batch, count = make_batch(self._sampler, number, self._batch), self._patches - first
             values = self._forward(batch.images, list(batch.targets))
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
-                tally.add(values[node], target, batch.weights[node])
+                tally.add(values[node][:count], target[:count], batch.weights[node][:count])
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
         record = {
             "loss": sum(factor * tally.loss for tally, factor in found),

@@ -112,3 +112,17 @@ def test_what_no_slab_showed_is_found_when_it_is_drawn(monkeypatch: pytest.Monke
 def _draw_all(sampler: Sampler, count: int) -> None:
     for index in range(count):
         sampler.sample(index)
+
+
+def test_in_batches_of_slices_the_place_is_that_of_the_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    array = np.zeros((1, 9, 1, 1), np.uint8)
+    array[0, 4] = 255
+    monkeypatch.setattr(normalise, "SLAB", 1)
+    monkeypatch.setattr(normalise, "SAMPLED", 2)
+    scene = Scene({"in": ArrayVolume(array)}, {"out": ArrayVolume(array, "out.tif")})
+    output = OutputPatch((1, 1, 1), ImageTarget(1, BINOMIAL))
+    sampler = Sampler([scene], {"in": InputPatch((1, 1, 1))}, {"out": output}, order="shuffled")
+    with pytest.raises(VolumeError, match=r"out.tif: .*255 at \(z, y, x\) = \(4, 0, 0\)"):
+        sampler.samples(range(9))

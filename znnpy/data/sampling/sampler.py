@@ -243,26 +243,37 @@ class Sampler:
         scene = self._scenes[number]
         for node in self._inputs:
             norm = self._norms[number][node]
-            raw = self._planes(scene, scene.images[node], node, positions, finite=not norm.replace)
+            volume = scene.images[node]
+            lowers = self._corners(scene, volume, node, positions)
+            raw = self._planes(volume, node, lowers, finite=not norm.replace)
             _place(found.images, node, norm.apply(raw), where, count)
         for node, output in self._outputs.items():
-            labels = self._planes(scene, scene.labels[node], node, positions, finite=False)
+            volume = scene.labels[node]
+            lowers = self._corners(scene, volume, node, positions)
+            labels = self._planes(volume, node, lowers, finite=False)
             known = np.ones(labels.shape[1:], np.bool_)
-            refuse_untaken(output.target, scene.labels[node].name, labels, known, positions[0])
+            if not output.target.takes_all(labels.dtype):
+                for i, lower in enumerate(lowers):
+                    own = slice(i, i + 1)
+                    refuse_untaken(output.target, volume.name, labels[:, own], known[own], lower)
             rows, columns = (slice(None, None, step) for step in output.stride[1:])
             made = output.target.compute(labels[:, :, rows, columns], known[:, rows, columns])
             for group, values in zip((found.targets, found.weights), made, strict=True):
                 _place(group, node, values, where, count)
 
-    def _planes(
-        self, scene: Scene, volume: Volume, node: str, positions: list[Triple], *, finite: bool
-    ) -> Array:
-        """What a node has of a volume at some positions, (C, number, y, x)."""
+    def _corners(
+        self, scene: Scene, volume: Volume, node: str, positions: list[Triple]
+    ) -> list[Triple]:
+        """Where in a volume a node's boxes at some positions begin."""
         box, corner = self._boxes[node], scene.corner(volume)
-        lowers = [
+        return [
             _minus(box.placed(position, self._frame, NO_FLIPS), corner) for position in positions
         ]
-        planes = [mirror_read(volume, a, _plus(a, box.extent), finite=finite) for a in lowers]
+
+    def _planes(self, volume: Volume, node: str, lowers: list[Triple], *, finite: bool) -> Array:
+        """A node's slices of a volume that begin there, (C, number, y, x)."""
+        extent = self._boxes[node].extent
+        planes = [mirror_read(volume, a, _plus(a, extent), finite=finite) for a in lowers]
         return np.concatenate(planes, axis=1)
 
     def verify(self) -> None:

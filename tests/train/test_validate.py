@@ -1,0 +1,50 @@
+"""Validation over a number of patches that batches do not divide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.sampling.targets import ImageTarget
+from znnpy.data.scene import Scene
+from znnpy.data.volume import ArrayVolume
+from znnpy.learning.readings import LOGITS
+from znnpy.network import load_network, objectives
+from znnpy.train.validate import Validation
+
+ARRAY = np.random.default_rng(0).random((1, 9, 1, 1)).astype(np.float32)
+LOSS = "binomial_cross_entropy"
+
+
+class Unchanged:
+    """A model whose output is its input."""
+
+    def forward(self, x: dict[str, Any]) -> Any:
+        """The one node's values."""
+        return next(iter(x.values()))
+
+
+class Never:
+    """No signal."""
+
+    requested = None
+
+
+def validated(batch: int, patches: int = 5) -> dict[str, float]:
+    network = load_network({"layers": [{"conv": {"images": 1, "size": 1}}]})
+    (source,), (output,) = network.inputs, network.outputs
+    scene = Scene({source.name: ArrayVolume(ARRAY)}, {output.name: ArrayVolume(ARRAY)})
+    target = OutputPatch((1, 1, 1), ImageTarget(1, LOGITS.taken(LOSS)))
+    sampler = Sampler([scene], {source.name: InputPatch((1, 1, 1))}, {output.name: target}, seed=1)
+    losses = objectives(network, LOSS)
+    found = Validation(Unchanged(), sampler, losses, batch, patches, Never())()
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 8])
+def test_it_is_of_as_many_patches_as_asked_for(batch: int) -> None:
+    assert validated(batch) == pytest.approx(validated(5))
