@@ -34,10 +34,11 @@ from znnpy.train.work import (
 
 @dataclass
 class Bystander:
-    """Keeps nothing: rank 0 does. `verify` as in `RunKeeper`."""
+    """Keeps nothing: rank 0 does. `verify` and `written` as in `RunKeeper`."""
 
     saved: int
     verify: Callable[[], None]
+    written: Callable[[], object]
 
     def start(self, done: int) -> None:
         """Nothing."""
@@ -55,8 +56,9 @@ class Bystander:
         """Nothing."""
 
     def save(self, model: Stateful, iteration: int) -> str | None:
-        """Let rank 0 save what was trained on this rank's files."""
+        """Let rank 0 save what was trained on this rank's files, and wait: no signal may end that."""
         self.verify()
+        self.written()
         self.saved = iteration
         return None
 
@@ -93,7 +95,7 @@ def _loop(
         loop_batches(batches, training_losses(config, network)),
         pace_of(config, model),
         partial(learning_rate, training),
-        Bystander(saved, partial(verify_all, [sampler], world)),
+        Bystander(saved, partial(verify_all, [sampler], world), partial(world.exchange, None)),
         stop,
     )
 

@@ -85,7 +85,7 @@ class RunKeeper:
     """Keeps a run in its directory and shows it: of a process alone, and of rank 0.
 
     `verify` raises ChangedError before a state is saved that was trained on files which changed.
-    `timings` are added to the lines of timings.jsonl.
+    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there.
     """
 
     def __init__(
@@ -98,8 +98,9 @@ class RunKeeper:
         saved: int = -1,
         verify: Callable[[], None] = lambda: None,
         timings: Callable[[], Record] = dict,
+        written: Callable[[], object] = lambda: None,
     ) -> None:
-        self.saved = saved
+        self.saved, self._written = saved, written
         self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
         self._log, self._timings = logs
         self._reporter, self._verify, self._more = reporter, verify, timings
@@ -167,6 +168,7 @@ class RunKeeper:
             next_sample=iteration * self._pace.batch,
         )
         save(self._checkpoints, checkpoint, self._pace.keep)
+        self._written()
         self.saved = iteration
         return None
 

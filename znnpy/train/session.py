@@ -207,6 +207,7 @@ class _Session:
             standing.checkpoint.iteration if standing.checkpoint else -1,
             partial(verify_all, [sampler, validation], self._world),
             self._stop.timings,
+            partial(self._world.exchange, None),
         )
         return Loop(
             model,
