@@ -49,6 +49,17 @@ def reason(error: BaseException) -> str:
     return quoted[1] if quoted else " ".join(words.split())
 
 
+def told(error: BaseException) -> str:
+    """What users are told of an error: its own words; of one that nobody expected, that it is internal."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    if isinstance(error, Exception) and not isinstance(error, ZnnpyError | OSError | MemoryError):
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        return f"internal error ({what}); --debug shows where; please report it"
+    return str(error) or type(error).__name__
+
+
 MOST_LINES, MOST_LETTERS = 20, 2000  # of a message
 
 

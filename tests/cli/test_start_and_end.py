@@ -14,6 +14,7 @@ import pytest
 from znnpy.cli import app, main, predicting
 from znnpy.cli.limits import LEAST
 from znnpy.config import template
+from znnpy.errors import RunError, told
 
 START = "from znnpy.cli import main; main()"
 # Writes a dot once signals are handled.
@@ -141,3 +142,12 @@ def test_check_is_bounded(config: Path, layers: list[str], training: str) -> Non
     if done.returncode == 0:
         assert int(done.stdout.splitlines()[-1]) < 500_000
         assert "peak memory" in done.stdout
+
+
+def test_what_nobody_expected_is_called_internal_on_all_ranks() -> None:
+    assert told(KeyError("norm1")) == (
+        "internal error (KeyError: 'norm1'); --debug shows where; please report it"
+    )
+    assert told(AssertionError()).startswith("internal error (AssertionError);")
+    assert told(RunError("a.h5 is damaged")) == "a.h5 is damaged"
+    assert told(FileNotFoundError(2, "No such file", "a.h5")) == "a.h5: No such file"

@@ -17,7 +17,7 @@ import typer
 import znnpy
 from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
 from znnpy.cli.limits import refuse_little_memory
-from znnpy.errors import ZnnpyError, screenful
+from znnpy.errors import screenful, told
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -73,16 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments is None and (end.code is None or isinstance(end.code, int)):
             _leave(end.code or 0)
         raise
-    except (ZnnpyError, OSError, MemoryError) as error:
-        if debug:
-            raise
-        _complain(_text(error))
-        sys.exit(1)
     except Exception as error:
         if debug:
             raise
-        what = f"{type(error).__name__}: {error}".rstrip(": ")
-        _complain(f"internal error ({what}); --debug shows where; please report it")
+        _complain(told(error))
         sys.exit(1)
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped; its module is not imported for others
@@ -113,13 +107,6 @@ def _commands() -> Any:
             if param.param_type_name == "argument" or getattr(param, "is_flag", False):
                 param.display_type_rich = lambda ctx: None
     return made
-
-
-def _text(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror}"
-    return str(error) or type(error).__name__
 
 
 def _tell(message: Warning | str, *_: object, **__: object) -> None:

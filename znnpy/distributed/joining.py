@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from znnpy.distributed.errors import DistributedError
@@ -15,17 +15,17 @@ from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.distributed.transfers import Delays
 from znnpy.distributed.watch import FOR_RANK_0, Watch, leave
 from znnpy.distributed.world import World
-from znnpy.errors import reason
+from znnpy.errors import reason, told
 
 INSTALL = 'pip install "znnpy[mpi]"'
 
 
 @contextmanager
-def joined(words_of: Callable[[BaseException], str] = reason) -> Iterator[World]:
+def joined() -> Iterator[World]:
     """The ranks that this process is one of, until all of them are done; MPI ends with it.
 
-    What is raised within ends all ranks: rank 0 raises its own errors, and says what `words_of` makes of
-    the others'. DistributedError where MPI is missing or does not fit the launcher.
+    What is raised within ends all ranks: rank 0 raises its own errors, and says those of the others.
+    DistributedError where MPI is missing or does not fit the launcher.
     """
     world = World() if announced() == 1 else _opened()
     if world.size == 1:
@@ -41,7 +41,7 @@ def joined(words_of: Callable[[BaseException], str] = reason) -> Iterator[World]
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped
         status = 128 + number if number else 1
-        watch.end(error, words_of(error), status)
+        watch.end(error, told(error), status)
         if world.rank:
             _end(world)
             leave(status)

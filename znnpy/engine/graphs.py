@@ -177,7 +177,8 @@ def with_replicas(layout: Layout, settings: Settings) -> Layout:
     graph = connect([gated(_declare_gradients(build, settings), sharing)]).build()
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     found = replace(layout, replicas=max(1, min(most, wanted)))
-    room = whole_memory() // 2 if settings.max_memory is None else settings.max_memory
+    ranks = settings.party.ranks.size if settings.party else 1  # which may share this machine
+    room = whole_memory() // (2 * ranks) if settings.max_memory is None else settings.max_memory
     while found.replicas > 1 and planned_memory(found, settings).kept > room:
         found = replace(found, replicas=found.replicas // 2)
     return found
