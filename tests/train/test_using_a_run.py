@@ -67,7 +67,7 @@ def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
     words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw"]
     words += ["--borders", "mirror", "--augment", "flips", "--patch", "6,7,8", "--output"]
     dry = znnpy(*words, tmp_path / "one.h5", "--dry-run", "--mask", f"{tmp_path / 'mask.h5'}:m")
-    for word in ("blocks", "patch", "6 x 7 x 8", "halo", "2 x 5 x 5", "MiB", "voxels/s"):
+    for word in ("blocks", "patch", "6 x 7 x 8", "halo", "2 x 5 x 5", "iB", "voxels/s"):
         assert word in dry.stdout
     assert [entry.name for entry in tmp_path.iterdir()] == ["mask.h5"]
     znnpy(*words, tmp_path / "one.h5")

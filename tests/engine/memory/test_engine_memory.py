@@ -48,6 +48,9 @@ SCRIPT = r"""
 """
 
 
+TABLES = 2 << 20  # bytes of tasks and of pages that are begun
+
+
 def measured(conv, width, output):
     script = textwrap.dedent(SCRIPT.format(conv=conv, width=width, output=output))
     command = [sys.executable, "-c", script]
@@ -67,7 +70,7 @@ def test_the_plan_is_the_growth_of_the_process(conv, width, output):
     measured(conv, width, output)  # compiles what is missing, which would count as growth
     planned, arrays, grown = map(int, measured(conv, width, output).split())
     assert planned > 100e6
-    assert abs(grown - planned - arrays) < 0.05 * planned
+    assert abs(grown - planned - arrays) < 0.05 * (planned + arrays) + TABLES
 
 
 def znn_pattern(size, width):
