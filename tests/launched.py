@@ -17,7 +17,8 @@ def launched(ranks: int, script: str, *arguments: object) -> list[str]:
     assert MPIEXEC, "no mpiexec: pip install mpi4py mpich"
     command = [MPIEXEC, "-n", str(ranks), sys.executable, "-c", script, *map(str, arguments)]
     here = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
-    here.pop("PYTHONUNBUFFERED", None)  # which writes lines and their ends apart, and ranks between them
+    # else lines and their ends are written apart, and others' lines between them
+    here.pop("PYTHONUNBUFFERED", None)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=here)
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(done.stdout.splitlines())
