@@ -119,7 +119,7 @@ class Outbox:
     ) -> int:
         number = len(self.transfers)
         spans = () if empty else tuple(Span(total.at(0), total.size) for total in bundle)
-        label = f"{'/'.join(dict.fromkeys(total.owner for total in bundle))}"
+        label = "/".join(dict.fromkeys(total.owner for total in bundle))
         phase = STEPS + number
         self.transfers.append(Transfer(way, peer, tag, spans, phase, label, bundle[0].bytes))
         step.add(
