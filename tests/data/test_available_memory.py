@@ -7,7 +7,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from znnpy.data.memory import available_memory, readable, total_memory
+from znnpy.data import memory
+from znnpy.data.memory import (
+    available,
+    available_memory,
+    readable,
+    share_memory,
+    total_memory,
+)
 
 NOWHERE = Path("/nowhere")
 
@@ -51,3 +58,15 @@ def test_limits_of_groups_above_and_of_version_1_count(tmp_path: Path) -> None:
 )
 def test_readable(size: int, text: str) -> None:
     assert readable(size) == text
+
+
+def test_processes_that_share_a_host_have_equal_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert available(1 << 20) == "1.0 MiB are available"
+    monkeypatch.setattr(memory, "_sharers", 1)
+    share_memory(4)
+    assert available_memory(tmp_path, NOWHERE) == 1 << 18
+    assert total_memory(tmp_path, NOWHERE) == 1 << 20
+    assert available(1 << 18) == "256.0 KiB are available to each of 4 ranks of this host"

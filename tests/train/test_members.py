@@ -4,8 +4,9 @@ import os
 
 import pytest
 
+from znnpy.data.memory import available
 from znnpy.errors import RunError
-from znnpy.train.members import member, refuse_mixed, threads_of
+from znnpy.train.members import member, refuse_mixed, share_host, threads_of
 
 
 @pytest.fixture
@@ -33,6 +34,18 @@ def test_cores_are_divided_among_the_ranks_of_a_host_that_have_them_in_common(co
 def test_the_cores_that_slurm_gives_a_rank_are_its_own(cores, monkeypatch):
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "4")
     assert threads_of([at("a", *range(8))] * 2, 0) == 4
+
+
+def test_memory_is_divided_among_the_ranks_of_a_host(monkeypatch):
+    monkeypatch.setattr("znnpy.data.memory._sharers", 1)
+    members = [at("a"), at("b"), at("a"), at("a")]
+    for rank, sharers in ((0, 3), (1, 1), (2, 3)):
+        share_host(members, rank)
+        assert available(1).endswith(
+            f"{sharers} ranks of this host" if sharers > 1 else "available"
+        )
+    share_host([], 0)
+    assert available(1).endswith("available")
 
 
 def test_ranks_that_would_round_differently_are_refused():

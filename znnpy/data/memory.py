@@ -18,10 +18,25 @@ def total_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
     return min(int(psutil.virtual_memory().total), *limits)
 
 
+def share_memory(processes: int) -> None:
+    """From now on what is available is divided by so many processes of this host, of which this is one."""
+    global _sharers
+    _sharers = processes
+
+
 def available_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes that can be taken now without swapping; limits of control groups count."""
+    """Bytes that can be taken now without swapping; limits of control groups count.
+
+    An equal part of them where this process shares its host with others that take as much.
+    """
     rooms = [limit - used for limit, used in _limits(root, membership)]
-    return max(0, min(int(psutil.virtual_memory().available), *rooms))
+    return max(0, min(int(psutil.virtual_memory().available), *rooms)) // _sharers
+
+
+def available(free: int) -> str:
+    """So much `available_memory` for people, as the end of "but only ..."."""
+    ranks = f" to each of {_sharers} ranks of this host" if _sharers > 1 else ""
+    return f"{readable(free)} are available{ranks}"
 
 
 def whole_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
@@ -51,6 +66,7 @@ def _limits(root: Path, membership: Path) -> list[tuple[int, int]]:
     return found
 
 
+_sharers = 1
 _UNLIMITED = 1 << 63
 _VERSIONS = (
     ("memory.max", "memory.current", "inactive_file"),

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from znnpy.data.hdf5.volume import Hdf5Volume
-from znnpy.data.memory import available_memory, readable
+from znnpy.data.memory import available, available_memory, readable
 from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
 from znnpy.data.samples.cifar import open_cifar
@@ -103,8 +103,8 @@ def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
         if keep == "auto":
             return volume
         raise VolumeError(
-            f"{volume.name} takes {readable(volume.nbytes)} in memory, but only {readable(free)} "
-            f"are available, of which {share:.0%} may be used; read it from the file instead"
+            f"{volume.name} takes {readable(volume.nbytes)} in memory, but only {available(free)}, "
+            f"of which {share:.0%} may be used; read it from the file instead"
         )
     loaded = _load(volume)
     volume.verify()

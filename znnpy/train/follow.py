@@ -16,7 +16,7 @@ from znnpy.infer.build import training_model
 from znnpy.network import Network, trained_network, training_losses
 from znnpy.train.keeper import Stateful, StepOutcome
 from znnpy.train.loop import Loop
-from znnpy.train.members import Member, member
+from znnpy.train.members import Member, member, share_host
 from znnpy.train.records import Record
 from znnpy.train.schedule import learning_rate
 from znnpy.train.signals import StopSignals
@@ -70,6 +70,7 @@ def follow(world: World) -> int | None:
     """
     with StopSignals() as signals:
         stop, members = CommonStop(signals, world), world.exchange(member())
+        share_host(members, world.rank)
         config = world.broadcast()
         if config is not None:
             with ExitStack() as stack:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from znnpy.data.memory import share_memory
 from znnpy.errors import RunError
 from znnpy.scheduler.cores import available_cores
 from znnpy.train.versions import differences, versions
@@ -37,6 +38,12 @@ def threads_of(members: Sequence[Member], rank: int) -> int:
             for other in members
         )
     )
+
+
+def share_host(members: Sequence[Member], rank: int) -> None:
+    """Count on an equal part of a host's memory, if several of its processes are ranks of this run."""
+    hosts = [other["host"] for other in members]
+    share_memory(hosts.count(hosts[rank]) if hosts else 1)
 
 
 def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:

@@ -25,7 +25,7 @@ from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_
 from znnpy.train.keeper import RunKeeper
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Loop
-from znnpy.train.members import Member, member, refuse_mixed
+from znnpy.train.members import Member, member, refuse_mixed, share_host
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
@@ -71,6 +71,7 @@ def train(
     world = world or World()
     with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
         members = world.exchange(member()) if world.size > 1 else []
+        share_host(members, world.rank)
         refuse_mixed(members, different_cpus=different_cpus)
         config = with_microbatch(config, run, world, reporter)
         standing = look(run, config, reporter)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.data.memory import available_memory, readable
+from znnpy.data.memory import available, available_memory, readable
 from znnpy.data.trust import COMPRESSION, SMALL, Trust
 from znnpy.data.volume import Array, ArrayVolume, Volume
 from znnpy.errors import VolumeError
@@ -49,6 +49,6 @@ def refuse_size(
     if declared > SHARE * free:
         raise VolumeError(
             f"{name} takes {readable(declared)} in memory, where such files are read whole, but only "
-            f"{readable(free)} are available, of which {SHARE:.0%} may be used; HDF5 and Zarr are read "
+            f"{available(free)}, of which {SHARE:.0%} may be used; HDF5 and Zarr are read "
             "by region"
         )
