@@ -123,6 +123,7 @@ def replay(options: argparse.Namespace) -> Iterator[Row]:
             batch=case.batch,
             threads=options.threads,
             loss=case.loss,
+            conv=options.conv,
             record=record,
         )
 

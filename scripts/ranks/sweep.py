@@ -19,10 +19,10 @@ from dataclasses import replace
 import numpy as np
 from mpi4py import MPI
 
+from znnpy.distributed.bundles import in_turn
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import STRATEGIES, Strategy
 from znnpy.distributed.world import World
-from znnpy.engine.communication.bundles import bundled
 from znnpy.engine.communication.outbox import Outbox
 from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
 from znnpy.engine.layers.totals import Total
@@ -60,9 +60,9 @@ def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
     ends = tuple(min(end, floats) for end in range(PIECE, floats + PIECE, PIECE))
     outbox.begin()
     ranks = Ranks.of(world.size, world.size)
-    for index, bundle in enumerate(bundled([Total("all", buffer, ends)], by.chunk)):
+    for color, bundle in in_turn(by, [[Total("all", ends, buffer=buffer)]]):
         if by.fixed:
-            hops = ranks.hops(index % by.colors)
+            hops = ranks.hops(color)
             add_up(step, rooms, outbox, hops, bundle)
             hand_down(step, outbox, hops, bundle)
         else:

@@ -7,7 +7,8 @@ import json
 import pytest
 from launched import launched
 
-from znnpy.distributed.link import Link, chosen, estimated, traffic
+from znnpy.distributed.bundles import Pieces
+from znnpy.distributed.link import Layers, Link, chosen, estimated, traffic
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import STRATEGIES, strategy
 
@@ -23,33 +24,50 @@ with World.open() as world:
 """
 
 
+def layers(*sizes: int) -> Layers:
+    """Layers of so many bytes, in pieces of a KiB."""
+    return [
+        [Pieces("", tuple(min(end, size // 4) for end in range(256, size // 4 + 256, 256)))]
+        for size in sizes
+    ]
+
+
 def test_one_tree_fills_the_lines_of_rank_0() -> None:
-    assert traffic(Ranks.of(8, 8), strategy("tree"), [MIB]).bytes == 3 * MIB
+    assert traffic(Ranks.of(8, 8), strategy("tree"), layers(MIB)).bytes == 3 * MIB
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_many_colors_share_the_lines(size: int) -> None:
-    found = traffic(Ranks.of(size, size), strategy("multicolor", chunk=MIB // 8), [MIB])
+    found = traffic(Ranks.of(size, size), strategy("multicolor", chunk=MIB // 8), layers(MIB))
     assert found.bytes == 2 * MIB * (size - 1) // size
 
 
 def test_large_layers_are_shared_and_small_ones_are_not() -> None:
-    assert chosen(SLOW, Ranks.of(8, 8), [64 * MIB]).name == "multicolor"
-    assert chosen(FAST, Ranks.of(2, 2), [MIB] * 8).name == "tree"
+    assert chosen(SLOW, Ranks.of(8, 8), layers(64 * MIB)).name == "multicolor"
+    assert chosen(FAST, Ranks.of(2, 2), layers(*[MIB] * 8)).name == "tree"
+
+
+def test_what_is_compared_is_what_would_run() -> None:
+    found = chosen(SLOW, Ranks.of(8, 8), layers(64 * MIB), colors=4, chunk=MIB // 2)
+    assert (found.name, found.colors, found.chunk) == ("multicolor", 4, MIB // 2)
+    # As many colors as ranks share the lines, one loads rank 0 like a tree, with more messages.
+    assert chosen(SLOW, Ranks.of(8, 8), layers(64 * MIB), colors=1).name == "tree"
 
 
 def test_who_promises_no_order_is_never_chosen() -> None:
     for link in (FAST, SLOW):
         for size in (2, 3, 8):
             for layer in (100, MIB, 64 * MIB):
-                assert chosen(link, Ranks.of(size, size), [layer]).fixed
+                assert chosen(link, Ranks.of(size, size), layers(layer)).fixed
 
 
 def test_more_bytes_take_longer() -> None:
     ranks = Ranks.of(4, 4)
     for way in STRATEGIES.values():
         if way.fixed:
-            assert estimated(SLOW, ranks, way, [MIB]) < estimated(SLOW, ranks, way, [8 * MIB])
+            assert estimated(SLOW, ranks, way, layers(MIB)) < estimated(
+                SLOW, ranks, way, layers(8 * MIB)
+            )
 
 
 def test_all_ranks_measure_the_same() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from simulated_recordings import recorded
 
-from znnpy.distributed.strategies import STRATEGIES
+from znnpy.distributed.strategies import STRATEGIES, WHOLE, adjusted
 from znnpy.graph import GraphBuilder, GraphError, Named, TaskGraph
 from znnpy.simulate import (
     IDEAL,
@@ -26,7 +26,7 @@ from znnpy.simulate import (
 
 FORWARD, BACKWARD, UPDATE = 1.0, 2.0, 0.25
 MIB = 1 << 20
-SECOND = Links(latency=0.0, bandwidth=MIB, adding=0.0, chunk=MIB, bucket=MIB)
+SECOND = Links(latency=0.0, bandwidth=MIB, adding=0.0)
 """A mebibyte takes a second."""
 
 
@@ -52,21 +52,27 @@ def layered(layers: int) -> TaskGraph:
     return builder.build()
 
 
-def sums(layers: int, size: int = MIB) -> list[Exchange]:
+def sums(layers: int, size: int = MIB, pieces: int = 16) -> list[list[Exchange]]:
     """Each layer's gradient, those of the last layers first."""
-    found = []
+    found, ends = [], tuple(size // 4 // pieces * (n + 1) for n in range(pieces))
     for step in range(2):
         for layer in reversed(range(layers)):
             made, moves = (
                 step * 3 * layers + n for n in (2 * layers - 1 - layer, 2 * layers + layer)
             )
-            found.append(Exchange(size, (made,), (moves,), (moves,), step))
+            name = str(layer)
+            found.append(
+                [Exchange(name, ends, after=(made,), before=(moves,), moves=(moves,), step=step)]
+            )
     return found
 
 
-def seconds(layers, ranks, strategy, links=SECOND, colors=2, workers=2, steps=6, machine=IDEAL):
+def seconds(
+    layers, ranks, name, links=SECOND, colors=2, chunk=MIB, workers=2, steps=6, machine=IDEAL
+):
     """Seconds of a step on ranks, in the steady state; two workers, so that nobody has to wait for one."""
-    it = exchanged(Replay.of(layered(layers)), sums(layers), ranks, strategy, links, colors)
+    strategy = adjusted(STRATEGIES[name], colors, chunk)
+    it = exchanged(Replay.of(layered(layers)), sums(layers), ranks, strategy, links)
     return simulate_ranks(it.replays, it.messages, workers, machine, steps, ports=it.ports).steady
 
 
@@ -74,21 +80,21 @@ COMPUTED = FORWARD + BACKWARD + UPDATE
 
 
 @pytest.mark.parametrize(
-    ("ranks", "strategy", "colors", "exposed"),
+    ("ranks", "strategy", "chunk", "exposed"),
     [
-        (2, "tree", 1, 2.0),  # up and down
-        (4, "tree", 1, 4.0),  # two levels up, two down
-        (8, "tree", 1, 6.0),
-        (3, "tree", 1, 3.0),  # who hears first of two has sent first, next time
-        (2, "multicolor", 2, 1.0),  # halves, both at once
-        (4, "multicolor", 2, 2.0),
-        (2, "allreduce", 1, 1.0),  # two rounds of a half
-        (4, "blocking", 1, 1.5),  # six rounds of a quarter
+        (2, "tree", MIB, 2.0),  # up and down
+        (4, "tree", MIB, 4.0),  # two levels up, two down
+        (8, "tree", MIB, 6.0),
+        (3, "tree", MIB, 3.0),  # who hears first of two has sent first, next time
+        (2, "multicolor", MIB // 2, 1.0),  # halves, both at once
+        (4, "multicolor", MIB // 2, 2.0),
+        (2, "multicolor", MIB, 2.0),  # a message has one color
+        (2, "allreduce", MIB, 1.0),  # two rounds of a half
+        (4, "blocking", MIB, 1.5),  # six rounds of a quarter
     ],
 )
-def test_one_layer_exposes_all_that_is_sent(ranks, strategy, colors, exposed):
-    links = replace(SECOND, chunk=8 * MIB)
-    assert seconds(1, ranks, strategy, links, colors) == pytest.approx(COMPUTED + exposed)
+def test_one_layer_exposes_all_that_is_sent(ranks, strategy, chunk, exposed):
+    assert seconds(1, ranks, strategy, chunk=chunk) == pytest.approx(COMPUTED + exposed)
 
 
 def test_a_message_takes_its_latency_too_and_what_comes_is_added():
@@ -133,26 +139,32 @@ def test_layers_at_once_overlap_with_what_is_computed_and_blocking_does_not():
 
 
 def test_chunks_follow_each_other_through_the_tree():
-    whole = seconds(1, 16, "multicolor", replace(SECOND, chunk=8 * MIB), 1)
-    cut = seconds(1, 16, "multicolor", replace(SECOND, chunk=MIB // 16), 1)
+    whole = seconds(1, 16, "multicolor", colors=1, chunk=WHOLE)
+    cut = seconds(1, 16, "multicolor", colors=1, chunk=MIB // 16)
     assert whole == pytest.approx(COMPUTED + 8.0)
     assert COMPUTED + 4.0 <= cut <= whole - 1.5
 
 
+def test_messages_take_colors_in_turn():
+    strategy = adjusted(STRATEGIES["multicolor"], 2, MIB)
+    it = exchanged(Replay.of(layered(4)), sums(4), 2, strategy, SECOND)
+    assert [m.source for m in it.messages] == [1, 0, 0, 1] * (len(it.messages) // 4)
+
+
 def test_only_the_first_rank_of_a_tree_moves_weights():
-    it = exchanged(Replay.of(layered(2)), sums(2), 2, "tree", SECOND)
+    it = exchanged(Replay.of(layered(2)), sums(2), 2, STRATEGIES["tree"], SECOND)
     first, second = (replay.work(1) for replay in it.replays)
     assert first - second == pytest.approx(2 * UPDATE)
 
 
 def test_the_same_arguments_give_the_same_bits():
-    runs = [seconds(3, 8, "multicolor", Links(), 2, 3, machine=Machine()) for _ in range(2)]
+    runs = [seconds(3, 8, "multicolor", Links(), workers=3, machine=Machine()) for _ in range(2)]
     assert runs[0] == runs[1]
 
 
 def test_one_rank_is_a_run_of_one_process():
     replay = Replay.of(layered(3))
-    it = exchanged(replay, sums(3), 1, "tree", SECOND)
+    it = exchanged(replay, sums(3), 1, STRATEGIES["tree"], SECOND)
     ranks = simulate_ranks(it.replays, it.messages, 2, Machine(), 5, ports=it.ports)
     assert ranks.seconds == simulate(replay, 2, Machine(), 5).seconds
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from math import ceil
+from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from znnpy_kernels.scheduling.mailbox import post
 
+from znnpy.distributed.bundles import Pieces, in_turn, size_of
 from znnpy.distributed.ranks import Ranks
-from znnpy.distributed.strategies import STRATEGIES, Strategy
+from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
 from znnpy.distributed.transfers import Span, Transfer, Way
 from znnpy.distributed.world import World
 
@@ -21,6 +21,8 @@ SMALL, LARGE = 1 << 10, 1 << 20  # bytes
 TRIALS = 5
 MESSAGE_SECONDS = 30e-6
 """What a message costs the communication thread, whatever its size."""
+Layers = Sequence[Sequence[Pieces]]
+"""What is added up, of each layer."""
 
 
 class Link(NamedTuple):
@@ -44,38 +46,35 @@ def measured(world: World) -> Link:
     return Link(small, max(0.0, large - small) / (LARGE - SMALL))
 
 
-def chosen(link: Link, ranks: Ranks, layers: Iterable[int]) -> Strategy:
-    """The faster one of those that keep the order of additions; `layers`: bytes of their parameters."""
-    sizes = list(layers)
-    fixed = (it for it in STRATEGIES.values() if it.fixed)
-    return min(fixed, key=lambda it: estimated(link, ranks, it, sizes))
+def chosen(
+    link: Link,
+    ranks: Ranks,
+    layers: Layers,
+    colors: int | None = None,
+    chunk: int | None = None,
+) -> Strategy:
+    """The faster one of those that keep the order of additions, with so many colors and bytes of a message."""
+    fixed = (adjusted(it, colors, chunk) for it in STRATEGIES.values() if it.fixed)
+    return min(fixed, key=lambda it: estimated(link, ranks, it, layers))
 
 
-def estimated(link: Link, ranks: Ranks, strategy: Strategy, layers: Iterable[int]) -> float:
+def estimated(link: Link, ranks: Ranks, strategy: Strategy, layers: Layers) -> float:
     """Seconds of an update's messages up and down a tree, if nothing is computed meanwhile."""
     levels = (ranks.size - 1).bit_length()
     found = traffic(ranks, strategy, layers)
     return 2 * levels * link.latency + found.messages * MESSAGE_SECONDS + found.bytes * link.byte
 
 
-def traffic(ranks: Ranks, strategy: Strategy, layers: Iterable[int]) -> Traffic:
+def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
     """Of a strategy with a fixed tree."""
     messages, sent = [0] * ranks.size, [0] * ranks.size
-    received = [0] * ranks.size
-    chunks = [it for size in layers for it in _cut(size, strategy.chunk)]
     hops = [ranks.hops(color) for color in range(strategy.colors)]
-    for number, chunk in enumerate(chunks):
-        for into, source in hops[number % strategy.colors]:
+    for color, bundle in in_turn(strategy, layers):
+        for into, source in hops[color]:
             for rank in (into, source):  # who sends up gets as much back, and the other way round
                 messages[rank] += 2
-                sent[rank] += chunk
-                received[rank] += chunk
-    return Traffic(max(messages), max(*sent, *received))
-
-
-def _cut(size: int, chunk: int) -> Sequence[int]:
-    count = max(1, ceil(size / chunk))
-    return [size // count] * count
+                sent[rank] += size_of(bundle)
+    return Traffic(max(messages), max(sent))
 
 
 def _seconds(world: World, size: int) -> float:

@@ -12,6 +12,7 @@ from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.data.memory import whole_memory
+from znnpy.engine.communication.bundles import by_layer
 from znnpy.engine.communication.exchange import Exchange, Party
 from znnpy.engine.emit import (
     emit_derived,
@@ -22,6 +23,7 @@ from znnpy.engine.emit import (
 )
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.layers.totals import Total, totals
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.build import STEPS, WORKERS, Build
 from znnpy.engine.memory.images import Layout
@@ -197,6 +199,11 @@ def declared_graph(layout: Layout, settings: Settings) -> TaskGraph:
     declared = _declare_all(build, settings, settings.exchange)
     steps = declared["update" if layout.training else "forward"]
     return connect([gated(tasks, sharing) for tasks in steps]).build(settings.policy)
+
+
+def declared_layers(layout: Layout) -> list[list[Total]]:
+    """What an update adds up over microbatches and ranks, layer by layer; without memory."""
+    return by_layer(layout.network, totals(Build.new(Arena(), layout, 0)))
 
 
 def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import TracebackType
@@ -15,12 +15,19 @@ from numpy.typing import ArrayLike
 from znnpy.config import check_section
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.training_section import RunSection, TrainingSection
+from znnpy.distributed.bundles import Pieces
 from znnpy.distributed.strategies import Strategy
 from znnpy.distributed.world import World
 from znnpy.engine.autotune import planned
 from znnpy.engine.communication.exchange import Party
 from znnpy.engine.emit import refuse_without_tasks
-from znnpy.engine.graphs import Settings, declared_graph, planned_bytes, with_replicas
+from znnpy.engine.graphs import (
+    Settings,
+    declared_graph,
+    declared_layers,
+    planned_bytes,
+    with_replicas,
+)
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.engine.memory.arrays import (
@@ -368,6 +375,10 @@ class Model:
         """
         layout = replace(self._layout, workers=max(1, threads))
         return declared_graph(with_replicas(layout, self._settings), self._settings)
+
+    def added_up(self) -> Sequence[Sequence[Pieces]]:
+        """What ranks would add up in an update, layer by layer, in the order in which it is made."""
+        return declared_layers(self._layout)
 
     def recording(self) -> list[WorkerRecording]:
         """What each worker did in `task_graph` since the start; events if the model records them."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
+from znnpy.distributed.bundles import Pieces
 from znnpy.engine import Model
+from znnpy.engine.memory.build import STEPS
 from znnpy.engine.tasks.identity import Identity, Part, Pass, identities
 from znnpy.graph import TaskGraph
-from znnpy.network import Network
-from znnpy.network.parameters import parameter_shapes
 from znnpy.profile.updates import Profile
 from znnpy.scheduler.cores import available_cores
 from znnpy.simulate import (
@@ -23,6 +22,8 @@ from znnpy.simulate import (
     simulate_scaling,
 )
 
+DOUBLES = 8
+"""Bytes of the numbers that running statistics move by."""
 MANY = 64
 """Workers for which the graph beyond the measured thread counts is declared."""
 Made = Mapping[int, tuple[Profile, Model]]
@@ -41,31 +42,43 @@ def simulate_policies(made: Made, seconds: Mapping[str, float]) -> list[dict[str
 
 def simulate_ranks(made: Made, ranks: Sequence[int], links: Links) -> dict[str, Any]:
     """`ranks` of a summary: every rank computes what was recorded, and they add up gradients."""
-    network = made[max(made)][0].network
-    return simulate_scaling(_measured(made), lambda graph: exchanges(graph, network), ranks, links)
+    layers = made[max(made)][1].added_up()
+    return simulate_scaling(_measured(made), lambda graph: exchanges(graph, layers), ranks, links)
 
 
-def exchanges(graph: TaskGraph, network: Network) -> list[Exchange]:
-    """What ranks add up: each parameter's gradient, in the order in which gradients are complete."""
-    tasks, shapes = identities(graph), parameter_shapes(network)
+def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list[Exchange]]:
+    """The tasks that make and await what ranks add up, of each layer and step."""
+    tasks = identities(graph)
     edges = [pair.tolist() for pair in graph.edges(carried=False)]
     makers = defaultdict(set)
     for before, after in zip(*edges, strict=True):
-        made = tasks[before].serves in (Pass.WEIGHT, Pass.UPDATE) and not _of_sums(tasks[before])
-        if made and _of_sums(tasks[after]):
+        if _makes(tasks[before], tasks[after]):
             makers[after].add(before)
     uses = defaultdict(list)
     for task, what in enumerate(tasks):
-        if _of_sums(what) and what.owner in shapes:
-            uses[int(graph.step[task]), what.owner].append(task)
-    found = []
-    for (step, name), before in uses.items():
-        moves = tuple(task for task in before if tasks[task].part is Part.UPDATE)
-        after = {maker for task in before for maker in makers[task]}
-        if moves:
-            size = 4 * prod(shapes[name])
-            found.append(Exchange(size, tuple(sorted(after)), tuple(before), moves, step))
-    return sorted(found, key=lambda it: max(it.after))
+        if _of_sums(what):
+            uses[int(graph.step[task]), what.owner, what.part is Part.RUNNING].append(task)
+
+    def exchange(it: Pieces, step: int) -> Exchange:
+        before = uses[step, it.owner, it.bytes == DOUBLES]
+        return Exchange(
+            it.owner,
+            it.ends,
+            it.bytes,
+            after=tuple(sorted({maker for task in before for maker in makers[task]})),
+            before=tuple(before),
+            moves=tuple(task for task in before if tasks[task].part in (Part.UPDATE, Part.RUNNING)),
+            step=step,
+        )
+
+    return [[exchange(it, step) for it in layer] for step in range(STEPS) for layer in layers]
+
+
+def _makes(before: Identity, after: Identity) -> bool:
+    """Whether a task makes what is added up for another: not one that only reads what that will move."""
+    if _of_sums(before) or not _of_sums(after):
+        return False
+    return after.part is Part.RUNNING or before.serves in (Pass.WEIGHT, Pass.UPDATE)
 
 
 def _of_sums(what: Identity) -> bool:

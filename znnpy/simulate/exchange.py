@@ -7,13 +7,14 @@ bandwidth on a port that carries one at a time each way (Hockney's alpha-beta mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from znnpy.distributed.bundles import Pieces, in_turn, size_of
 from znnpy.distributed.ranks import Hop, Ranks
-from znnpy.distributed.strategies import STRATEGIES, StrategyName
+from znnpy.distributed.strategies import Strategy
 from znnpy.graph import BARRIER, GraphBuilder, Named, TaskGraph
 from znnpy.simulate.replay import Replay
 from znnpy.simulate.run import Message, Place
@@ -27,33 +28,54 @@ EXCHANGED = Named("exchange", "sum", urgent=True)
 class Links:
     """What messages cost. latency: seconds; bandwidth: bytes a second, each way of every rank.
 
-    adding: seconds a byte for adding what has come. chunk, bucket: bytes of the largest message of
-    `multicolor`, and of that of `tree`, which is where `allreduce` fuses no more.
+    adding: seconds a byte for adding what has come.
     """
 
     latency: float = 20e-6
     bandwidth: float = 1.25e9
     adding: float = 3e-10
-    chunk: int = STRATEGIES["multicolor"].chunk
-    bucket: int = STRATEGIES["allreduce"].chunk
 
     def lasts(self, size: float) -> float:
         """Seconds that a message of so many bytes is on a port."""
         return size / self.bandwidth
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """What is added up over ranks at once: so many bytes, made by `after`, awaited by `before`.
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Pieces):
+    """What is added up over ranks, in pieces: made by `after`, awaited by `before`.
 
     `moves`: those of `before` that move the weights.
     """
+
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    moves: tuple[int, ...]
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """The same of all that one message carries; `size`: bytes."""
 
     size: int
     after: tuple[int, ...]
     before: tuple[int, ...]
     moves: tuple[int, ...]
-    step: int = 0
+    step: int
+
+    @classmethod
+    def of(cls, bundle: Sequence[Exchange]) -> _Carried:
+        return cls(
+            size_of(bundle),
+            _each_once(it.after for it in bundle),
+            _each_once(it.before for it in bundle),
+            _each_once(it.moves for it in bundle),
+            bundle[0].step,
+        )
+
+
+def _each_once(found: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(task for own in found for task in own))
 
 
 @dataclass(frozen=True)
@@ -67,54 +89,26 @@ class Exchanged:
 
 def exchanged(
     replay: Replay,
-    exchanges: Sequence[Exchange],
+    layers: Sequence[Sequence[Exchange]],
     ranks: int,
-    strategy: StrategyName,
+    strategy: Strategy,
     links: Links,
-    colors: int = 2,
 ) -> Exchanged:
     """The same replay on every rank, with what `strategy` sends; nothing for one rank.
 
-    The graph must be of a policy without barriers: with them no message overlaps anything.
+    `layers`: what each adds up, of every step. The graph must be of a policy without barriers: with them no
+    message overlaps anything.
     """
     if ranks == 1:
         return Exchanged([replay], [], 0)
-    drawn = _Drawn(replay, exchanges, ranks, links)
-    if strategy == "tree":
+    drawn = _Drawn(replay, layers, ranks, links)
+    if strategy.weights_down:
         drawn.weights_move_at_first()
-        for exchange in exchanges:
-            drawn.tree(exchange)
-    elif strategy == "multicolor":
-        for exchange in exchanges:
-            drawn.colors(exchange, colors)
-    else:
-        least = links.bucket if strategy == "allreduce" else float("inf")
-        for exchange in fused(exchanges, least):
-            drawn.ring(exchange)
+    for step in sorted({it.step for layer in layers for it in layer}):
+        own = [[it for it in layer if it.step == step] for layer in layers]
+        for color, bundle in in_turn(strategy, own):
+            drawn.add_up(_Carried.of(bundle), strategy, color)
     return drawn.done()
-
-
-def fused(exchanges: Sequence[Exchange], least: float) -> Iterator[Exchange]:
-    """Exchanges of one step that follow each other together, until they have `least` bytes."""
-    for step in sorted({exchange.step for exchange in exchanges}):
-        waiting: list[Exchange] = []
-        for exchange in (it for it in exchanges if it.step == step):
-            waiting.append(exchange)
-            if sum(it.size for it in waiting) >= least:
-                yield _as_one(waiting)
-                waiting = []
-        if waiting:
-            yield _as_one(waiting)
-
-
-def _as_one(exchanges: Sequence[Exchange]) -> Exchange:
-    return replace(
-        exchanges[0],
-        size=sum(it.size for it in exchanges),
-        after=tuple(task for it in exchanges for task in it.after),
-        before=tuple(task for it in exchanges for task in it.before),
-        moves=tuple(task for it in exchanges for task in it.moves),
-    )
 
 
 @dataclass(frozen=True)
@@ -133,7 +127,7 @@ class _Drawn:
     """Ranks in the making: the tasks that each has beside the recorded ones, and messages."""
 
     replay: Replay
-    exchanges: Sequence[Exchange]
+    layers: Sequence[Sequence[Exchange]]
     ranks: int
     links: Links
     tasks: list[list[_Task]] = field(default_factory=list)
@@ -145,32 +139,24 @@ class _Drawn:
     def __post_init__(self) -> None:
         self.tasks = [[] for _ in range(self.ranks)]
         self.first = recorded_tasks(self.replay.graph)
+        self.tree = Ranks.of(self.ranks, self.ranks)
 
     def weights_move_at_first(self) -> None:
         """Only rank 0 moves the weights."""
-        self.idle = frozenset(task for it in self.exchanges for task in it.moves)
+        self.idle = frozenset(task for it in self.layers for each in it for task in each.moves)
 
-    def tree(self, exchange: Exchange) -> None:
-        """Gradients up one tree, weights down the same."""
-        met = Ranks.of(self.ranks, self.ranks).hops()
-        chunks = max(1, round(exchange.size / self.links.bucket))
-        for _ in range(chunks):
-            self._up(exchange, met, exchange.size / chunks, exchange.before)
-        moved = self._task(0, exchange, after=exchange.moves)
-        for _ in range(chunks):
-            self._down(exchange, met, exchange.size / chunks, 0, moved)
+    def add_up(self, carried: _Carried, strategy: Strategy, color: int) -> None:
+        """What one message carries, up a tree and down the same, or by the library."""
+        if not strategy.fixed:
+            self._ring(carried)
+            return
+        hops = self.tree.hops(color)
+        root, known = self._up(carried, hops)
+        if strategy.weights_down:
+            known = self._task(root, carried, after=carried.moves)
+        self._down(carried, hops, root, known)
 
-    def colors(self, exchange: Exchange, colors: int) -> None:
-        """Segments, each in chunks up and down the tree of its color; everybody moves the weights."""
-        segment = exchange.size / colors
-        chunks = max(1, round(segment / self.links.chunk))
-        for color in range(colors):
-            met = Ranks.of(self.ranks, self.ranks).hops(color)
-            for _ in range(chunks):
-                root, total = self._up(exchange, met, segment / chunks, exchange.before)
-                self._down(exchange, met, segment / chunks, root, total)
-
-    def ring(self, exchange: Exchange) -> None:
+    def _ring(self, exchange: _Carried) -> None:
         """A ring in lock step: it begins when the last rank is there, and has the net to itself."""
         every, first, before = range(self.ranks), self.first, exchange.before
         ends = [place(first, self._task(r, exchange, after=exchange.after)) for r in every]
@@ -193,43 +179,30 @@ class _Drawn:
             replays.append(made[key])
         return Exchanged(replays, self.messages, self.ranks + 1)
 
-    def _up(
-        self,
-        exchange: Exchange,
-        met: Sequence[Hop],
-        size: float,
-        before: tuple[int, ...],
-    ) -> tuple[int, int]:
+    def _up(self, exchange: _Carried, hops: Sequence[Hop]) -> tuple[int, int]:
         """Add up; returns who has the sum, and the task that made it, before which nobody goes on."""
         made = [self._task(rank, exchange, after=exchange.after) for rank in range(self.ranks)]
-        for into, source in met:
-            last = (into, source) == met[-1]
+        for into, source in hops:
+            last = (into, source) == hops[-1]
             added = self._task(
                 into,
                 exchange,
-                cost=size * self.links.adding,
+                cost=exchange.size * self.links.adding,
                 comes=True,
                 after=(made[into],),
-                before=before if last else (),
+                before=exchange.before if last else (),
             )
-            self._send((source, made[source]), (into, added), size)
+            self._send((source, made[source]), (into, added), exchange.size)
             made[into] = added
-        root = met[-1][0]
+        root = hops[-1].into
         return root, made[root]
 
-    def _down(
-        self,
-        exchange: Exchange,
-        met: Sequence[Hop],
-        size: float,
-        root: int,
-        known: int,
-    ) -> None:
+    def _down(self, exchange: _Carried, hops: Sequence[Hop], root: int, known: int) -> None:
         """Tell all what the root knows, down the same tree."""
         knows = {root: known}
-        for source, to in reversed(met):
+        for source, to in reversed(hops):
             knows[to] = self._task(to, exchange, comes=True, before=exchange.before)
-            self._send((source, knows[source]), (to, knows[to]), size)
+            self._send((source, knows[source]), (to, knows[to]), exchange.size)
 
     def _send(self, sender: Place, receiver: Place, size: float) -> None:
         links = self.links
@@ -242,7 +215,7 @@ class _Drawn:
     def _task(
         self,
         rank: int,
-        exchange: Exchange,
+        exchange: _Carried,
         cost: float = 0.0,
         comes: bool = False,
         after: tuple[int, ...] = (),

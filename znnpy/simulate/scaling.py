@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from znnpy.distributed.strategies import STRATEGIES, StrategyName
+from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
 from znnpy.graph import TaskGraph
 from znnpy.simulate.exchange import Exchange, Links, exchanged
 from znnpy.simulate.measured import Measured, calibrated
@@ -21,7 +21,7 @@ STEPS = 6
 
 def simulate_scaling(
     measured: Mapping[int, Measured],
-    exchanges: Callable[[TaskGraph], Sequence[Exchange]],
+    layers: Callable[[TaskGraph], Sequence[Sequence[Exchange]]],
     ranks: Sequence[int] = RANKS,
     links: Links | None = None,
     steps: int = STEPS,
@@ -32,31 +32,31 @@ def simulate_scaling(
     Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
     a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`, more
     than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
-    slowest; and how long the busiest port carries messages (`wire`). Raises ValueError when nothing was measured or
-    there is nothing to add up.
+    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. Raises
+    ValueError when nothing was measured or there is nothing to add up.
     """
     known, workers, links = calibrated(measured), max(measured), links or Links()
     graph = measured[workers].graph
-    replay, machine, summed = known.replay(graph, workers), known.on(workers), exchanges(graph)
+    replay, machine, summed = known.replay(graph, workers), known.on(workers), layers(graph)
     if not summed:
         raise ValueError("these steps move no weights, so ranks have nothing to add up")
 
-    def run(count: int, strategy: StrategyName, colors: int, links: Links) -> Outcome:
-        it = exchanged(replay, summed, count, strategy, links, colors)
+    def run(count: int, strategy: Strategy, links: Links) -> Outcome:
+        it = exchanged(replay, summed, count, strategy, links)
         return simulate_ranks(
             it.replays, it.messages, workers, machine, steps, seed, ports=it.ports
         )
 
-    alone, rows = run(1, "tree", 1, links).steady, []
+    alone, rows = run(1, STRATEGIES["tree"], links).steady, []
     free = replace(links, latency=0.0, bandwidth=inf, adding=0.0)
-    undelayed = {count: run(count, "allreduce", 1, free).steady for count in ranks}
-    for count, strategy, colors in (way for number in ranks for way in _ways(number)):
-        found = run(count, strategy, colors, links)
+    undelayed = {count: run(count, STRATEGIES["allreduce"], free).steady for count in ranks}
+    for count, strategy in ((number, it) for number in ranks for it in _ways(number)):
+        found = run(count, strategy, links)
         rows.append(
             {
                 "ranks": count,
-                "strategy": strategy,
-                "colors": colors,
+                "strategy": strategy.name,
+                "colors": strategy.colors,
                 "seconds": found.steady,
                 "exposed": found.steady - undelayed[count],
                 "unequal": undelayed[count] - alone,
@@ -66,16 +66,16 @@ def simulate_scaling(
     return {
         "workers": workers,
         "alone": alone,
-        "bytes": sum(it.size for it in summed if it.step == 0),
+        "bytes": sum(it.size for layer in summed for it in layer if it.step == 0),
         "latency": links.latency,
         "bandwidth": links.bandwidth,
         "rows": rows,
     }
 
 
-def _ways(ranks: int) -> Iterator[tuple[int, StrategyName, int]]:
-    for strategy in STRATEGIES:
-        if strategy == "multicolor":
-            yield from ((ranks, strategy, colors) for colors in COLORS if colors <= ranks)
+def _ways(ranks: int) -> Iterator[Strategy]:
+    for strategy in STRATEGIES.values():
+        if strategy.colors > 1:
+            yield from (adjusted(strategy, colors) for colors in COLORS if colors <= ranks)
         else:
-            yield ranks, strategy, 1
+            yield strategy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
 from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.bundles import Pieces, in_turn
 from znnpy.distributed.link import chosen, measured
 from znnpy.distributed.ranks import Ranks
-from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
+from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.windows import Windows
 from znnpy.distributed.world import World
-from znnpy.engine.communication.bundles import Bundle, bundled, by_layer
+from znnpy.engine.communication.bundles import Bundle, by_layer
 from znnpy.engine.communication.outbox import SECONDS, Outbox, touched
 from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
 from znnpy.engine.layers.loss import loss_group
@@ -28,8 +29,6 @@ from znnpy.network.types import Network
 from znnpy.plan import Plan, fftw
 from znnpy.plan.saved import saved_plan
 
-ALONE = 32 << 10
-"""Bytes of a message that is better of one place in memory: MPI takes others apart, and packs them."""
 Pair = tuple[float, float]
 Record = Mapping[str, Mapping[str, Any]]
 
@@ -57,11 +56,10 @@ class Party:
             return None
         ranks = Ranks.of(microbatches, world.size)
         if wanted.strategy == "auto":
-            found = chosen(measured(world), ranks, _layers(network))
+            how = chosen(measured(world), ranks, _layers(network), wanted.colors, wanted.chunk)
         else:
-            found = STRATEGIES[wanted.strategy]
-        how = adjusted(found, wanted.colors, wanted.chunk)
-        return cls(ranks, how, world.rank, world, wanted.shared_memory and found.fixed)
+            how = strategy(wanted.strategy, wanted.colors, wanted.chunk)
+        return cls(ranks, how, world.rank, world, wanted.shared_memory and how.fixed)
 
     @property
     def world(self) -> World:
@@ -120,10 +118,13 @@ class Party:
         return {name: self.ranks.add_up([it[name] for it in told], _add_pairs) for name in own}
 
 
-def _layers(network: Network) -> list[int]:
-    """Bytes of the parameters of each layer, about: biases with their filters."""
-    shapes = parameter_shapes(network).values()
-    return [4 * prod(shape) for shape in shapes if len(shape) > 1]
+def _layers(network: Network) -> list[list[Pieces]]:
+    """What layers add up, about: filters alone, cut between those of one output and of the next."""
+    filters = [it for it in parameter_shapes(network).items() if len(it[1]) > 1]
+    return [
+        [Pieces(name, tuple(prod(shape[1:]) * (n + 1) for n in range(shape[0])))]
+        for name, shape in filters
+    ]
 
 
 def _add_pairs(first: Pair, second: Pair) -> Pair:
@@ -150,11 +151,11 @@ class Exchange:
         """
         self.outbox.begin()
         self._add_results(step, build)
-        for index, bundle in enumerate(self._bundles(build, totals(build))):
+        for color, bundle in self._in_turn(build, totals(build)):
             if not self.strategy.fixed:
                 add_by_library(step, build, self.outbox, bundle)
                 continue
-            hops = self.ranks.hops(index % self.strategy.colors)
+            hops = self.ranks.hops(color)
             add_up(step, build, self.outbox, hops, bundle)
             if not self.strategy.weights_down:
                 hand_down(step, self.outbox, hops, bundle)
@@ -162,8 +163,8 @@ class Exchange:
     def hand_out(self, step: Step, build: Build) -> None:
         """What rank 0 has moved, for all ranks, where the others have not moved it themselves."""
         if self.strategy.weights_down:
-            for bundle in self._bundles(build, moved(build)):
-                hand_down(step, self.outbox, self.ranks.hops(), bundle)
+            for color, bundle in self._in_turn(build, moved(build)):
+                hand_down(step, self.outbox, self.ranks.hops(color), bundle)
 
     def _add_results(self, step: Step, build: Build) -> None:
         own = tuple(add_results(step, build))
@@ -179,9 +180,5 @@ class Exchange:
             group=loss_group(build.parity),
         )
 
-    def _bundles(self, build: Build, found: Sequence[Total]) -> list[Bundle]:
-        """Of layer after layer; those that the library adds may be of several layers."""
-        layers, chunk = by_layer(build.layout.network, found), self.strategy.chunk
-        if not self.strategy.fixed:
-            return bundled([total for layer in layers for total in layer], chunk)
-        return [it for layer in layers for it in bundled(layer, chunk, ALONE)]
+    def _in_turn(self, build: Build, found: Sequence[Total]) -> Iterator[tuple[int, Bundle]]:
+        return in_turn(self.strategy, by_layer(build.layout.network, found))

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from znnpy_kernels.simd.rows import copy_flat
 
+from znnpy.distributed.bundles import size_of
 from znnpy.distributed.ranks import Hop
-from znnpy.engine.communication.bundles import Bundle, size_of
+from znnpy.engine.communication.bundles import Bundle
 from znnpy.engine.communication.outbox import Outbox
 from znnpy.engine.layers.totals import Total, add_total
 from znnpy.engine.memory.build import Build

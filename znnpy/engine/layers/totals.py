@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from znnpy_kernels.layers.reduction import add_doubles
 from znnpy_kernels.simd.rows import add_flat
 
+from znnpy.distributed.bundles import Pieces
 from znnpy.engine.layers.norms import Normed
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Parameter
@@ -18,28 +20,15 @@ from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 
-@dataclass(frozen=True)
-class Total:
-    """What is added up in one slot: numbers of `bytes` 4 or 8 in a buffer, whose regions count `pieces`.
+@dataclass(frozen=True, kw_only=True)
+class Total(Pieces):
+    """What is added up in one slot: pieces of a buffer, whose regions count them.
 
-    `ends`: numbers up to the end of each piece. `owner`: the parameter or node whose they are. `before`: pieces
-    and numbers of the buffer that lie before it.
+    `before`: pieces and numbers of the buffer that lie before it.
     """
 
-    owner: str
     buffer: Buffer
-    ends: tuple[int, ...]
-    bytes: int = 4
     before: tuple[int, int] = (0, 0)
-
-    @property
-    def pieces(self) -> int:
-        """Regions of the buffer."""
-        return len(self.ends)
-
-    def start(self, piece: int) -> int:
-        """Numbers before a piece."""
-        return self.ends[piece - 1] if piece else 0
 
     def at(self, piece: int) -> int:
         """Address of a piece."""
@@ -50,16 +39,11 @@ class Total:
         first = self.before[0]
         return self.buffer.region(first + low, first + (self.pieces if high is None else high))
 
-    @property
-    def size(self) -> int:
-        """Bytes of all pieces."""
-        return self.bytes * self.ends[-1]
-
-    def cut(self, low: int, high: int) -> Total:
+    def cut(self, low: int, high: int) -> Self:
         """Pieces low..high as a total of their own."""
-        begin, (pieces, numbers) = self.start(low), self.before
-        ends = tuple(end - begin for end in self.ends[low:high])
-        return replace(self, ends=ends, before=(pieces + low, numbers + begin))
+        pieces, numbers = self.before
+        before = pieces + low, numbers + self.start(low)
+        return replace(super().cut(low, high), before=before)
 
 
 def totals(build: Build) -> list[Total]:
@@ -71,14 +55,14 @@ def totals(build: Build) -> list[Total]:
 
 def _gradient(parameter: Parameter) -> Total:
     ends = tuple(piece.start + piece.floats for piece in parameter.pieces)
-    return Total(parameter.name, parameter.gradient_buffer, ends)
+    return Total(parameter.name, ends, buffer=parameter.gradient_buffer)
 
 
 def _statistics(build: Build, node: Node) -> Total:
     moments = Normed.of(build, node).moments
     entry = moments.entry // 2
     ends = tuple(entry * (block + 1) for block in range(moments.blocks))
-    return Total(node.name, moments.buffer, ends, bytes=8)
+    return Total(node.name, ends, bytes=8, buffer=moments.buffer)
 
 
 def add_totals(step: Step, build: Build, into: int, other: int) -> None:
@@ -114,7 +98,7 @@ def add_total(
 
 def results(build: Build) -> list[Total]:
     """Loss and error of each output, in the results of a microbatch."""
-    return [Total(name, it, (2,), bytes=8) for name, it in build.staged.results.items()]
+    return [Total(name, (2,), bytes=8, buffer=it) for name, it in build.staged.results.items()]
 
 
 def add_results(step: Step, build: Build) -> list[Total]:

@@ -1,0 +1,96 @@
+"""What is added up over ranks: cut and packed into messages, each of which takes one tree of several.
+
+Training, the estimate that `auto` goes by, and the simulation all ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
+
+from znnpy.distributed.strategies import Strategy
+
+ALONE = 32 << 10
+"""Bytes of a message that is better of one place in memory: MPI takes others apart, and packs them."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Numbers of `bytes` 4 or 8 each that lie together and may be cut between pieces.
+
+    `ends`: numbers up to the end of each piece. `owner`: the parameter or node whose they are.
+    """
+
+    owner: str
+    ends: tuple[int, ...]
+    bytes: int = 4
+
+    @property
+    def pieces(self) -> int:
+        """How many."""
+        return len(self.ends)
+
+    def start(self, piece: int) -> int:
+        """Numbers before a piece."""
+        return self.ends[piece - 1] if piece else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces."""
+        return self.bytes * self.ends[-1]
+
+    def cut(self, low: int, high: int) -> Self:
+        """Pieces low..high."""
+        begin = self.start(low)
+        return replace(self, ends=tuple(end - begin for end in self.ends[low:high]))
+
+
+P = TypeVar("P", bound=Pieces)
+
+
+def in_turn(
+    strategy: Strategy, layers: Iterable[Sequence[P]]
+) -> Iterator[tuple[int, tuple[P, ...]]]:
+    """The messages of a strategy, layer after layer, and the color of each: they take turns.
+
+    Messages of a fixed tree are of one layer; those that the library adds up may be of several.
+    """
+    if strategy.fixed:
+        bundles = [it for layer in layers for it in bundled(layer, strategy.chunk, ALONE)]
+    else:
+        bundles = bundled([it for layer in layers for it in layer], strategy.chunk)
+    for number, bundle in enumerate(bundles):
+        yield number % strategy.colors, bundle
+
+
+def bundled(pieces: Sequence[P], most: int, alone: int | None = None) -> list[tuple[P, ...]]:
+    """Runs of pieces one after the other, packed into bundles of `most` bytes, or of one larger piece.
+
+    What has `alone` bytes is packed with nothing else; numbers of other sizes never are.
+    """
+    found, now, limit = list[tuple[P, ...]](), list[P](), most if alone is None else alone
+    for run in (run for it in pieces for run in _runs(it, most)):
+        if run.size >= limit:
+            found.append((run,))
+            continue
+        if now and (size_of(now) + run.size > most or now[0].bytes != run.bytes):
+            found.append(tuple(now))
+            now = []
+        now.append(run)
+    return [*found, tuple(now)] if now else found
+
+
+def size_of(bundle: Sequence[Pieces]) -> int:
+    """Bytes."""
+    return sum(it.size for it in bundle)
+
+
+def _runs(whole: P, most: int) -> Iterator[P]:
+    """Runs of pieces of at most so many bytes, or of one piece."""
+    low = 0
+    for high in range(1, whole.pieces + 1):
+        last = high == whole.pieces
+        if last or whole.bytes * (whole.ends[high] - whole.start(low)) > most:
+            yield whole.cut(low, high)
+            low = high
