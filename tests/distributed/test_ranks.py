@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.ranks import Ranks, largest_microbatch
 from znnpy.engine.tasks.step import tree
 
 SIZES = [(m, p) for m in range(1, 20) for p in range(1, m + 1)]
@@ -64,3 +64,10 @@ def test_as_many_colors_as_ranks_send_the_least() -> None:
 def test_more_ranks_than_microbatches_are_refused() -> None:
     with pytest.raises(DistributedError, match=r"start at most 4, or make training.microbatch"):
         Ranks.of(4, 5)
+
+
+def test_the_microbatch_is_as_large_as_every_rank_having_one_allows() -> None:
+    assert [largest_microbatch(64, ranks) for ranks in (1, 2, 3, 4, 64)] == [64, 32, 16, 16, 1]
+    assert largest_microbatch(10, 4) == 2
+    with pytest.raises(DistributedError, match="start at most 2"):
+        largest_microbatch(2, 3)

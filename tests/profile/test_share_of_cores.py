@@ -1,4 +1,4 @@
-"""Ranks that are profiled together have as many threads as the one with the fewest cores for itself."""
+"""What ranks that are profiled together settle: threads, those of the one with the fewest cores; microbatches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from znnpy.profile.command import share_of_cores
+from znnpy.config.models import Config
+from znnpy.profile.command import share_of_cores, with_microbatches
 from znnpy.scheduler.cores import available_cores
 
 HERE, OWN = gethostname(), sorted(os.sched_getaffinity(0))
@@ -38,3 +39,15 @@ def test_ranks_that_share_cores_divide_them(other: list[Any], sharing: int) -> N
 def test_all_ranks_have_the_fewest() -> None:
     told = Told([["elsewhere", OWN]], [1])
     assert share_of_cores(told) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("batch", "ranks", "microbatch"), [(8, 2, 4), (10, 4, 2), (5, 2, 1)])
+def test_a_batch_is_cut_as_training_cuts_it(batch: int, ranks: int, microbatch: int) -> None:
+    config = Config.model_validate(
+        {
+            "network": {"input": 1, "layers": [{"conv": {"images": 1, "size": 1}}]},
+            "training": {"output_shape": 4, "batch": batch},
+        }
+    )
+    assert with_microbatches(config, 1) == config
+    assert with_microbatches(config, ranks).training.microbatch == microbatch

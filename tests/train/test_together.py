@@ -19,7 +19,6 @@ from znnpy.train.progress import Quiet
 from znnpy.train.rundir import RunDirectory
 from znnpy.train.together import (
     CommonStop,
-    largest_microbatch,
     state_as_bytes,
     state_from_bytes,
     with_microbatch,
@@ -28,13 +27,6 @@ from znnpy.train.together import (
 
 def of(rank, size):
     return SimpleNamespace(rank=rank, size=size)
-
-
-def test_the_microbatch_is_as_large_as_every_rank_having_one_allows():
-    assert [largest_microbatch(64, ranks) for ranks in (1, 2, 3, 4, 64)] == [64, 32, 16, 16, 1]
-    assert largest_microbatch(10, 4) == 2
-    with pytest.raises(RunError, match="start at most 2"):
-        largest_microbatch(2, 3)
 
 
 def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):

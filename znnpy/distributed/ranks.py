@@ -125,3 +125,13 @@ class Ranks:
         height = 1 + max(low_height, high_height)
         hop = Hop(high, low) if color >> height - 1 & 1 else Hop(low, high)
         return hop.into, height, [*before, *more, hop]
+
+
+def largest_microbatch(batch: int, ranks: int) -> int:
+    """Samples of the largest microbatch of which every rank has one; DistributedError for too few samples."""
+    if ranks > batch:
+        raise DistributedError(
+            f"training.batch is {batch}, and {ranks} ranks were started, each of which needs a sample of its "
+            f"own: start at most {batch}, or make the batch larger"
+        )
+    return next(size for size in range(batch // ranks, 0, -1) if batch % size == 0)

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from os import sched_getaffinity
 from pathlib import Path
-from socket import gethostname
 from typing import Any
 
 from znnpy.config.models import Config
+from znnpy.distributed.cores import Place, threads_of
+from znnpy.distributed.ranks import largest_microbatch
 from znnpy.distributed.world import World
 from znnpy.engine import Model
 from znnpy.engine.report import Report
@@ -165,25 +165,18 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
 
 
 def with_microbatches(config: Config, ranks: int) -> Config:
-    """The config with a microbatch for each rank, where it names none; PlanError where that is none."""
+    """The config with the microbatch that a run over ranks would begin with, where it names none."""
     training = config.training
     if training.microbatch or ranks == 1:
         return config
-    if training.batch % ranks:
-        raise PlanError(
-            f"a batch of {training.batch} is not cut evenly for {ranks} ranks: set training.microbatch, or a "
-            f"batch of {-(-training.batch // ranks) * ranks}"
-        )
-    cut = training.model_copy(update={"microbatch": training.batch // ranks})
+    cut = training.model_copy(update={"microbatch": largest_microbatch(training.batch, ranks)})
     return config.model_copy(update={"training": cut})
 
 
 def share_of_cores(world: World) -> int:
     """Cores for each rank, the same number for all: they are recorded together."""
-    host, cores = gethostname(), sched_getaffinity(0)
-    told = world.exchange([host, sorted(cores)])
-    sharing = sum(other == host and not cores.isdisjoint(theirs) for other, theirs in told)
-    return int(min(world.exchange(available_cores(sharing))))
+    places = [Place(*told) for told in world.exchange(Place.here())]
+    return int(min(world.exchange(threads_of(places, world.rank))))
 
 
 def _refuse_ranks(subject: Subject) -> None:

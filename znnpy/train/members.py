@@ -1,15 +1,13 @@
-"""What ranks tell each other of their machines: who shares cores, and whether all would compute the same bits."""
+"""What ranks tell each other of their machines: where they run, and whether all would compute the same bits."""
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Sequence
 from typing import Any
 
 from znnpy.data.memory import share_memory
+from znnpy.distributed.cores import Place
 from znnpy.errors import RunError
-from znnpy.scheduler.cores import available_cores
 from znnpy.train.versions import differences, versions
 
 Member = dict[str, Any]
@@ -21,23 +19,10 @@ def member() -> Member:
     found = versions(0)
     del found["cpu"], found["seed"]  # a model's name rounds nothing, and all have one seed
     return {
-        "host": socket.gethostname(),
-        "cores": sorted(os.sched_getaffinity(0)),
+        **Place.here()._asdict(),
         "cpu": _cpu(found.pop("machine")),
         "versions": found,
     }
-
-
-def threads_of(members: Sequence[Member], rank: int) -> int:
-    """Worker threads of the rank that asks: its share of the cores that ranks of its host have in common."""
-    own = members[rank]
-    cores = set(own["cores"])
-    return available_cores(
-        sum(
-            other["host"] == own["host"] and not cores.isdisjoint(other["cores"])
-            for other in members
-        )
-    )
 
 
 def share_host(members: Sequence[Member], rank: int) -> None:

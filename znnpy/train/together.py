@@ -13,7 +13,7 @@ import numpy as np
 from znnpy.config import load_config
 from znnpy.config.models import Config
 from znnpy.config.output import plain
-from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.ranks import Ranks, largest_microbatch
 from znnpy.distributed.transfers import Carried
 from znnpy.distributed.world import World
 from znnpy.errors import RunError
@@ -55,16 +55,6 @@ def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Repor
         "it, any number of ranks computes the same bits"
     )
     return chosen
-
-
-def largest_microbatch(batch: int, ranks: int) -> int:
-    """Samples of a microbatch of which every rank has at least one; RunError for more ranks than samples."""
-    if ranks > batch:
-        raise RunError(
-            f"training.batch is {batch}, and {ranks} ranks were started, each of which needs a sample of its "
-            f"own: start at most {batch}, or make the batch larger"
-        )
-    return next(size for size in range(batch // ranks, 0, -1) if batch % size == 0)
 
 
 def for_others(config: Config) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from math import prod
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
+from znnpy.distributed.cores import Place, threads_of
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.errors import ConfigError
@@ -19,7 +20,7 @@ from znnpy.network.types import Network
 from znnpy.train.checkpoint import Arrays
 from znnpy.train.keeper import Pace
 from znnpy.train.loop import Batch
-from znnpy.train.members import Member, threads_of
+from znnpy.train.members import Member
 from znnpy.train.patches import make_sampler
 
 
@@ -52,7 +53,8 @@ def with_threads(config: Config, members: Sequence[Member], rank: int) -> Config
     """The config with the threads of one of several ranks, where it names none."""
     if config.run.threads is not None or not members:
         return config
-    run = config.run.model_copy(update={"threads": threads_of(members, rank)})
+    places = [Place(member["host"], member["cores"]) for member in members]
+    run = config.run.model_copy(update={"threads": threads_of(places, rank)})
     return config.model_copy(update={"run": run})
 
 
