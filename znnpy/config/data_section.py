@@ -243,7 +243,8 @@ class DataSection(Strict):
     )
     axes: Literal["czyx", "zcyx", "zyxc"] = Field(
         default="czyx",
-        description="Axes of images that have four, c channels: czyx, zcyx or zyxc (the latter are read whole).",
+        description="Axes of images that have four, c channels, and do not name them: czyx, zcyx or zyxc (the "
+        "latter are read whole).",
     )
     in_memory: Literal["auto", True, False] = Field(
         default="auto", description="Keep volumes in memory: auto (if they fit), true or false."

@@ -140,7 +140,7 @@ def _kind(path: Path) -> Kind:
         return "tiff"
     if head[:4] == ZIP:
         return "npz"
-    if path.suffix == CIFAR and head:
+    if path.suffix.lower() == CIFAR and head:
         return "cifar"
     if is_idx(head):
         return "idx"
@@ -156,7 +156,7 @@ def _kind(path: Path) -> Kind:
 
 
 def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
-    if is_zarr(path) or path.suffix == ".zarr":
+    if is_zarr(path) or path.suffix.lower() == ".zarr":
         return "zarr"
     try:
         if planes_of(path):

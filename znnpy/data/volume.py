@@ -24,8 +24,11 @@ class Volume(ABC):
     `name` is "path:dataset" for messages; `dtype` the stored one in native byte order; `resolution`
     and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing);
     `neighbours` are the offsets (z, y, x) of affinities, one a channel, None where there are none.
+    `unnamed`: the file has four axes and does not say which they are; they were taken for c, z, y, x.
     `read` may be called from several threads at once. Use as a context manager, or call `close`.
     """
+
+    unnamed = False
 
     def __init__(
         self,

@@ -62,6 +62,14 @@ class Windows:
         found.shifts = {r: it for r, it in found.shifts.items() if world.rank in seen[r]}
         return found
 
+    @classmethod
+    def near(cls, world: World) -> frozenset[int]:
+        """The ranks whose memory this one could see, and who could see its own; all ranks come here."""
+        page = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.uint8)
+        windows = cls.open(world, page.ctypes.data, page.nbytes)
+        windows.close()
+        return frozenset(windows.shifts)
+
     def _see(self, rank: int, place: _Place, address: int) -> None:
         """Map another rank's window; nothing where that is not allowed."""
         with suppress(OSError):

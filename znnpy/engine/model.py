@@ -296,12 +296,15 @@ class Model:
     def staged(self) -> dict[str, Floats]:
         """The inputs that `run` takes, (batch, image, z, y, x) by node: to be filled in place.
 
-        The engine's own memory; other calls than `run` may change it.
+        The engine's own memory; other calls than `run` may change it. ZnnpyError for a model that computes its
+        samples in several microbatches, which have no memory in one place.
         """
+        self._refuse_microbatches("staged")
         return self._engine.staged()
 
     def run(self) -> dict[str, Floats]:
         """`forward` of what is staged: values by output node until the next call, not copied if linear."""
+        self._refuse_microbatches("run")
         return self._activated(self._engine.run())
 
     def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
@@ -322,7 +325,8 @@ class Model:
         `target` and `weight` have the outputs' shapes; a weight may have one image for all, and is at
         least 0. Targets that weigh 0 do not count, whatever they are; those that a NumPy mask hides
         weigh 0 (softmax: their voxel). The loss is the weighted mean over voxels and output images
-        (softmax: over voxels, weighed by the first image's weights), summed over outputs.
+        (softmax: over voxels, weighed by the first image's weights), summed over outputs. With `ranks` both
+        are of the samples of all ranks, which must all come here: those that an update would use.
         """
         batch = self._batch(x, target, weight)
         result, gradients = self._engine.gradients(*batch, self.iteration)
@@ -415,6 +419,13 @@ class Model:
         ticket = self._engine.submit(*batch, learning_rate, self.iteration, borrow=borrow)
         self.iteration += 1
         return ticket
+
+    def _refuse_microbatches(self, call: str) -> None:
+        if len(self._layout.numbers) > 1:
+            raise ZnnpyError(
+                f"{call}: this model computes its {self._layout.samples} samples in microbatches of "
+                f"{self.microbatch}; `forward` takes all of them"
+            )
 
     def _activated(self, values: dict[str, Floats]) -> dict[str, Floats]:
         """The nodes' values from the engine's, which come before the functions that the loss applies."""

@@ -119,17 +119,20 @@ class SingleEngine:
     def gradients(
         self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Floats]]:
-        """Loss and gradients, without an update."""
+        """Loss and gradients, without an update; of all ranks, which must come here together."""
         self.drain()
         self._stage(0, inputs, iteration)
-        totals = self._stage_targets(0, targets, weights, borrow=True)
-        self._stage_normalizers(0, totals)
+        self._stage_normalizers(0, self._stage_targets(0, targets, weights, borrow=True))
         self._graphs.run(self._graphs.add_gradients())
-        return self._read_result(0, len(self.layout.numbers)), {
+        results = self._results_by_output(0, len(self.layout.numbers))
+        gradients = {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
             for name, parameter in self._build.parameters.items()
             if parameter.learned
         }
+        if party := self.settings.party:
+            results, gradients = party.added_pairs(results), party.added_arrays(gradients)
+        return _added(results), gradients
 
     def submit(
         self,
@@ -149,9 +152,9 @@ class SingleEngine:
         self._graphs.finish("update", parity)
         self._results.pop(ticket - STEPS, None)
         self._stage(parity, inputs, iteration)
-        totals = self._stage_targets(parity, targets, weights, borrow=borrow)
-        party = self.settings.party
-        self._stage_normalizers(parity, party.added_pairs(totals) if party else totals)
+        self._stage_normalizers(
+            parity, self._stage_targets(parity, targets, weights, borrow=borrow)
+        )
         self._stage_hyper(parity, learning_rate, iteration)
         self._graphs.release("update", parity)
         self._submitted += 1
@@ -165,7 +168,7 @@ class SingleEngine:
             self._graphs.wait_for_loss("update", ticket % STEPS)
             # Ranks have added up all microbatches in the results of their first ones.
             count = 1 if self.settings.party else len(self.layout.numbers)
-            self._results[ticket] = self._read_result(ticket % STEPS, count)
+            self._results[ticket] = _added(self._results_by_output(ticket % STEPS, count))
         return self._results[ticket]
 
     def drain(self) -> None:
@@ -246,7 +249,9 @@ class SingleEngine:
         return {name: added_pairs(pairs) for name, pairs in totals.items()}
 
     def _stage_normalizers(self, parity: int, totals: Mapping[str, tuple[float, float]]) -> None:
-        """By what sums of losses and of what is wrong are multiplied, from what all samples weigh."""
+        """By what sums of losses and of what is wrong are multiplied, from what all samples here weigh."""
+        party = self.settings.party
+        totals = party.added_pairs(totals) if party else totals
         for name, pair in totals.items():
             room = self._room(self._build.staging[parity][0].normalizers[name], (2,))
             factor = self.settings.losses[name].factor
@@ -272,19 +277,13 @@ class SingleEngine:
             values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
             self._room(address, (len(values),), "f8")[...] = values
 
-    def _read_result(self, parity: int, microbatches: int) -> StepResult:
-        """Loss and error, added up over outputs and over the first microbatches."""
-        results = self._results_by_output(parity, microbatches)
-        return StepResult(
-            float(sum(loss for loss, _ in results)), float(sum(error for _, error in results))
-        )
-
-    def _results_by_output(self, parity: int, microbatches: int) -> list[tuple[float, float]]:
+    def _results_by_output(self, parity: int, microbatches: int) -> dict[str, tuple[float, float]]:
+        """Loss and error, added up over the first microbatches."""
         staged = self._build.staging[parity][:microbatches]
-        return [
-            added_pairs([self._pair(own.results[name].address) for own in staged])
+        return {
+            name: added_pairs([self._pair(own.results[name].address) for own in staged])
             for name in staged[0].results
-        ]
+        }
 
     def _pair(self, address: int) -> tuple[float, float]:
         loss, error = self._arena.view(address, (2,), "f8")
@@ -330,3 +329,9 @@ class SingleEngine:
             strides.append(1)
         whole = self._flat(tensor.address, 1)
         return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
+
+
+def _added(results: Mapping[str, tuple[float, float]]) -> StepResult:
+    """Loss and error of all outputs together."""
+    losses, errors = zip(*results.values(), strict=True)
+    return StepResult(float(sum(losses)), float(sum(errors)))

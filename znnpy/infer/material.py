@@ -30,6 +30,8 @@ from znnpy.network import blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_untrainable
 from znnpy.network.types import Network, Node
 
+STORED = "czyx"
+"""Axes of a file that does not name its own."""
 _KEEP: Mapping[object, Keep] = {"auto": "auto", True: "memory", False: "file"}
 
 
@@ -92,11 +94,7 @@ def open_source(source: Source, data: DataSection, role: Role) -> Volume:
         allow_filters=data.allow_filters,
         resolution=data.resolution,
     )
-    if (
-        role == "raw"
-        and volume.channels > 1
-        and data.axes != DataSection.model_fields["axes"].default
-    ):
+    if role == "raw" and volume.unnamed and data.axes != STORED:
         volume = _reordered(volume, data.axes)
     return load(volume, _KEEP[data.in_memory])
 
@@ -115,6 +113,21 @@ def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
         name: normalisation(volume, mode_of(data), replace=data.replace_nonfinite)
         for name, volume in scene.images.items()
     }
+
+
+def refuse_numbers(config: Config, network: Network) -> None:
+    """ConfigError unless `normalize: fixed` has a number for each channel of all inputs, or one for all."""
+    given = config.data.normalize
+    if not isinstance(given, FixedNormalize):
+        return
+    for key, numbers in (("mean", given.mean), ("deviation", given.deviation)):
+        for node in network.inputs:
+            if len(numbers) not in (1, node.images):
+                wanted = "one" if node.images == 1 else f"one, or {node.images}"
+                raise ConfigError(
+                    f"{config.place('data', 'normalize', key)}: has {len(numbers)} numbers, but input "
+                    f"{node.name!r} takes {node.images} image(s): give {wanted}"
+                )
 
 
 def mode_of(data: DataSection) -> Mode:

@@ -7,7 +7,7 @@ from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
 from znnpy.geometry import Geometry, trained_geometry
-from znnpy.infer.material import make_targets, mode_of
+from znnpy.infer.material import make_targets, mode_of, refuse_numbers
 from znnpy.network import Network, blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_apart
 
@@ -21,6 +21,7 @@ def make_sampler(
 
     `examine` as in `Sampler`.
     """
+    refuse_numbers(config, network)
     section, augment = config.training, config.augment
     geometry = trained_geometry(config, network)
     with blamed_on_loss(config):

@@ -15,7 +15,7 @@ from znnpy.data.sampling.taken import check_kind, check_labels
 from znnpy.data.values.glance import glance
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.geometry.finest import finest
-from znnpy.infer.material import make_targets, open_scene, open_source
+from znnpy.infer.material import make_targets, open_scene, open_source, refuse_numbers
 from znnpy.infer.tiling import Tiling
 from znnpy.network import Network
 from znnpy.train.patches import make_sampler
@@ -26,8 +26,10 @@ DRAWN_VOXELS = 1 << 24  # of a patch's images, up to which one is drawn to see w
 def survey(config: Config, network: Network) -> list[dict[str, Any]]:
     """Shape, type and range of each volume of `data`, and how many patches fit; JSON-able.
 
-    Reads a bounded part of each and loads nothing. Raises VolumeError with what is wrong with any.
+    Reads a bounded part of each and loads nothing. Raises VolumeError with what is wrong with any, ConfigError
+    for numbers of `normalize` that are no input's.
     """
+    refuse_numbers(config, network)
     config = _unread(config)
     data = config.data
     found, problems = list[dict[str, Any]](), dict[str, None]()

@@ -62,7 +62,8 @@ def check_dataset(
     data: h5py.Dataset, name: str, path: Path, trust: Trust, *, labels: bool = False
 ) -> None:
     """Refuse what is not a plain 3-D or 4-D (of `labels` also 1-D) array of numbers of plausible size."""
-    _check_type(data, name, (1, 3, 4) if labels else (3, 4))
+    _check_axes(data, name, labels)
+    _check_type(data, name)
     if not trust.external:
         _check_storage(data, name)
     _check_filters(data, name, trust)
@@ -164,12 +165,16 @@ def _ambiguous(found: list[tuple[str, int]], candidates: list[str], names: Seque
     return f"{what}: {listed}. {advice}"
 
 
-def _check_type(data: h5py.Dataset, name: str, axes: tuple[int, ...]) -> None:
-    if data.ndim not in axes or data.shape is None:
+def _check_axes(data: h5py.Dataset, name: str, labels: bool) -> None:
+    if data.shape is None or data.ndim not in ((1, 3, 4) if labels else (3, 4)):
+        each = ", or 1 (number): a label for each image" if labels else ""
         raise VolumeError(
-            f"{name} has {data.ndim} axes, shape {data.shape}; expected 3 (z, y, x) or "
-            "4 (c, z, y, x)"
+            f"{name} has {data.ndim} axes, shape {data.shape}; expected 3 (z, y, x) or 4 (c, z, y, x)"
+            f"{each}"
         )
+
+
+def _check_type(data: h5py.Dataset, name: str) -> None:
     try:
         kind = data.dtype.kind
     except TypeError as error:  # such as integers of 3 bytes

@@ -47,6 +47,7 @@ class Hdf5Volume(Volume):
             shape = _shape(data.shape)
             resolution, offset = _resolution(data, name), _offset(data, name)
             super().__init__(name, shape, data.dtype, resolution, offset)
+            self.unnamed = data.ndim == 4
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
             self._chunks = ChunkCheck(data, name)
             for other in other_files(data, path):

@@ -31,7 +31,9 @@ def whole_volume(array: Array, name: str, *, labels: bool) -> Volume:
             f"{name} has {array.ndim} axes, shape {array.shape}; expected images (number, y, x), with "
             "an axis of channels where data.axes says, or one label for each image"
         )
-    return ArrayVolume(array, name)
+    volume = ArrayVolume(array, name)
+    volume.unnamed = array.ndim == 4
+    return volume
 
 
 def refuse_size(

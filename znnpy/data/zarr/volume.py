@@ -48,12 +48,13 @@ class ZarrVolume(Volume):
         picked = _pick(folder, wanted, names, labels)
         name = f"{root}:{picked.node.path}" if picked.node.path else str(root)
         found = declared(picked.node, name, trust)
-        axes = (picked.level.axes if picked.level else None) or _named(found) or _usual(found)
-        self._lead = ome.order(axes, found.shape, name)
+        axes = (picked.level.axes if picked.level else None) or _named(found)
+        self._lead = ome.order(axes or _usual(found), found.shape, name)
         shape = found.shape[len(self._lead) :]
         c, z, y, x = (1, *shape) if len(shape) == 3 else shape
         resolution, offset = _frame(picked, name)
         super().__init__(name, (c, z, y, x), found.dtype, resolution, offset)
+        self.unnamed = axes is None and len(shape) == 4
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.bundles import Pieces, in_turn
+from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.link import chosen, measured
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import Strategy, strategy
@@ -21,6 +23,7 @@ from znnpy.engine.communication.outbox import SECONDS, Outbox, touched
 from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.totals import Total, add_results, moved, totals
+from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.build import Build
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
@@ -37,14 +40,15 @@ Record = Mapping[str, Mapping[str, Any]]
 class Party:
     """The ranks that train together: what each owns, their strategy, and which this one is.
 
-    Without a `world` its graphs can be looked at, and not run.
+    `near`: those whose memory is to be read where it is. Without a `world` its graphs can be looked at,
+    and not run.
     """
 
     ranks: Ranks
     strategy: Strategy
     rank: int
     _world: World | None = None
-    shared: bool = False
+    near: frozenset[int] = frozenset()
     windows: Windows | None = None
 
     @classmethod
@@ -59,7 +63,8 @@ class Party:
             how = chosen(measured(world), ranks, _layers(network), wanted.colors, wanted.chunk)
         else:
             how = strategy(wanted.strategy, wanted.colors, wanted.chunk)
-        return cls(ranks, how, world.rank, world, wanted.shared_memory and how.fixed)
+        shared = wanted.shared_memory and how.fixed
+        return cls(ranks, how, world.rank, world, Windows.near(world) if shared else frozenset())
 
     @property
     def world(self) -> World:
@@ -75,12 +80,16 @@ class Party:
     def exchange(self) -> Exchange:
         """This rank's part, of which nothing is declared yet."""
         mailbox = self._world.messenger.address if self._world else 0
-        shifts = self.windows.shifts if self.windows else {}
+        # Without memory any place will do: it is only known that nothing has to be made room for.
+        shifts = self.windows.shifts if self.windows else dict.fromkeys(self.near, 0)
         return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox, shifts))
 
     def seeing(self, build: Build) -> Party:
-        """With windows on the parameters of others of this host, whose memory nobody has touched yet."""
-        if not self.shared:
+        """With windows on the parameters of others of this host, whose memory nobody has touched yet.
+
+        DistributedError where another is not to be seen any more: nothing that it sends has room.
+        """
+        if not any(self.world.exchange(bool(self.near))):
             return self
         buffers = [
             it
@@ -90,7 +99,13 @@ class Party:
         ]
         first = min(buffer.address for buffer in buffers)
         last = max(buffer.address + 4 * buffer.floats for buffer in buffers)
-        return replace(self, windows=Windows.open(self.world, first, last - first))
+        windows = Windows.open(self.world, first, last - first)
+        if self.near != windows.shifts.keys():
+            raise DistributedError(
+                "ranks of one host cannot see each other's memory, as they could before: set "
+                "distributed.shared_memory: false"
+            )
+        return replace(self, windows=windows)
 
     def close(self) -> None:
         """Show others nothing more."""
@@ -116,6 +131,19 @@ class Party:
         """Pairs of numbers of all ranks by name, added up by the tree; all ranks must come here."""
         told = self.world.exchange(own)
         return {name: self.ranks.add_up([it[name] for it in told], _add_pairs) for name in own}
+
+    def added_arrays(self, own: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The same of float32 arrays, the whole of which all ranks tell each other."""
+        return {
+            name: self.ranks.add_up(
+                [
+                    np.frombuffer(told, np.float32).reshape(array.shape)
+                    for told in self.world.exchange(array.tobytes())
+                ],
+                np.add,
+            )
+            for name, array in own.items()
+        }
 
 
 def _layers(network: Network) -> list[list[Pieces]]:
