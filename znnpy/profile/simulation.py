@@ -9,7 +9,7 @@ from typing import Any
 from znnpy.distributed.bundles import Pieces
 from znnpy.engine import Model
 from znnpy.engine.memory.build import STEPS
-from znnpy.engine.tasks.identity import Identity, Part, Pass, identities
+from znnpy.engine.tasks.identity import Identity, Kind, Part, Pass, identities
 from znnpy.graph import TaskGraph
 from znnpy.profile.updates import Profile
 from znnpy.scheduler.cores import available_cores
@@ -76,9 +76,8 @@ def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list
 
 def _makes(before: Identity, after: Identity) -> bool:
     """Whether a task makes what is added up for another: not one that only reads what that will move."""
-    if _of_sums(before) or not _of_sums(after):
-        return False
-    return after.part is Part.RUNNING or before.serves in (Pass.WEIGHT, Pass.UPDATE)
+    makes = before.serves in (Pass.WEIGHT, Pass.UPDATE) or before.kind is Kind.STATISTICS
+    return makes and _of_sums(after) and not _of_sums(before)
 
 
 def _of_sums(what: Identity) -> bool:

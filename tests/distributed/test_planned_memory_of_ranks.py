@@ -1,0 +1,33 @@
+"""The memory that a plan of several ranks counts is what they take: with windows nothing is received into."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from launched import launched
+
+SCRIPT = """
+import json, sys
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.world import World
+from znnpy.engine import Model
+
+NET = {"layers": [{"conv": {"images": 40, "size": 3}}, {"conv": {"images": 2, "size": 1}}]}
+strategy = sys.argv[1]
+with World.open() as world:
+    planned = []
+    for shared in (True, False):
+        how = DistributedSection(strategy=strategy, shared_memory=shared)
+        with Model(NET, 4, batch=4, microbatch=1, ranks=world, threads=1, conv="direct", distributed=how) as model:
+            assert model._engine._arena.bytes == model.memory
+            planned.append(model.memory)
+    print(json.dumps(planned), flush=True)
+"""
+
+
+@pytest.mark.parametrize("strategy", ["tree", "multicolor"])
+def test_rooms_that_windows_spare_are_not_counted(strategy: str) -> None:
+    found = [json.loads(line) for line in launched(2, SCRIPT, strategy)]
+    assert all(shared <= sent for shared, sent in found)
+    assert any(shared < sent for shared, sent in found)  # rank 0 receives gradients
