@@ -117,6 +117,20 @@ def test_without_statistics_of_batches_they_are_those_of_the_whole_batch(precisi
     assert_near(found, wanted, 1e-12 if precision == "float64" else 1e-5)
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_what_lies_in_several_places_is_not_staged_at_once(precision: Any) -> None:
+    with made(section(), 4, 2, precision=precision) as model:
+        for call in (model.staged, model.run):
+            with pytest.raises(
+                ZnnpyError, match=r"4 samples in microbatches of 2; `forward` takes"
+            ):
+                call()
+    with made(section(), 4, None, precision=precision) as model:
+        x = data(model)[0]
+        model.staged()["input"][...] = x
+        assert np.array_equal(model.run()["output"], model.forward(x))
+
+
 def test_statistics_are_of_microbatches_and_running_ones_move_once() -> None:
     """By the mean of those that each microbatch alone would have moved them by."""
     net = section(dropout=False)

@@ -8,11 +8,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 from image_files import squares, write_cifar, write_idx
 
 from znnpy.cli import main
 from znnpy.config import load_config
+from znnpy.config.data_section import DataSection, Source
 from znnpy.errors import ZnnpyError
+from znnpy.infer.material import open_source
 from znnpy.network import trained_network
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
@@ -185,3 +188,63 @@ def test_what_cannot_be_learned_from_is_refused(tmp_path: Path, kind: str) -> No
             labels.write_bytes(b"\x80\x02}q\x01(U\x0bbatch_labelq")
             words = "train-labels.gz is a Python pickle"
     refused(write(tmp_path, pair, test), words)
+
+
+@pytest.mark.parametrize(
+    ("normalize", "words"),
+    [
+        (
+            "{kind: fixed, mean: [1, 2, 3]}",
+            "config.yaml:12: data.normalize.mean: has 3 numbers, but input 'input' takes 1 image(s): give one",
+        ),
+        ("{kind: fixed, mean: 1, deviation: [1, 2]}", "data.normalize.deviation: has 2 numbers"),
+    ],
+)
+def test_numbers_that_are_no_channels_are_refused(
+    tmp_path: Path, normalize: str, words: str
+) -> None:
+    path = write(tmp_path, *idx(tmp_path))
+    text = path.read_text().replace("{kind: fixed, mean: 100, deviation: 60}", normalize)
+    path.write_text(text)
+    refused(path, words)
+
+
+@pytest.mark.parametrize("form", ["npz", "h5", "zarr"])
+@pytest.mark.parametrize(("axes", "moved"), [("zcyx", (1, 0, 2, 3)), ("zyxc", (1, 2, 3, 0))])
+@pytest.mark.parametrize("count", [1, 5])
+def test_axes_are_those_that_the_config_names_of_one_image_too(
+    tmp_path: Path, form: str, axes: str, moved: tuple[int, ...], count: int
+) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (3, count, 4, 6)).astype(np.uint8)
+    path, array = tmp_path / f"a.{form}", images.transpose(moved)
+    match form:
+        case "npz":
+            np.savez(path, raw=array)
+        case "h5":
+            with h5py.File(path, "w") as file:
+                file["raw"] = array
+        case "zarr":
+            zarr.save_array(path, array)
+    source = Source.model_validate(str(path) if form == "zarr" else f"{path}:raw")
+    with open_source(source, DataSection.model_validate({"axes": axes}), "raw") as volume:
+        assert np.array_equal(volume.read_all(), images)
+
+
+def test_axes_are_those_that_a_file_names(tmp_path: Path) -> None:
+    """CIFAR's order is known, so `data.axes` is for other volumes."""
+    images = np.random.default_rng(0).integers(0, 255, (3, 3, 32, 32)).astype(np.uint8)
+    path = write_cifar(tmp_path / "TEST_BATCH.BIN", images, np.arange(3))
+    data = DataSection.model_validate({"axes": "zyxc"})
+    with open_source(Source.model_validate(str(path)), data, "raw") as volume:
+        assert np.array_equal(volume.read_all().swapaxes(0, 1), images)
+
+
+def test_labels_of_another_shape_are_told_with_what_is_expected(tmp_path: Path) -> None:
+    images, labels = squares(200, 8)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["y"] = images, np.eye(4)[labels]
+    pair = {"image": "a.h5:x", "labels": "a.h5:y"}
+    refused(
+        write(tmp_path, pair, pair),
+        "a.h5:y has 2 axes, shape (200, 4); expected 3 (z, y, x) or 4 (c, z, y, x), or 1 (number): a label for",
+    )
