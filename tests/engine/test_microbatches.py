@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from loss_cases import cases, named
 
-from znnpy import Model, Optimizer
-from znnpy.engine import graphs
+from znnpy import Model, Optimizer, load_network
+from znnpy.engine import planning
+from znnpy.engine.tasks.identity import Part, identities
 from znnpy.errors import ConfigError, PlanError, ZnnpyError
+from znnpy.plan import PASSES
+from znnpy.plan.cost import convolutions
 
 OUT = (2, 5, 6)
 BITS = {
@@ -92,7 +95,7 @@ def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, 
 def test_bits_are_the_same_for_any_number_in_flight(
     share: float, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphs, "CHAIN_SHARE", share)
+    monkeypatch.setattr(planning, "CHAIN_SHARE", share)
     with made(section(), 10, 2, threads=8) as model:
         assert model.in_flight == (5 if share < 1 else 1)
     assert_same(trained(section(), 10, 2, threads=8), serial)
@@ -197,6 +200,49 @@ def test_convolutions_of_all_algorithms() -> None:
         assert_near(found[0], trained(net, 4, 1, precision="float64"), 1e-4)
 
 
+WIDE = {
+    "layers": [{"conv": {"images": 18, "size": 3, "function": "relu"}} for _ in range(4)]
+    + [{"conv": {"images": 2, "size": 1}}]
+}
+MADE_OF_FILTERS = {"spectral": Part.FILTER_TILES, "winograd": Part.FILTER_POINTS}
+
+
+def by(algorithm: str) -> dict[str, Any]:
+    """A plan of WIDE that runs so wherever it can."""
+    tile = {f"{which}_tile": [8, 8, 8] for which in PASSES} if algorithm == "spectral" else {}
+    there, direct = (dict.fromkeys(PASSES, name) for name in (algorithm, "direct"))
+    edges = convolutions(load_network(WIDE))
+    return {
+        edge.name: there | tile if edge.size == (3, 3, 3) and edge.source != "input" else direct
+        for edge in edges
+    }
+
+
+@pytest.mark.parametrize("algorithm", MADE_OF_FILTERS)
+def test_what_follows_from_filters_is_made_once_an_update_where_there_is_memory(
+    algorithm: str,
+) -> None:
+    def tasks(batch: int, microbatch: int | None, limit: int | None = None) -> tuple[int, int]:
+        options = {"plan": by(algorithm), "threads": 1, "max_memory": limit}
+        with made(WIDE, batch, microbatch, **options) as model:
+            parts = [what.part for what in identities(model.task_graph)]
+            return parts.count(MADE_OF_FILTERS[algorithm]), model.memory
+
+    alone, _ = tasks(2, None)
+    found, memory = tasks(8, 2)
+    assert found == alone > 0
+    assert tasks(8, 2, memory)[0] == alone
+    assert tasks(8, 2, memory - 1)[0] == 4 * alone
+
+
+@pytest.mark.parametrize("algorithm", MADE_OF_FILTERS)
+def test_bits_are_the_same_whenever_filters_are_transformed(algorithm: str) -> None:
+    options: dict[str, Any] = {"plan": by(algorithm), "threads": 2}
+    with made(WIDE, 6, 2, **options) as model:
+        limit = model.memory - 1
+    assert_same(trained(WIDE, 6, 2, **options, max_memory=limit), trained(WIDE, 6, 2, **options))
+
+
 @pytest.mark.slow
 def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     net = section(dropout=False)
@@ -206,7 +252,7 @@ def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
             sizes[batch, microbatch] = model.memory
             assert model.in_flight == 1
     assert sizes[32, 2] < sizes[32, None] / 3
-    monkeypatch.setattr(graphs, "CHAIN_SHARE", 1e-6)
+    monkeypatch.setattr(planning, "CHAIN_SHARE", 1e-6)
     with made(net, 32, 2, threads=8, output=(8, 16, 16)) as model:
         assert model.in_flight == 8
         most = model.memory

@@ -13,9 +13,9 @@ from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.transfers import Way
 from znnpy.engine.communication.exchange import Party
-from znnpy.engine.graphs import _declare_update
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.build import STEPS, Build
+from znnpy.engine.steps import declare_update
 from znnpy.profile.simulation import exchanges
 from znnpy.simulate import Links, Replay, exchanged
 
@@ -43,7 +43,7 @@ def trained(model: znnpy.Model, how: Strategy) -> Sent:
         settings, exchange = replace(model._settings, party=party), party.exchange()
         build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
         for parity in range(STEPS):
-            _declare_update(build, settings, parity, exchange)
+            declare_update(build, settings, parity, exchange)
         for it in exchange.outbox.transfers:
             if it.way is Way.SEND and (it.number, it.bytes) != (8, RESULTS):
                 found[rank, it.peer].append(it.bytes)

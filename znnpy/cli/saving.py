@@ -6,8 +6,9 @@ from pathlib import Path
 
 from znnpy.config.models import Config
 from znnpy.engine.autotune import planned
-from znnpy.engine.graphs import Settings, planned_memory
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.planning import planned_memory
+from znnpy.engine.steps import Settings
 from znnpy.files import write_text
 from znnpy.geometry import trained_geometry
 from znnpy.infer.build import make_optimizer, pinned_plan

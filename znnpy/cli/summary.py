@@ -13,15 +13,10 @@ from znnpy.cli.tables import console
 from znnpy.config.models import Config
 from znnpy.data.memory import readable
 from znnpy.engine.autotune import known, known_or_estimated, planned
-from znnpy.engine.graphs import (
-    Settings,
-    estimated_work,
-    planned_bytes,
-    planned_memory,
-    with_replicas,
-)
 from znnpy.engine.memory.images import Layout
-from znnpy.engine.memory.limits import least_bytes, refuse_above, refuse_hopeless
+from znnpy.engine.memory.limits import least_bytes, refuse_hopeless
+from znnpy.engine.planning import estimated_work, planned_within
+from znnpy.engine.steps import Settings
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.dense import densest
@@ -90,12 +85,10 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
             run.policy,
             max_memory=run.max_memory,
         )
-        layout = with_replicas(layout, settings)
-        memory, in_flight = planned_memory(layout, settings), layout.replicas
-        if run.max_memory is not None:
-            refuse_above(run.max_memory, layout, lambda it: planned_bytes(it, settings))
+        memory = planned_within(layout, settings)
+        in_flight = memory.layout.replicas
         bytes_, uses, kept, again = memory.bytes, dict(memory.uses), memory.kept, memory.again
-        work = estimated_work(layout, settings) + again
+        work = estimated_work(memory.layout, settings) + again
     else:
         bytes_, uses = least_bytes(network, geometry, *sizes, staged=training.batch), {}
         kept, again = bytes_, 0.0

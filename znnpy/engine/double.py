@@ -16,10 +16,10 @@ from znnpy_kernels.layers.dropout import dropout
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import reference
-from znnpy.engine.graphs import Settings
 from znnpy.engine.memory.arrays import ByName, joined
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.result import StepResult
+from znnpy.engine.steps import Settings
 from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy.engine.graphs import Settings, declared_graph
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.planning import declared_graph, planned_memory
+from znnpy.engine.steps import Settings
 from znnpy.geometry import fit
 from znnpy.graph import TaskGraph
 from znnpy.network import objectives
@@ -29,7 +30,8 @@ def estimated_graph(
     geometry = fit(network, output_shape)
     plan = choose(network, geometry, 1, conv, _costs)
     layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
-    return declared_graph(layout, Settings(objectives(network, "square"), Optimizer(), None, 1))
+    settings = Settings(objectives(network, "square"), Optimizer(), None, 1)
+    return declared_graph(planned_memory(layout, settings), settings)
 
 
 def _costs(shape: ConvShape) -> Costs:

@@ -21,13 +21,6 @@ from znnpy.distributed.world import World
 from znnpy.engine.autotune import planned
 from znnpy.engine.communication.exchange import Party
 from znnpy.engine.emit import refuse_without_tasks
-from znnpy.engine.graphs import (
-    Settings,
-    declared_graph,
-    declared_layers,
-    planned_bytes,
-    with_replicas,
-)
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.engine.memory.arrays import (
@@ -40,10 +33,17 @@ from znnpy.engine.memory.arrays import (
     unmasked,
 )
 from znnpy.engine.memory.images import Layout
-from znnpy.engine.memory.limits import refuse_above, refuse_hopeless
+from znnpy.engine.memory.limits import refuse_hopeless
+from znnpy.engine.planning import (
+    declared_graph,
+    declared_layers,
+    planned_with_replicas,
+    planned_within,
+)
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
+from znnpy.engine.steps import Settings
 from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry, describe, fit, refuse_single_values
 from znnpy.graph import TaskGraph
@@ -182,20 +182,21 @@ class Model:
         sizes = self._logits, self.geometry, self.plan
         if training:
             workers = max(1, self.threads)
-            layout = Layout.of_batch(*sizes, batch, self.microbatch, seed, workers)
+            self._layout = Layout.of_batch(*sizes, batch, self.microbatch, seed, workers)
             if party:
-                layout = replace(layout, numbers=party.numbers)
-            self._layout = with_replicas(layout, settings)
+                self._layout = replace(self._layout, numbers=party.numbers)
         else:
             self._layout = Layout(*sizes, batch, False, seed, max(1, self.threads))
-        if max_memory is not None:
-            refuse_above(max_memory, self._layout, lambda it: planned_bytes(it, settings))
         engine: SingleEngine | DoubleEngine
         if precision == "float32":
-            engine = SingleEngine(self._layout, settings, report)
+            memory = planned_within(self._layout, settings)
+            self._layout = memory.layout
+            engine = SingleEngine(memory, settings, report)
         else:
             from znnpy.engine.double import DoubleEngine  # with SciPy, which others need not load
 
+            if max_memory is not None:
+                planned_within(self._layout, settings)
             engine = DoubleEngine(self._layout, settings)
         self._opened: SingleEngine | DoubleEngine | None = engine
         self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
@@ -378,7 +379,8 @@ class Model:
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """
         layout = replace(self._layout, workers=max(1, threads))
-        return declared_graph(with_replicas(layout, self._settings), self._settings)
+        memory = planned_with_replicas(layout, self._settings)
+        return declared_graph(memory, self._settings)
 
     def added_up(self) -> Sequence[Sequence[Pieces]]:
         """What ranks would add up in an update, layer by layer, in the order in which it is made."""

@@ -7,28 +7,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from znnpy.engine.graphs import Graphs, Settings, compile_planned, planned_memory
+from znnpy.engine.graphs import Graphs, compile_planned
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats, joined
 from znnpy.engine.memory.build import STEPS, Build
-from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.planning import MemoryPlan
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
+from znnpy.engine.steps import Settings
 from znnpy.engine.tasks.step import added_pairs
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.recording import WorkerRecording
 
 
 class SingleEngine:
-    """Runs one layout's task graphs. Arrays come checked, by node name; one caller at a time."""
+    """Runs a planned layout's task graphs. Arrays come checked, by node name; one caller at a time."""
 
     dtype = np.float32
 
-    def __init__(self, layout: Layout, settings: Settings, report: Report | None = None) -> None:
+    def __init__(self, plan: MemoryPlan, settings: Settings, report: Report | None = None) -> None:
+        layout = plan.layout
         self.layout, self.settings = layout, settings
-        plan = planned_memory(layout, settings)
         self.bytes = plan.bytes
         self._arena = Arena.of(plan.bytes, plan.sharing)
         states = len(settings.optimizer.state_names)

@@ -15,9 +15,10 @@ from typing import Any
 
 from znnpy.data.memory import readable
 from znnpy.data.volume import Triple
-from znnpy.engine.graphs import Settings, planned_bytes
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.planning import planned_bytes
+from znnpy.engine.steps import Settings
 from znnpy.errors import PlanError
 from znnpy.geometry import Geometry, fit, voxels
 from znnpy.geometry.fit import smallest

@@ -7,9 +7,10 @@ import textwrap
 import pytest
 
 from znnpy.engine.autotune import planned
-from znnpy.engine.graphs import Settings, planned_memory
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
+from znnpy.engine.planning import planned_memory
+from znnpy.engine.steps import Settings
 from znnpy.geometry import fit
 from znnpy.network import load_network, objectives
 

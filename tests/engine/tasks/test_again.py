@@ -8,12 +8,12 @@ import random_networks as rn
 from declared_tasks import buffer, declared
 
 from znnpy import Model, load_network
-from znnpy.engine.graphs import planned_memory
+from znnpy.engine.planning import planned_memory
 from znnpy.engine.tasks.again import repeated
 from znnpy.engine.tasks.filled import refuse_unfilled
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.sharing import lifetimes
-from znnpy.engine.tasks.spare import Saved, spare
+from znnpy.engine.tasks.spare import Saved, Sparing
 from znnpy.geometry import fit
 
 
@@ -87,8 +87,17 @@ def test_what_is_made_in_turns_is_made_again_together():
 def test_cheap_bytes_go_first():
     step = [replace(task, cost=float(n == 2)) for n, task in enumerate([*STAGED, *CHAIN])]
     sizes = dict.fromkeys(names("a", "b", "c"), 1000)
-    assert spare(sizes, step, len(step), 3000) == Saved([])
-    assert list(spare(sizes, step, len(step), 2000).names) == names("a")
+    sparing = Sparing(sizes, step, len(step))
+    assert sparing.to(3000) == Saved([])
+    assert list(sparing.to(2000).names) == names("a")
+
+
+def test_who_asks_for_ever_less_room_is_told_the_same_as_who_asks_once():
+    step = [replace(task, cost=1.0 + n % 3) for n, task in enumerate([*STAGED, *CHAIN])]
+    sizes = {name: 1000 * n for n, name in enumerate(names("a", "b", "c", "x"), 1)}
+    asked = Sparing(sizes, step, len(step))
+    for room in range(sum(sizes.values()), 0, -500):
+        assert asked.to(room) == Sparing(sizes, step, len(step)).to(room)
 
 
 UNET = {

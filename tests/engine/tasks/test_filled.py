@@ -11,11 +11,11 @@ from pydantic import TypeAdapter
 
 from znnpy import load_network
 from znnpy.engine import Optimizer
-from znnpy.engine.graphs import Settings, _declare_all, _declare_gradients
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.regions import Filled
+from znnpy.engine.steps import Settings, declare_all, declare_gradients
 from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.filled import refuse_unfilled
 from znnpy.geometry import fit
@@ -130,9 +130,9 @@ def check(network, output, plan, loss, clip_norm=None):
     several = replace(single, numbers=range(3), microbatches=3, replicas=2)
     for layout in (single, several, replace(single, training=False)):
         build = Build.new(Arena(), layout, 1)
-        declared = _declare_all(build, settings)
+        declared = declare_all(build, settings)
         if layout.training:
-            declared["gradients"] = [_declare_gradients(build, settings)]
+            declared["gradients"] = [declare_gradients(build, settings)]
         for steps in declared.values():
             refuse_unfilled(steps)
 
@@ -179,7 +179,7 @@ def unnoticed(network, output, plan):
     layout = Layout(network, fit(network, output), plan, 1, training=True)
     build = Build.new(Arena(), layout, 1)
     settings = Settings(objectives(network, "square"), Optimizer(), 1.0, 1)
-    steps = _declare_all(build, settings)["update"]
+    steps = declare_all(build, settings)["update"]
     found = set()
     for what in {task.what for task in steps[0]}:
         try:

@@ -60,6 +60,8 @@ class Layout:
 
     `batch`: the samples of one microbatch. `numbers`: the microbatches of an update that are computed here,
     of `microbatches` in all; `replicas`: how many of them may be under way at once, each with images of its own.
+    `filters_kept`: what passes need of filters beside themselves is made once an update and kept for all
+    microbatches.
     """
 
     network: Network
@@ -72,6 +74,7 @@ class Layout:
     numbers: range = range(1)
     microbatches: int = 1
     replicas: int = 1
+    filters_kept: bool = False
 
     @classmethod
     def of_batch(
@@ -89,6 +92,11 @@ class Layout:
         return cls(
             network, geometry, plan, microbatch, True, seed, workers, range(count), count
         )  # fmt: skip
+
+    @property
+    def filters_pass(self) -> bool:
+        """Whether passes make what they need of filters: just before, in memory that others have too."""
+        return self.training and not self.filters_kept
 
     @property
     def samples(self) -> int:

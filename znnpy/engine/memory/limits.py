@@ -76,9 +76,11 @@ def least_bytes(
     return inputs + sum(size for name, size in inner.items() if name in read) + outputs
 
 
-def refuse_above(limit: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
-    """PlanError when a layout needs more than `limit` bytes, naming an output shape that would fit."""
-    needed = needs(layout)
+def refuse_above(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
+    """PlanError when a layout needs more than `limit` bytes, naming an output shape that would fit.
+
+    `needed`: the layout's; `needs`: says it of others.
+    """
     if needed <= limit:
         return
     fitting = _fitting(limit, needed, layout, needs)

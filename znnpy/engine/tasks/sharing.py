@@ -9,12 +9,14 @@ can end before anybody waits for it.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.simd.rows import zero_flat
 
 from znnpy.engine.memory.arena import Sharing
@@ -23,6 +25,8 @@ from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.identity import GATE
 from znnpy.engine.tasks.step import Step
 
+Places = NDArray[np.int64]
+"""Bytes, or offsets in bytes, of buffers by their numbers."""
 ALWAYS = 1 << 62
 ROUNDS = 10  # of placing once more; CTMCTMCTCT gains up to 15 %, and later rounds 3 % at most
 
@@ -57,18 +61,26 @@ class Life(NamedTuple):
         return any(span.first <= moment <= span.last for span in self.spans)
 
 
-def share(sizes: Mapping[Name, int], tasks: Sequence[Declared], slack: float = 0.0) -> Sharing:
+def share(
+    sizes: Mapping[Name, int],
+    tasks: Sequence[Declared],
+    slack: float = 0.0,
+    room: int | None = None,
+) -> Sharing:
     """Places for buffers of these sizes in bytes, by their lifetimes in a step.
 
     Memory is used again when tasks of `slack` estimated seconds have been declared after its last
-    use. What no task touches shares memory with nobody.
+    use; of less, down to none, where more than `room` bytes would be needed. What no task touches shares memory
+    with nobody.
     """
     used = lifetimes(tasks, sizes)
-    kept = _stretched(used, tasks, slack) if slack > 0 else used
     always = dict.fromkeys(sizes, Life((Span(0, ALWAYS),)))
-    offsets = _offsets(sizes, always | kept)
-    neighbours = {name: list(_overlapping(name, offsets, sizes)) for name in sizes}
-    return Sharing(offsets, _total(offsets, sizes), neighbours, busiest(sizes, always | used))
+    for given in (slack, slack / 2, slack / 4, slack / 8, 0.0) if slack > 0 else (0.0,):
+        offsets = _offsets(sizes, always | _stretched(used, tasks, given))
+        total = max((offset + sizes[name] for name, offset in offsets.items()), default=0)
+        if room is None or total <= room:
+            break
+    return Sharing(offsets, total, _neighbours(sizes, offsets), busiest(sizes, always | used))
 
 
 def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Life]:
@@ -135,6 +147,8 @@ def _stretched(
     lives: Mapping[Name, Life], tasks: Sequence[Declared], slack: float
 ) -> dict[Name, Life]:
     """Lives that go on for the tasks of `slack` seconds after the last use."""
+    if slack <= 0:
+        return dict(lives)
     done = list(accumulate(task.cost for task in tasks))
 
     def later(span: Span) -> Span:
@@ -145,68 +159,86 @@ def _stretched(
 
 def _offsets(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> dict[Name, int]:
     """The best that a few orders of placing lead to."""
-    least = sum(sizes[name] for name in busiest(sizes, lives))
-    orders: list[Callable[[Name], int]] = [
-        lambda name: sizes[name],
-        lambda name: lives[name].length,
-        lambda name: sizes[name] * (lives[name].length + 1),
+    names = list(sizes)
+    own = [lives[name] for name in names]
+    lengths, bytes_ = [life.length for life in own], np.array(list(sizes.values()), np.int64)
+    keys = [
+        list(sizes.values()),
+        lengths,
+        [size * (length + 1) for size, length in zip(sizes.values(), lengths, strict=True)],
     ]
-    best, total = dict[Name, int](), ALWAYS
-    for order in orders:
-        for offsets in _attempts(sorted(sizes, key=order, reverse=True), sizes, lives):
-            if _total(offsets, sizes) < total:
-                best, total = offsets, _total(offsets, sizes)
-            if total <= least:
-                return best
-    return best
+    orders = (sorted(range(len(names)), key=key.__getitem__, reverse=True) for key in keys)
+    least, meetings = sum(sizes[name] for name in busiest(sizes, lives)), _Meetings(own)
+    best, total = np.zeros(len(names), np.int64), ALWAYS
+    for offsets in (it for order in orders for it in _attempts(order, bytes_, meetings)):
+        if (top := _total(offsets, bytes_)) < total:
+            best, total = offsets, top
+        if total <= least:
+            break
+    return dict(zip(names, best.tolist(), strict=True))
 
 
-def _attempts(
-    order: Sequence[Name], sizes: Mapping[Name, int], lives: Mapping[Name, Life]
-) -> Iterator[dict[Name, int]]:
+class _Meetings:
+    """Which of some lives, by their numbers, meet each other."""
+
+    def __init__(self, lives: Sequence[Life]) -> None:
+        spans = [span for life in lives for span in life.spans]
+        self._firsts, self._lasts = np.array(spans, np.int64).reshape(-1, 2).T
+        counts = [len(life.spans) for life in lives]
+        self._starts = np.cumsum([0, *counts[:-1]])
+        self._lives = lives
+
+    def of(self, number: int) -> NDArray[np.bool_]:
+        """Who meets one of them."""
+        met = np.zeros(len(self._firsts), bool)
+        for first, last in self._lives[number].spans:
+            met |= (self._firsts <= last) & (self._lasts >= first)
+        return np.logical_or.reduceat(met, self._starts)
+
+
+def _attempts(order: Sequence[int], sizes: Places, meetings: _Meetings) -> Iterator[Places]:
     """Offsets by placing in an order again and again; what reached the top comes first the next time."""
     for _ in range(ROUNDS):
-        offsets = _place(order, sizes, lives)
+        offsets = _place(order, sizes, meetings)
         yield offsets
         top = _total(offsets, sizes)
-        highest = [name for name in order if offsets[name] + sizes[name] == top]
-        order = [*highest, *(name for name in order if name not in highest)]
+        order = sorted(order, key=lambda number: offsets[number] + sizes[number] < top)
 
 
-def _place(
-    order: Iterable[Name], sizes: Mapping[Name, int], lives: Mapping[Name, Life]
-) -> dict[Name, int]:
+def _place(order: Iterable[int], sizes: Places, meetings: _Meetings) -> Places:
     """Offsets: one after the other, each in the tightest gap between those that live with it."""
-    offsets: dict[Name, int] = {}
-    placed: list[tuple[int, int, Life]] = []  # (offset, end, life), sorted
-    for name in order:
-        taken = [(low, high) for low, high, life in placed if life.meets(lives[name])]
-        offsets[name] = _tightest(taken, sizes[name])
-        insort(placed, (offsets[name], offsets[name] + sizes[name], lives[name]))
+    offsets = np.zeros_like(sizes)
+    placed = np.zeros(0, np.int64)  # in the order of their offsets
+    for number in order:
+        beside = placed[meetings.of(number)[placed]]
+        at = offsets[number] = _tightest(offsets[beside], (offsets + sizes)[beside], sizes[number])
+        placed = np.insert(placed, np.searchsorted(offsets[placed], at), number)
     return offsets
 
 
-def _tightest(taken: Iterable[tuple[int, int]], size: int) -> int:
-    """The start of the smallest gap that holds `size` bytes, else the end of all."""
-    best, least, end = -1, ALWAYS, 0
-    for low, high in taken:
-        if size <= low - end < least:
-            best, least = end, low - end
-        end = max(end, high)
-    return best if best >= 0 else end
+def _tightest(lows: Places, highs: Places, size: int) -> int:
+    """The start of the smallest gap that holds `size` bytes between ranges in order, else the end of all."""
+    ends = np.maximum.accumulate(np.concatenate([[0], highs]))
+    gaps = lows - ends[:-1]
+    fitting = np.flatnonzero(gaps >= size)
+    return int(ends[fitting[gaps[fitting].argmin()]] if len(fitting) else ends[-1])
 
 
-def _total(offsets: Mapping[Name, int], sizes: Mapping[Name, int]) -> int:
-    return max((offset + sizes[name] for name, offset in offsets.items()), default=0)
+def _total(offsets: Places, sizes: Places) -> int:
+    return int((offsets + sizes).max(initial=0))
 
 
-def _overlapping(
-    name: Name, offsets: Mapping[Name, int], sizes: Mapping[Name, int]
-) -> Iterable[Name]:
-    low, high = offsets[name], offsets[name] + sizes[name]
-    for other, offset in offsets.items():
-        if other != name and offset < high and low < offset + sizes[other]:
-            yield other
+def _neighbours(
+    sizes: Mapping[Name, int], offsets: Mapping[Name, int]
+) -> dict[Name, Sequence[Name]]:
+    """Whom each overlaps."""
+    names = list(sizes)
+    lows = np.array([offsets[name] for name in names], np.int64)
+    highs, found = lows + np.array(list(sizes.values()), np.int64), dict[Name, Sequence[Name]]()
+    for number, name in enumerate(names):
+        over = np.flatnonzero((lows < highs[number]) & (highs > lows[number]))
+        found[name] = [names[other] for other in over if other != number]
+    return found
 
 
 def busiest(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> list[Name]:

@@ -24,24 +24,6 @@ class Saved:
     seconds: float = 0.0
 
 
-def spare(sizes: Mapping[Name, int], tasks: Sequence[Declared], end: int, room: int) -> Saved:
-    """What to make again so that the buffers of these sizes need at most `room` bytes, or as few as it gets.
-
-    `tasks`: of a step, of which the first `end` are those of a microbatch. At the moment that needs most,
-    what saves most bytes for the seconds that it costs goes first.
-    """
-    choice = _Choice(sizes, tasks, end)
-    names, peak = list[Name](), choice.peak([])
-    options = dict(choice.options)
-    while peak.bytes > room and (name := choice.best(options, peak)):
-        del options[name]
-        with suppress(CircleError):
-            found = choice.peak([*names, name])
-            if found.bytes <= peak.bytes:
-                names, peak = [*names, name], found
-    return choice.needed(names, max(room, peak.bytes))
-
-
 @dataclass(frozen=True)
 class _Peak:
     """The moment that needs most bytes."""
@@ -50,14 +32,34 @@ class _Peak:
     bytes: int
 
 
-class _Choice:
-    """What may be made again in a step, and what that would change. Repeats count as of the task behind them."""
+class Sparing:
+    """What to make again in a step so that it needs less memory, and less again.
+
+    `sizes`: bytes of the buffers that share memory. `tasks`: of a step, of which the first `end` are those of a
+    microbatch. At the moment that needs most, what saves most bytes for the seconds that it costs goes first.
+    Repeats count as of the task behind them.
+    """
 
     def __init__(self, sizes: Mapping[Name, int], tasks: Sequence[Declared], end: int) -> None:
         self.sizes, self.history = sizes, History(tasks[:end])
         self._base = lifetimes(tasks, sizes)
         left = (it for it in self.history.left() if it.name in sizes)
         self.options = {it.name: again for it in left if (again := self.history.again(it))}
+        self._untried, self._names = dict(self.options), list[Name]()
+        self._peak = self.peak([])
+
+    def to(self, room: int) -> Saved:
+        """What to make again so that the buffers need at most `room` bytes, or as few as it gets.
+
+        Where it was asked for more room before, it goes on from there.
+        """
+        while self._peak.bytes > room and (name := self.best(self._untried, self._peak)):
+            del self._untried[name]
+            with suppress(CircleError):
+                found = self.peak([*self._names, name])
+                if found.bytes <= self._peak.bytes:
+                    self._names, self._peak = [*self._names, name], found
+        return self.needed(self._names, max(room, self._peak.bytes))
 
     def peak(self, names: Collection[Name]) -> _Peak:
         """When most bytes are needed, if some buffers are made again."""

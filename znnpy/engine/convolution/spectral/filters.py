@@ -38,18 +38,21 @@ class _Run(NamedTuple):
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Spectra of all filters, where they are kept."""
-    if not build.layout.training:
-        w = _filters_of(build, edge, backward=False)
-        _make(step, build, edge, w, Pass.FORWARD, backward=False)
+    if build.layout.filters_pass:
+        return
+    layer = build.layout.plan.layers[edge.name]
+    if layer.forward == "spectral":
+        _make(step, build, edge, backward=False)
+    back = layer.gradient == "spectral" and edge.name in build.images.backward
+    if back and not shares_filters(build, edge):
+        _make(step, build, edge, backward=True)
 
 
 def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Spectra of all filters for a pass; when training, made now unless the forward pass left them."""
+    """Spectra of all filters for a pass, made now unless they are kept or the forward pass left them."""
     w = _filters_of(build, edge, backward=backward)
-    if build.layout.training and step.once(w.place):
-        exchanged = backward and not shares_filters(build, edge)
-        serves = Pass.BACKWARD if backward else Pass.FORWARD
-        _make(step, build, edge, w, serves, backward=exchanged)
+    if build.layout.filters_pass and step.once(w.place):
+        _make(step, build, edge, backward=backward)
     return w
 
 
@@ -59,11 +62,11 @@ def shares_filters(build: Build, edge: Edge) -> bool:
     return layer.method("forward") == layer.method("gradient")
 
 
-def _make(
-    step: Step, build: Build, edge: Edge, w: Filters, serves: Pass, *, backward: bool
-) -> None:
-    """Spectra of all filters; `backward`: with inputs and outputs exchanged, not conjugate."""
-    parameter = build.parameters[edge.name]
+def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
+    """Spectra of all filters for a pass; the data gradient's own have inputs and outputs exchanged, not conjugate."""
+    w, parameter = _filters_of(build, edge, backward=backward), build.parameters[edge.name]
+    serves = Pass.BACKWARD if backward else Pass.FORWARD
+    backward = backward and not shares_filters(build, edge)
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
         for run in _runs(piece, parameter.shape[0], backward=backward):
@@ -126,18 +129,19 @@ def _transform(
 
 
 def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Room for the spectra of an edge's filters: kept in inference, shared with others in training.
+    """Room for the spectra of an edge's filters: kept, or shared with others.
 
-    Those that two passes share wait for the second one up to FILTERS_KEPT_BYTES.
+    Shared ones that two passes need wait for the second one up to FILTERS_KEPT_BYTES.
     """
     outputs, inputs = build.parameters[edge.name].shape[:2]
     tile = tile_of(build, edge, "gradient" if backward else "forward")
     exchanged = backward and not shares_filters(build, edge)
     terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
-    again = exchanged or (backward and 4 * w.floats > FILTERS_KEPT_BYTES)
+    passing = build.layout.filters_pass
+    again = exchanged or (passing and backward and 4 * w.floats > FILTERS_KEPT_BYTES)
     name = Name(FILTER_TILES, edge.name, (again,))
-    reserve = build.shared if build.layout.training else build.kept
+    reserve = build.shared if passing else build.kept
     w.place = reserve(name, w.floats)
     return w
 

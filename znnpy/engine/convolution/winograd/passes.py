@@ -16,7 +16,6 @@ from znnpy_kernels.winograd.forward import CUBE, scratch_floats, winograd
 from znnpy_kernels.winograd.lines import NEW
 
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor, firsts
@@ -213,7 +212,7 @@ def size_words(name: str, sizes: Triple) -> dict[str, int]:
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Transformed filters of the passes that run so, where they are kept."""
-    if _passing(build.layout):
+    if build.layout.filters_pass:
         return
     layer = build.layout.plan.layers[edge.name]
     if layer.forward == "winograd":
@@ -222,15 +221,10 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
         _derive(step, build, edge, backward=True)
 
 
-def _passing(layout: Layout) -> bool:
-    """Whether an update needs transformed filters for one pass alone: they are made just before it."""
-    return layout.training and layout.microbatches == 1
-
-
 def _made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
     """Transformed filters for a pass, made now unless they are kept."""
     points = _points(build, edge, backward=backward)
-    if _passing(build.layout):
+    if build.layout.filters_pass:
         _derive(step, build, edge, backward=backward)
         join(step, points)
     return points
@@ -316,5 +310,5 @@ def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
 
 def _points(build: Build, edge: Edge, *, backward: bool) -> Buffer:
     floats = CUBE * _point_floats(build, edge, backward=backward)
-    make = build.shared if _passing(build.layout) else build.kept
+    make = build.shared if build.layout.filters_pass else build.kept
     return make(Name(POINTS, edge.name, (backward,)), floats)
