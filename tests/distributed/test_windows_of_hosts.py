@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from launched import launched
 
 SEE = """
@@ -30,6 +29,5 @@ with World.open() as world:
 """
 
 
-@pytest.mark.slow
 def test_ranks_of_a_host_see_windows_as_large_as_theirs() -> None:
     assert launched(3, SEE) == ["0 [1]", "1 [0]", "2 []"]

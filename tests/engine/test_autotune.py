@@ -86,3 +86,31 @@ def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypat
     told.clear()
     autotune.measure_all([SMALL], lambda *args: told.append(args))
     assert told == []
+
+
+UP, TWO, PADDED = (4, 4, 4), (2, 2, 2), ((1, 1),) * 3
+STRIDED = [
+    ConvShape(16, 16, (5, 5, 5), ONE, TWO, (14, 14, 14), (6, 6, 6), 1, padding=PADDED),
+    ConvShape(1, 16, (5, 5, 5), ONE, TWO, (15, 15, 15), (6, 6, 6), 1, ("forward", "weight")),
+    ConvShape(16, 16, UP, ONE, TWO, (6, 6, 6), (13, 12, 12), 1, padding=PADDED, transposed=True),
+]
+
+
+@pytest.mark.parametrize("shape", STRIDED)
+def test_strided_and_transposed_layers_are_measured_by_both_algorithms(shape):
+    methods = [Method("direct"), Method("spectral", (8, 8, 8))]
+    costs = autotune.timed(shape, methods)
+    for method in methods:
+        assert all(costs[method][which] > 0 for which in shape.passes)
+
+
+def test_smaller_images_keep_their_stride():
+    strided = ConvShape(64, 64, (7, 7, 7), ONE, TWO, (200, 69, 69), (97, 32, 32), 1)
+    back = replace(strided, source=strided.target, target=strided.source, transposed=True)
+    for shape in (strided, back):
+        smaller = autotune._smaller(shape, Method("direct"))
+        assert smaller.places < shape.places
+        large, before = (
+            min(it.source, it.target, key=lambda n: -max(n)) for it in (smaller, shape)
+        )
+        assert before[0] - large[0] == 2 * (shape.places[0] - smaller.places[0])

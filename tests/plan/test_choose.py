@@ -144,7 +144,8 @@ def test_spectral_is_told_or_falls_back():
     assert layer.forward_tile
     assert chosen(network(size=1), "spectral").forward == "direct"
     assert chosen(network(size=35), "spectral").forward == "direct"
-    assert chosen(network(stride=2), "spectral").forward == "direct"
+    assert chosen(network(stride=2), "spectral").forward == "spectral"
+    assert chosen(network(size=2, stride=2), "spectral").forward == "direct"  # one tap a phase
 
 
 def test_tiles_are_read_back_and_checked():
@@ -166,7 +167,7 @@ def test_records_are_read_back_and_checked():
     assert Plan.from_record(plan.to_record(), network()) == plan
     with pytest.raises(PlanError, match=r"layers \['d'\], the network has \['c'\]"):
         Plan.from_record({"d": plan.to_record()["c"]}, network())
-    with pytest.raises(PlanError, match="'c': a true stride runs by direct only"):
+    with pytest.raises(PlanError, match="'c': a true stride runs by direct and spectral only"):
         Plan.from_record(plan.to_record(), network(stride=2))
     record = plan.to_record()
     record["c"]["weight"] = "gauss"

@@ -112,25 +112,26 @@ import os, sys
 from znnpy.cli import main
 from znnpy.errors import RunError
 from znnpy.train import loop
-from znnpy.distributed import watch
-rank, at, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-if kind == "SIGSTOP":
-    watch.BEAT = 0.4  # the others shall not wait for long
-if kind == "exception" and int(os.environ["PMI_RANK"]) == rank:
+rank, at = int(sys.argv[1]), int(sys.argv[2])
+if int(os.environ["PMI_RANK"]) == rank:
     submit = loop.Loop._submit
     def failing(self):
         if self._submitted == at:
             raise RunError("this rank fails")
         submit(self)
     loop.Loop._submit = failing
-main(["train", *sys.argv[4:]])
+main(["train", *sys.argv[3:]])
 """
 
 
 def failed(kind, rng, config):
     """One run over 4 ranks with a failure at a random time; how long the others lived on, and what was said."""
     rank, at = rng.randrange(4), rng.randrange(1, ITERATIONS)
-    line = mpiexec(4, sys.executable, "-c", FAIL, rank, at, kind, config, *MICROBATCHES)
+    words = (config, *MICROBATCHES)
+    if kind == "exception":
+        line = mpiexec(4, sys.executable, "-c", FAIL, rank, at, *words)
+    else:
+        line = mpiexec(4, *command("train", *words))
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         if kind != "exception":
             wait_for(config.parent / "run/log.jsonl", at, run)

@@ -140,16 +140,22 @@ def _smaller(shape: ConvShape, method: Method) -> ConvShape:
 
     Other images may fill tiles otherwise, so what is fast is measured as it is.
     """
-    while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.target) > SMALLEST:
-        longest = shape.target.index(max(shape.target))
-        less = [0, 0, 0]
-        less[longest] = shape.target[longest] - max(SMALLEST, shape.target[longest] * 3 // 4)
-        shape = replace(shape, source=_less(shape.source, less), target=_less(shape.target, less))
+    while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
+        longest = shape.places.index(max(shape.places))
+        less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
+        by = less, less * shape.stride[longest]  # of the small images, and of the large ones
+        source, target = reversed(by) if not shape.transposed else by
+        shape = replace(
+            shape,
+            source=_less(shape.source, longest, source),
+            target=_less(shape.target, longest, target),
+        )
     return shape
 
 
-def _less(size: Triple, by: Sequence[int]) -> Triple:
-    return size[0] - by[0], size[1] - by[1], size[2] - by[2]
+def _less(size: Triple, axis: int, by: int) -> Triple:
+    z, y, x = (extent - by * (number == axis) for number, extent in enumerate(size))
+    return z, y, x
 
 
 class _Trial:
@@ -211,27 +217,51 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     """A network around one conv edge whose source needs a gradient too."""
     edge = Edge(
         "conv",
-        "conv",
+        "conv_transpose" if shape.transposed else "conv",
         "source",
         "target",
         size=shape.size,
+        stride=shape.stride,
         sparsity=shape.dilation,
         padding=shape.padding,
         border=shape.border,
+        output_padding=_added(shape),
     )
+    lift = Edge("lift", "crop", "input", "source")
+    if shape.transposed:  # what grows must have shrunk before
+        lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
     network = Network(
         (
             Node("input", "input", shape.inputs),
             Node("source", "transfer", shape.inputs),
             Node("target", "sum", shape.outputs),
         ),
-        (Edge("lift", "crop", "input", "source"), edge),
+        (lift, edge),
     )
     # Few images of a source stay planar where their gradient, if any, is made directly.
     back = method if "gradient" in shape.passes else Method("direct")
     plan = Plan({"conv": LayerPlan.of(method, back, method)})
     fitted = fit(network, shape.target)
     return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
+
+
+def _added(shape: ConvShape) -> Triple:
+    """Voxels that a transposed convolution adds after its last ones."""
+    if not shape.transposed:
+        return (0, 0, 0)
+    z, y, x = (
+        target - ((source - 1) * stride + (taps - 1) * apart + 1 - sum(sides))
+        for target, source, stride, taps, apart, sides in zip(
+            shape.target,
+            shape.source,
+            shape.stride,
+            shape.size,
+            shape.dilation,
+            shape.padding,
+            strict=True,
+        )
+    )
+    return z, y, x
 
 
 def _given(build: Build, edge: Edge) -> list[Buffer]:

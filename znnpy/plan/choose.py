@@ -54,16 +54,14 @@ def close_calls(
 ) -> list[ConvShape]:
     """The layers, each shape once, whose methods `conv: auto` measures."""
     shapes = [
-        ConvShape.of(edge, network, geometry, batch, training)
-        for edge in convolutions(network)
-        if max(edge.stride) == 1 and edge.kind == "conv"
+        ConvShape.of(edge, network, geometry, batch, training) for edge in convolutions(network)
     ]
     several = (shape for shape in dict.fromkeys(shapes) if not shape.depthwise)
     return [shape for shape in several if candidates(shape) != [DIRECT]]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The methods worth measuring for a layer without strides; direct is always one."""
+    """The methods worth measuring for a layer; direct is always one."""
     return list(_candidates(shape))
 
 
@@ -108,14 +106,14 @@ def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs
     """Seconds by part of the methods among which a layer's are chosen, and why by these."""
     if shape.depthwise:
         return estimated_costs(shape, [DEPTHWISE]), "each image has a filter of its own"
-    if shape.transposed:
-        return estimated_costs(shape, [DIRECT]), "transposed convolutions run directly"
-    if max(shape.stride) > 1:
-        return estimated_costs(shape, [DIRECT]), "strided convolutions run directly"
     if conv == "auto":
         if candidates(shape) == [DIRECT]:
             return estimated_costs(shape, [DIRECT]), "estimated"
         return measure(shape), "measured"
+    if shape.transposed and not ALGORITHMS[conv].traits.transposes:
+        return estimated_costs(shape, [DIRECT]), f"{conv} makes no transposed convolutions"
+    if max(shape.stride) > 1 and ALGORITHMS[conv].refusal(shape.size, shape.stride):
+        return estimated_costs(shape, [DIRECT]), f"{conv} takes no strides"
     if refusal := ALGORITHMS[conv].refusal(shape.size, shape.stride):
         raise PlanError(f"conv: {conv}: {refusal}")
     methods = ALGORITHMS[conv].told(shape)

@@ -13,6 +13,7 @@ from znnpy.layers.borders import sides
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.values import BARE, BorderName, Sides
 from znnpy.network.types import Edge, Network, Triple
+from znnpy.plan.phases import Phases, phases_of
 from znnpy.plan.types import PASSES, PassName
 
 TRANSFORM_RATE = 5e9  # flop/s
@@ -67,6 +68,11 @@ class ConvShape:
     def places(self) -> Triple:
         """Where filters stand: voxels of the image that each meet every tap."""
         return self.source if self.transposed else self.target
+
+    @property
+    def phases(self) -> Phases:
+        """How its filters, or those that go the other way, are taken apart into dense ones."""
+        return phases_of(self.size, self.stride, self.dilation)
 
     @property
     def seen(self) -> Triple:

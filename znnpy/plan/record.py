@@ -44,7 +44,8 @@ class Plan:
                 elif refusal := algorithm.refusal(edge.size, edge.stride):
                     raise PlanError(f"the saved plan of {name!r}: {refusal}")
                 if edge.kind == "conv_transpose" and not algorithm.traits.transposes:
-                    raise PlanError(f"the saved plan of {name!r}: {edge.kind} runs by direct only")
+                    text = f"{edge.kind} runs by direct and spectral only"
+                    raise PlanError(f"the saved plan of {name!r}: {text}")
         return plan
 
 

@@ -1,18 +1,23 @@
 """Tiles of few planar images to spectra, lanes over tiles and images: no lane stands idle.
 
-A block of lanes holds LANES // images tiles: lane (t % tiles) * images + i is image i of tile t. Each
-block is a row of complex vectors in the order of frequencies of `tile_spectra`. `spectral_products` and
-`spectral_gradients` take the tiles of one block, `images` floats from tile to tile.
+A block of lanes holds LANES // images tiles: lane (t % tiles) * images + i is image i of tile t; where images
+come phase by phase, all of the first phase are before those of the next. Each block is a row of complex
+vectors in the order of frequencies of `tile_spectra`. `spectral_products` and `spectral_gradients` take the
+tiles of one block, `images` floats from tile to tile.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
     source, source_image, source_z, source_y, source_x      voxel (0, 0, 0) of the lattice in the first
                                 image; strides
-    images                      at most LANES
+    images                      of a phase; those of all phases are at most LANES
+    phases_z, phases_y, phases_x        how many
+    phase_z, phase_y, phase_x           stride from phase to phase
+    between_z, between_y, between_x     the same in voxels
     tiles, tiles_y, tiles_x     of the grid: all; rows and columns in a plane
     block0, block1              blocks of lanes of this task
     step_z, step_y, step_x      voxels from tile to tile, of which the first begins at voxel (0, 0, 0)
-    limit_z, limit_y, limit_x   voxels of the lattice: beyond are zeros
+    extent_z, extent_y, extent_x    voxels from the lattice's first on: beyond are zeros
+    apart_z, apart_y, apart_x   voxels from point to point of the lattice
     size_z, size_y, size_x      points of a tile
     target, target_block        spectra of the first block of the grid; stride
     scratch, scratch_worker     64-byte aligned; worker w owns `lanes_floats(size)` floats from
@@ -27,6 +32,7 @@ from typing import Any
 
 from znnpy_kernels.fft.codelets import SPARE_BYTES, forward_lines
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats, longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
@@ -43,8 +49,9 @@ from znnpy_kernels.spectral.tile_transforms import (
 
 AT = words(
     "source source_image source_z source_y source_x images tiles tiles_y tiles_x block0 block1 "
-    "step_z step_y step_x limit_z limit_y limit_x size_z size_y size_x target target_block "
-    "scratch scratch_worker",
+    "step_z step_y step_x extent_z extent_y extent_x apart_z apart_y apart_x phases_z phases_y "
+    "phases_x phase_z phase_y phase_x between_z between_y between_x size_z size_y size_x target "
+    "target_block scratch scratch_worker",
 )
 WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
 TABLE_BYTES = 8 * WORDS * LANES
@@ -56,29 +63,51 @@ def lanes_floats(size: tuple[int, int, int]) -> int:
 
 
 @inlined
+def _inside(extent: int, before: int, apart: int, first: int, size: int) -> Any:
+    """Points of a tile that lie inside, of which the first is the `first` from voxel `before` on."""
+    return min(size, cover(max(0, extent - before), apart) - first)
+
+
+@inlined
 def _table(args: Any, block: int, size: Any, table: int) -> None:
     """Where each lane's tile begins, and how many of its points lie inside."""
     images, lane = args[AT.images], longs(table)
-    tiles = LANES // images
+    each = images * args[AT.phases_z] * args[AT.phases_y] * args[AT.phases_x]
+    tiles = LANES // each
     for number in range(LANES):
-        tile = block * tiles + number // images
+        tile, phase = block * tiles + number // each, number % each // images
+        phase_z, phase_y, phase_x = (
+            phase // args[AT.phases_x] // args[AT.phases_y],
+            phase // args[AT.phases_x] % args[AT.phases_y],
+            phase % args[AT.phases_x],
+        )
         row = tile // args[AT.tiles_x]
         z, y, x = (
             row // args[AT.tiles_y] * args[AT.step_z],
             row % args[AT.tiles_y] * args[AT.step_y],
             tile % args[AT.tiles_x] * args[AT.step_x],
         )
-        here = number // images < tiles and tile < args[AT.tiles]
+        here = number // each < tiles and tile < args[AT.tiles]
         address = args[AT.source] + 4 * (
             number % images * args[AT.source_image]
             + z * args[AT.source_z]
             + y * args[AT.source_y]
             + x * args[AT.source_x]
+            + phase_z * args[AT.phase_z]
+            + phase_y * args[AT.phase_y]
+            + phase_x * args[AT.phase_x]
         )
         lane[WORDS * number] = address
-        lane[WORDS * number + 1] = min(size[0], args[AT.limit_z] - z) if here else 0
-        lane[WORDS * number + 2] = min(size[1], args[AT.limit_y] - y)
-        lane[WORDS * number + 3] = min(size[2], args[AT.limit_x] - x)
+        inside = _inside(
+            args[AT.extent_z], phase_z * args[AT.between_z], args[AT.apart_z], z, size[0]
+        )
+        lane[WORDS * number + 1] = inside if here else 0
+        lane[WORDS * number + 2] = _inside(
+            args[AT.extent_y], phase_y * args[AT.between_y], args[AT.apart_y], y, size[1]
+        )
+        lane[WORDS * number + 3] = _inside(
+            args[AT.extent_x], phase_x * args[AT.between_x], args[AT.apart_x], x, size[2]
+        )
 
 
 @inlined

@@ -67,7 +67,7 @@ def test_all_passes(way, border, padding):
     check_network(net, (5, 13, 9), plan=plan(net, algorithm, tile))
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_passes_dilated(way, border):
@@ -104,7 +104,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("way", ["direct", "winograd", "packed", "fft"])
 @pytest.mark.parametrize(("one", "other"), OTHERS)
 def test_convolutions_that_see_other_voxels_beyond_the_same_images(way, one, other):
@@ -132,7 +132,7 @@ def test_same_bits_for_any_number_of_threads():
     assert all(other == bits[0] for other in bits[1:])
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_prediction_alone_makes_the_same_bits(way, border):

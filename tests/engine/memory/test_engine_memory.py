@@ -97,7 +97,6 @@ def test_updates_need_little_memory(size, width, most, workers):
     assert found.bytes == sum(found.uses.values()) < most
 
 
-@pytest.mark.slow
 def test_more_workers_use_memory_again_later_where_there_is_room():
     network = znn_pattern(3, 10)
     geometry = fit(network, (12, 12, 12))

@@ -9,6 +9,7 @@ from tile_cases import Tiling, lattice_start, near, tile_voxels, words
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.tile_lanes import lanes_floats, tile_lanes
 
+ONE = (1, 1, 1)
 CASES = [
     (Tiling((8, 8, 8), (2, 2, 3), (6, 6, 6), (0, 0, 0), (8, 8, 8)), (14, 13, 19), 1),
     (Tiling((6, 18, 20), (3, 1, 2), (4, 14, 16), (0, 0, 0), (6, 18, 20)), (13, 17, 33), 2),
@@ -38,8 +39,9 @@ def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.nd
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], block0=first, block1=last,
             target=found.ctypes.data, target_block=found[0].size, scratch_worker=0,
             scratch=scratch.ctypes.data + 4 * start, **words("source", strides),
-            **words("step", tiling.step), **words("limit", tiling.limits(image)),
-            **words("size", tiling.size),
+            **words("step", tiling.step), **words("extent", tiling.limits(image)),
+            **words("apart", ONE), **words("phases", ONE), **words("phase", ONE),
+            **words("between", ONE), **words("size", tiling.size),
         )  # fmt: skip
     assert (found[:, -1] == GUARD).all()
     assert np.isnan(scratch[start + lanes_floats(tiling.size) :]).all()

@@ -89,6 +89,11 @@ class Tiling:
         """Number of all tiles."""
         return self.grids[-1].first + self.grids[-1].tiles
 
+    @property
+    def squares(self) -> int:
+        """More than the number of any tile, or square (`squares_of`)."""
+        return self.tiles * (MOST_BANDS + 1) ** 2
+
     def in_lattices(self, most: int) -> int:
         """At most so many tiles, of whole lattices or an equal part of one, unless that is far fewer."""
         count, *others = (grid.tiles for grid in self.grids)

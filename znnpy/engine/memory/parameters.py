@@ -104,7 +104,7 @@ class Parameter:
 
     def piece_of(self, output: int, source: int) -> int:
         """Index of the piece that holds the filter from one input to one output image."""
-        blocks = -(-self.shape[1] // self.source_lanes)
+        blocks = -(-self.packed_shape[1] // self.source_lanes)
         return output // (2 * LANES) * blocks + source // self.source_lanes
 
     def offset(self, output: int, source: int) -> int:

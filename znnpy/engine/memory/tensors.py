@@ -41,6 +41,16 @@ class Tensor:
     all_blocks: int = 0
 
     @property
+    def x_stride(self) -> int:
+        """Floats from voxel to voxel of a row."""
+        return self.lanes
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Itself, where tiles of several views of images may be asked for (`phases`)."""
+        return (self,)
+
+    @property
     def blocks(self) -> int:
         """Number of channel blocks."""
         return -(-self.images // self.lanes)
@@ -52,7 +62,9 @@ class Tensor:
     def at(self, batch: int, block: int = 0, z: int = 0, y: int = 0, x: int = 0) -> int:
         """Address of a voxel's first lane."""
         offset = batch * self.batch_stride + block * self.block_stride
-        return self.address + 4 * (offset + z * self.z_stride + y * self.y_stride + x * self.lanes)
+        return self.address + 4 * (
+            offset + z * self.z_stride + y * self.y_stride + x * self.x_stride
+        )
 
     def box(self, low: int, high: int) -> tuple[int, int, int, int]:
         """z0, z1, y0, y1 of planes low..high along the cut axis."""

@@ -24,7 +24,10 @@ def is_plain(node: Node) -> bool:
 def applied_forward(layout: Layout, edge: Edge) -> Node | None:
     """The node whose bias and function an edge's forward pass applies: it alone converges there."""
     node = layout.network.node(edge.target)
-    known = layout.traits(edge, "forward").forward_functions
+    traits = layout.traits(edge, "forward")
+    known = traits.forward_functions
+    if edge.kind == "conv_transpose" and traits.overlaps:
+        known = ()
     alone = len(layout.network.incoming(node.name)) == 1
     return node if alone and is_plain(node) and node.function in known else None
 

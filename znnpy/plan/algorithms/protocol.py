@@ -31,6 +31,8 @@ class Traits:
     depthwise: bool = False
     # Whether it makes transposed convolutions.
     transposes: bool = False
+    # Whether these are sums of tiles that overlap, so that no function can be applied in passing.
+    overlaps: bool = False
     # Whether data gradients read zeros on both sides of the gradient's rows.
     reads_halos: bool = False
     # Whether data gradients leave out voxels that padding has added.
@@ -63,4 +65,4 @@ class Algorithm(Protocol):
 
 def stride_refusal(stride: Triple) -> str:
     """The refusal of a true stride."""
-    return "a true stride runs by direct only" if max(stride) > 1 else ""
+    return "a true stride runs by direct and spectral only" if max(stride) > 1 else ""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from znnpy.layers.values import ONCE
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.algorithms.protocol import Traits, stride_refusal
+from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.combine import cheapest, needed
-from znnpy.plan.cost import CLEAR_RATIO, MOST_BYTES, ConvShape
+from znnpy.plan.cost import CLEAR_RATIO, LANES_COUNTED, MOST_BYTES, ConvShape
 from znnpy.plan.tiles import best_tiles, spectral_bytes, spectral_costs
-from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds
+from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 
 MEASURED_TILES = 4  # sizes of tiles that `auto` measures
 TRIED_TILES = 8  # sizes among which `conv: spectral` and patches take the best by estimate
@@ -21,32 +23,62 @@ traits = Traits(
     forward_functions=("linear", "relu"),
     reads_planar=True,
     reads_planar_gradients=True,
+    transposes=True,
+    overlaps=True,
     crops=True,
 )
+TURNED: Mapping[PassName, PassName] = {"forward": "gradient", "gradient": "forward"}
+"""Passes of a transposed convolution by those of the convolution that goes the other way, and back."""
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """True strides are refused."""
-    return stride_refusal(stride)
+    """None: strided filters are dense ones on phases of the images."""
+    return ""
+
+
+def dense(shape: ConvShape) -> ConvShape:
+    """The layer without stride that tiles make of one, in the direction in which filters go.
+
+    Phases are so many images more, each from a vector of its own on; planar ones lie together in one.
+    """
+    if shape.transposed:
+        passes = tuple(which for which in PASSES if TURNED.get(which, which) in shape.passes)
+        shape = replace(
+            shape,
+            inputs=shape.outputs,
+            outputs=shape.inputs,
+            source=shape.target,
+            target=shape.source,
+            passes=passes,
+            transposed=False,
+        )
+    phases = shape.phases
+    if not phases.split:
+        return shape
+    inputs = phases.count * shape.inputs
+    if "gradient" in shape.passes or inputs > LANES_COUNTED:
+        inputs = phases.count * -(-shape.inputs // LANES_COUNTED) * LANES_COUNTED
+    return replace(shape, inputs=inputs, size=phases.size, dilation=phases.dilation, stride=ONCE)
 
 
 def told(shape: ConvShape) -> list[Method]:
     """The best sizes of tiles; none if none holds the filters."""
-    return [Method("spectral", tile) for tile in best_tiles(shape, TRIED_TILES)]
+    return [Method("spectral", tile) for tile in best_tiles(dense(shape), TRIED_TILES)]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
     """The best sizes that fit in memory, unless clearly slower than direct convolution."""
-    tiles = best_tiles(shape, MEASURED_TILES, MOST_BYTES)
-    if "gradient" in shape.passes:
+    like = dense(shape)
+    tiles = best_tiles(like, MEASURED_TILES, MOST_BYTES)
+    if "gradient" in like.passes:
         # Full correlation covers other extents: what suits it need not suit the other passes.
-        tiles += best_tiles(replace(shape, passes=("gradient",)), 1, MOST_BYTES)
+        tiles += best_tiles(replace(like, passes=("gradient",)), 1, MOST_BYTES)
     tiles += _taken_if_told(shape)
     most = len(PASSES) * direct_seconds(shape) * CLEAR_RATIO
     return [
         Method("spectral", tile)
         for tile in dict.fromkeys(tiles)
-        if sum(spectral_costs(shape, tile).values()) <= most
+        if sum(costs(shape, tile).values()) <= most
     ]
 
 
@@ -57,22 +89,37 @@ def _taken_if_told(shape: ConvShape) -> list[Triple]:
         return []
     layer = cheapest(needed(found, shape))
     tiles = [layer.method(which).tile for which in shape.passes]
-    return [tile for tile in tiles if tile and spectral_bytes(shape, tile) <= MOST_BYTES]
+    return [tile for tile in tiles if tile and spectral_bytes(dense(shape), tile) <= MOST_BYTES]
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
     """The best sizes that fit in memory."""
-    tiles = best_tiles(shape, TRIED_TILES, MOST_BYTES, most_seconds)
+    tiles = best_tiles(dense(shape), TRIED_TILES, MOST_BYTES, most_seconds)
     return [Method("spectral", tile) for tile in tiles]
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Estimated seconds by part: three passes, and what two of them share."""
+    """Estimated seconds by part: three passes, and what two of them share.
+
+    Passes of a transposed convolution share filters alone.
+    """
     assert tile, "a spectral method has a tile"
-    return spectral_costs(shape, tile)
+    found = spectral_costs(dense(shape), tile)
+    return _turned(found) if shape.transposed else found
+
+
+def _turned(found: PartSeconds) -> PartSeconds:
+    """Costs of a transposed convolution by those of the one that goes the other way."""
+    images, gradients = found["images"], found["gradients"]
+    return {
+        "forward": found["gradient"] + gradients,
+        "filters": found["filters"],
+        "gradient": found["forward"] + images,
+        "weight": found["weight"] + images + gradients,
+    }
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     """A forward pass with the transforms of its images."""
     found = costs(shape, tile)
-    return found["images"] + found["forward"]
+    return found.get("images", 0.0) + found["forward"]

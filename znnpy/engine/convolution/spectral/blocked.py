@@ -12,6 +12,7 @@ from znnpy.engine.convolution.spectral.transform_task import TransformTask
 from znnpy.engine.convolution.spectral.words import ORIGIN, lattice_strides, sizes
 from znnpy.engine.convolution.tiles import PAIR, Grid, Stretch, TileSpectra, Tiling, Window
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.phases import Views
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Triple
 from znnpy.plan import ranges
@@ -19,10 +20,18 @@ from znnpy.plan.tiles import tile_seconds
 
 
 def spectra_tasks(
-    build: Build, spectra: TileSpectra, tensor: Tensor, window: Window, group: int
+    build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
 ) -> Iterator[TransformTask]:
-    """Forward, from a blocked or planar tensor."""
+    """Forward, from blocked or planar tensors."""
+    for phase, tensor in enumerate(images.parts):
+        yield from _spectra_tasks(build, spectra, tensor, window, group, phase)
+
+
+def _spectra_tasks(
+    build: Build, spectra: TileSpectra, tensor: Tensor, window: Window, group: int, phase: int
+) -> Iterator[TransformTask]:
     tiling, planar = spectra.tiling, tensor.lanes == 1
+    first = phase * _blocks(tensor)
     per_block = LANES if planar else 1  # of the tensor's own blocks
     words = {
         **lattice_strides("source", tensor, tiling),
@@ -35,7 +44,7 @@ def spectra_tasks(
         "target_block": PAIR,
     }
     seconds = tile_seconds(tiling.tile, held=window.count)
-    for stretch, low, high in _cuts(spectra, group, seconds):
+    for stretch, low, high in _cuts(spectra, tensor, group, seconds):
         source = tensor.at(stretch.grid.batch, low * per_block, *stretch.grid.lattice)
         yield TransformTask(
             tile_spectra,
@@ -43,19 +52,30 @@ def spectra_tasks(
                 **words,
                 **_words(build, spectra, tensor, stretch, low, high),
                 "source": source,
-                "target": spectra.at(stretch.group, stretch.grid.first - stretch.start, low),
+                "target": spectra.at(
+                    stretch.group, stretch.grid.first - stretch.start, first + low
+                ),
             },
             seconds * (stretch.high - stretch.low) * (high - low),
+            tensor,
             [stretch],
             range(low * per_block, min(tensor.images, high * LANES) if planar else high),
         )
 
 
 def image_tasks(
-    build: Build, spectra: TileSpectra, tensor: Tensor, count: Triple, group: int
+    build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
 ) -> Iterator[TransformTask]:
     """Back, the first `count` points of each tile."""
+    for phase, tensor in enumerate(images.parts):
+        yield from _image_tasks(build, spectra, tensor, count, group, phase)
+
+
+def _image_tasks(
+    build: Build, spectra: TileSpectra, tensor: Tensor, count: Triple, group: int, phase: int
+) -> Iterator[TransformTask]:
     tiling = spectra.tiling
+    first = phase * _blocks(tensor)
     old = tuple(many - new for many, new in zip(count, tiling.new, strict=True))
     words = {
         "source_frequency": spectra.frequency_stride,
@@ -70,20 +90,29 @@ def image_tasks(
         **lattice_strides("target", tensor, tiling),
     }
     seconds = tile_seconds(tiling.tile, held=count)
-    for stretch, low, high in _cuts(spectra, group, seconds):
+    for stretch, low, high in _cuts(spectra, tensor, group, seconds):
         yield TransformTask(
             tile_images,
             {
                 **words,
                 **_words(build, spectra, tensor, stretch, low, high),
                 **_inside(tensor, tiling, stretch.grid, low),
-                "source": spectra.at(stretch.group, stretch.grid.first - stretch.start, low),
+                "source": spectra.at(
+                    stretch.group, stretch.grid.first - stretch.start, first + low
+                ),
             },
             seconds * (stretch.high - stretch.low) * (high - low),
+            tensor,
             [stretch],
             range(low, high),
             stretch.grid.first + stretch.low,
+            phase,
         )
+
+
+def _blocks(tensor: Tensor) -> int:
+    """Blocks of spectra that a tensor's images fill, planar or not."""
+    return -(-tensor.images // LANES)
 
 
 def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str, int]:
@@ -99,14 +128,16 @@ def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str,
     }
 
 
-def _cuts(spectra: TileSpectra, group: int, seconds: float) -> list[tuple[Stretch, int, int]]:
+def _cuts(
+    spectra: TileSpectra, tensor: Tensor, group: int, seconds: float
+) -> list[tuple[Stretch, int, int]]:
     """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
-    found = []
+    found, blocks = [], _blocks(tensor)
     for stretch in spectra.stretches(group):
         tiles = stretch.high - stretch.low
-        for low, high in ranges(tiles, tiles * spectra.blocks * seconds):
+        for low, high in ranges(tiles, tiles * blocks * seconds):
             own = Stretch(stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start)
-            for first, last in ranges(spectra.blocks, (high - low) * spectra.blocks * seconds):
+            for first, last in ranges(blocks, (high - low) * blocks * seconds):
                 found.append((own, first, last))
     return found
 

@@ -6,14 +6,15 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra, TileSpectra, Tiling
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.phases import Views
 from znnpy.engine.memory.regions import Buffer, Name, Use
-from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Part, Pass
 from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
+from znnpy.plan.phases import Phases, phases_of
 from znnpy.plan.tiles import (
     column_group,
     frequencies,
@@ -33,7 +34,10 @@ WORKER_BYTES = 1 << 22  # the same for each worker, where there are many
 
 
 class Filters:
-    """Spectra of an edge's filters or of their gradients: [frequency][input][block][re, im][lane]."""
+    """Spectra of an edge's filters or of their gradients: [frequency][input][block][re, im][lane].
+
+    Images of a source that is cut into phases count once for each, idle lanes included.
+    """
 
     def __init__(self, tile: Triple, inputs: int, blocks: int) -> None:
         self.tile, self.inputs, self.blocks = tile, inputs, blocks
@@ -68,64 +72,109 @@ def ring_slots(build: Build, spectra: TileSpectra) -> int:
     return max(1, min(workers, spectra.groups, most))
 
 
-def source_spectra(build: Build, edge: Edge, which: PassName) -> TileSpectra:
+def phases_of_edge(build: Build, edge: Edge) -> Phases:
+    """How an edge's filters, or those that go the other way, are taken apart."""
+    return phases_of(edge.size, edge.stride, build.layout.geometry.dilations[edge.name])
+
+
+def is_transposed(edge: Edge) -> bool:
+    """Whether an edge's filters are those of the convolution that goes the other way."""
+    return edge.kind == "conv_transpose"
+
+
+def along(edge: Edge) -> PassName:
+    """The pass that goes with the filters, from tiles of phases."""
+    return "gradient" if is_transposed(edge) else "forward"
+
+
+def against(edge: Edge) -> PassName:
+    """The pass that goes against the filters, to tiles of phases."""
+    return "forward" if is_transposed(edge) else "gradient"
+
+
+def is_few(build: Build, edge: Edge) -> bool:
+    """Whether lanes go over tiles and phases: the source's images lie planar, and so more of them fit into a vector."""
+    source, phases = build.seen(edge), phases_of_edge(build, edge).count
+    together = LANES // (phases * source.images)
+    return source.lanes == 1 and together * phases > 1
+
+
+def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> TileSpectra:
     """Spectra of the source's tiles: kept where the forward pass and the weight gradient share them."""
     tiling = tiling_of(build, edge, which)
-    source = build.seen(edge)
     spectra = edge_spectra(build, edge, tiling, source)
     layout = build.layout
     layer = layout.plan.layers[edge.name]
-    same = layer.method("forward") == layer.method("weight")
+    same = layer.method("forward") == layer.method("weight") and not is_transposed(edge)
     if layout.training and same and kept_between_passes(tiling.tile, tiling.tiles, source.images):
         kind = isinstance(spectra, PlaneSpectra), spectra.most, layout.padding(edge), edge.border
+        phases = phases_of_edge(build, edge)
         for group in range(spectra.groups):
-            shape = (*kind, tiling.tile, tiling.new, tiling.dilation, group)
+            shape = (
+                *kind,
+                phases.counts,
+                phases.apart,
+                phases.stride,
+                tiling.tile,
+                tiling.new,
+                tiling.dilation,
+                group,
+            )
             name = Name(TILES, edge.source, shape)
             spectra.places[group] = build.shared(name, spectra.floats)
     return spectra
 
 
 def by_columns(build: Build, edge: Edge, tile: Triple) -> bool:
-    """Whether products go column by column: tiles are large, both ends packed if one saves lanes so."""
+    """Whether products go column by column: tiles are large, both ends packed if one saves lanes so.
+
+    Phases are not packed.
+    """
+    if phases_of_edge(build, edge).split:
+        return False
     ends = build.seen(edge), build.images.contributions[edge.name]
     packed = any(saves_lanes(end.images, LANES) for end in ends)
     return packed and all(end.lanes == LANES for end in ends) and leaves_cache(tile)
 
 
-def edge_spectra(build: Build, edge: Edge, tiling: Tiling, tensor: Tensor) -> TileSpectra:
+def edge_spectra(build: Build, edge: Edge, tiling: Tiling, end: Views) -> TileSpectra:
     """Spectra of an end's tiles in groups that serve products."""
     if not by_columns(build, edge, tiling.tile):
-        return grouped_spectra(tiling, tensor)
+        return grouped_spectra(tiling, end)
     images = max(build.seen(edge).images, build.images.contributions[edge.name].images)
     most = tiling.in_lattices(column_group(tiling.tile, tiling.tiles, images))
-    return PlaneSpectra(tiling, tensor.images, most)
+    return PlaneSpectra(tiling, end.images, most)
 
 
-def grouped_spectra(tiling: Tiling, tensor: Tensor) -> TileSpectra:
-    """Spectra of a tensor's tiles in groups that serve products; packed ones of whole lattices.
+def grouped_spectra(tiling: Tiling, images: Views) -> TileSpectra:
+    """Spectra of the images' tiles in groups that serve products; packed ones of whole lattices.
 
     Vectors that hold tiles of two lattices would let one wait for the other where tiles overlap.
     """
-    most = group_size(tiling.tile, tiling.tiles, tensor.images)
-    found = spectra_of(tiling, tensor, most)
-    return spectra_of(tiling, tensor, tiling.in_lattices(most)) if found.packed else found
+    most = group_size(tiling.tile, tiling.tiles, images.images)
+    found = spectra_of(tiling, images, most)
+    return spectra_of(tiling, images, tiling.in_lattices(most)) if found.packed else found
 
 
-def spectra_of(tiling: Tiling, tensor: Tensor, most: int) -> TileSpectra:
-    """Spectra of a tensor's tiles in groups of `most`, packed where that saves lanes."""
-    packed = tensor.lanes == LANES and saves_lanes(tensor.images, LANES)
-    return TileSpectra(tiling, tensor.images, most, packed=packed)
+def spectra_of(tiling: Tiling, images: Views, most: int) -> TileSpectra:
+    """Spectra of the images' tiles in groups of `most`, packed where that saves lanes."""
+    packed = images.lanes == LANES and saves_lanes(images.images, LANES)
+    return TileSpectra(tiling, images.images, most, packed=packed)
 
 
 def tiling_of(build: Build, edge: Edge, which: PassName) -> Tiling:
     layout, tile = build.layout, tile_of(build, edge, which)
-    dilation = layout.geometry.dilations[edge.name]
-    new = new_points(edge.size, tile)
-    return Tiling(tile, new, dilation, layout.shape(edge.target), layout.batch)
+    phases = phases_of_edge(build, edge)
+    new = new_points(phases.size, tile)
+    places = layout.shape(edge.source if is_transposed(edge) else edge.target)
+    return Tiling(tile, new, phases.dilation, places, layout.batch)
 
 
 def tile_of(build: Build, edge: Edge, which: PassName) -> Triple:
-    tile = build.layout.plan.layers[edge.name].method(which).tile
-    if tile is None or any(n < k for n, k in zip(tile, edge.size, strict=True)):
-        raise PlanError(f"{edge.name}: tiles of {tile} points cannot hold {edge.size} taps")
+    tile, taps = (
+        build.layout.plan.layers[edge.name].method(which).tile,
+        phases_of_edge(build, edge).size,
+    )
+    if tile is None or any(n < k for n, k in zip(tile, taps, strict=True)):
+        raise PlanError(f"{edge.name}: tiles of {tile} points cannot hold {taps} taps")
     return tile

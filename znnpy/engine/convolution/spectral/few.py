@@ -6,6 +6,8 @@ transformed at once, and what they are multiplied with comes in small groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import mul, sub
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
@@ -13,7 +15,11 @@ from znnpy_kernels.spectral.few_columns import RUNS, few_gradients, few_products
 from znnpy_kernels.spectral.gemm import spectral_gradients, spectral_products
 from znnpy_kernels.spectral.tile_lanes import lanes_floats, tile_lanes
 
-from znnpy.engine.convolution.spectral.buffers import Filters, tiling_of
+from znnpy.engine.convolution.spectral.buffers import (
+    Filters,
+    phases_of_edge,
+    tiling_of,
+)
 from znnpy.engine.convolution.spectral.columns import column_words, line_seconds
 from znnpy.engine.convolution.spectral.words import lattice_strides, sizes
 from znnpy.engine.convolution.tiles import (
@@ -27,12 +33,14 @@ from znnpy.engine.convolution.tiles import (
     planes_of,
 )
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.phases import phased
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
 from znnpy.plan import PassName, ranges
+from znnpy.plan.phases import Phases
 from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
 
 FEW_TILES = Use("spectra of tiles of few images", "source spectra")
@@ -85,16 +93,16 @@ class FewSpectra:
         """The tiles of some blocks of a grid."""
         return Stretch(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
 
-    def planes(self, tensor: Tensor) -> PlaneSpectra:
-        """Half transformed tiles of a tensor, in groups that hold tiles of at most RUNS runs each."""
+    def planes(self, images: int) -> PlaneSpectra:
+        """Half transformed tiles of the other end's images, in groups that hold tiles of at most RUNS runs each."""
         tiling = self.tiling
-        most = column_group(tiling.tile, tiling.tiles, tensor.images)
+        most = column_group(tiling.tile, tiling.tiles, images)
         if most > self.tiles:
             most -= most % self.tiles
-        found = PlaneSpectra(tiling, tensor.images, most)
+        found = PlaneSpectra(tiling, images, most)
         while max(len(self.runs(found, group)) for group in range(found.groups)) > RUNS:
             most -= 1
-            found = PlaneSpectra(tiling, tensor.images, most)
+            found = PlaneSpectra(tiling, images, most)
         return found
 
     def runs(self, others: TileSpectra, group: int) -> list[_Run]:
@@ -110,19 +118,13 @@ class FewSpectra:
         return found
 
 
-def is_few(build: Build, edge: Edge) -> bool:
-    """Whether the source's images lie planar and two tiles at least fit into the lanes."""
-    source = build.seen(edge)
-    return source.lanes == 1 and 2 * source.images <= LANES
-
-
 def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
     """Spectra of the source's tiles, made now unless the other pass has left them."""
-    source, tiling = build.seen(edge), tiling_of(build, edge, which)
-    x = FewSpectra(tiling, source.images)
+    phases, tiling = phases_of_edge(build, edge), tiling_of(build, edge, which)
+    x = FewSpectra(tiling, phases.count * build.seen(edge).images)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
-    shape = tiling.tile, tiling.new, tiling.dilation
+    shape = phases.counts, phases.apart, phases.stride, tiling.tile, tiling.new, tiling.dilation
     view = build.layout.padding(edge), edge.border
     name = Name(FEW_TILES, edge.source, (*shape, *view, same or PASS_OF[which]))
     x.place = build.shared(name, x.floats)
@@ -134,20 +136,18 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
 
 
 def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Identity) -> None:
-    source, tiling = build.seen(edge), x.tiling
+    source, phases, tiling = build.seen(edge), phases_of_edge(build, edge), x.tiling
+    parts = phased(source, phases).parts
     seconds = tile_seconds(tiling.tile, LANES_RATE)
     for grid in tiling.grids:
-        limit = tiling.lattice_shape(source.shape, grid.lattice)
         for low, high in ranges(x.count(grid), x.count(grid) * seconds):
-            window = Window((0, 0, 0), tiling.tile)
-            planes = planes_of(source, tiling, x.stretch(grid, low, high), window)
-            assert planes is not None
             step.add(
                 tile_lanes,
                 {
-                    "source": source.at(grid.batch, 0, *grid.lattice),
+                    "source": parts[0].at(grid.batch, 0, *grid.lattice),
                     "source_image": source.block_stride,
-                    **lattice_strides("source", source, tiling),
+                    **lattice_strides("source", parts[0], tiling),
+                    **_phase_words(source, phases, tiling, grid),
                     "images": source.images,
                     "tiles": grid.tiles,
                     "tiles_y": grid.counts[1],
@@ -155,7 +155,6 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
                     "block0": low,
                     "block1": high,
                     **sizes("step", tiling.new),
-                    **sizes("limit", limit),
                     **sizes("size", tiling.tile),
                     "target": x.at(grid, 0),
                     "target_block": x.block_stride,
@@ -163,9 +162,33 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
                 },
                 what=what,
                 cost=(high - low) * seconds,
-                reads=[source.region(grid.batch, image, *planes) for image in range(source.images)],
+                reads=_read(parts, tiling, x.stretch(grid, low, high)),
                 writes=[x.region(grid, block) for block in range(low, high)],
             )
+
+
+def _phase_words(source: Tensor, phases: Phases, tiling: Tiling, grid: Grid) -> dict[str, int]:
+    """Where phases lie, and how far those of a lattice reach."""
+    strides = source.z_stride, source.y_stride, source.x_stride
+    first = map(mul, grid.lattice, phases.stride)
+    return {
+        **sizes("extent", map(sub, source.shape, first)),
+        **sizes("apart", map(mul, phases.stride, tiling.dilation)),
+        **sizes("phases", phases.counts),
+        **sizes("phase", map(mul, phases.apart, strides)),
+        **sizes("between", phases.apart),
+    }
+
+
+def _read(parts: Sequence[Tensor], tiling: Tiling, stretch: Stretch) -> list[Region]:
+    """What some tiles see of all phases."""
+    window = Window((0, 0, 0), tiling.tile)
+    return [
+        part.region(stretch.grid.batch, image, *planes)
+        for part in parts
+        if (planes := planes_of(part, tiling, stretch, window))
+        for image in range(part.images)
+    ]
 
 
 def emit_few_products(

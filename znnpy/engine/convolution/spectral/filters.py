@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+from operator import mul
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 
-from znnpy.engine.convolution.spectral.buffers import FILTER_TILES, Filters, tile_of
+from znnpy.engine.convolution.spectral.buffers import (
+    FILTER_TILES,
+    Filters,
+    against,
+    along,
+    is_few,
+    phases_of_edge,
+    tile_of,
+)
 from znnpy.engine.convolution.spectral.words import sizes
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.parameters import Parameter, Piece
 from znnpy.engine.memory.regions import Name, Use
-from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import voxels
-from znnpy.network.types import Edge
-from znnpy.plan import ranges
+from znnpy.network.types import Edge, Triple
+from znnpy.plan import PassName, ranges
+from znnpy.plan.phases import taps_from
 from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
 
 # Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own.
 TOGETHER = 8
+
+
+class _Taps(NamedTuple):
+    """Taps of filters that meet a phase: the first one, the step from one to the next, how many."""
+
+    first: Triple
+    step: Triple
+    size: Triple
+
+    @classmethod
+    def of(cls, build: Build, edge: Edge, first: Triple) -> _Taps:
+        """Those from the first on."""
+        step = phases_of_edge(build, edge).step
+        return cls(first, step, taps_from(edge.size, step, first))
+
+    def places(self, parameter: Parameter, piece: Piece) -> tuple[int, Triple]:
+        """Floats to the first, and between those that follow each other along z, y, x."""
+        strides = parameter.tap_strides(piece.first_output, piece.first_input)
+        before = sum(map(mul, self.first, strides))
+        z, y, x = map(mul, self.step, strides)
+        return before, (z, y, x)
 
 
 class _Run(NamedTuple):
@@ -41,15 +72,18 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     if build.layout.filters_pass:
         return
     layer = build.layout.plan.layers[edge.name]
-    if layer.forward == "spectral":
-        _make(step, build, edge, backward=False)
-    back = layer.gradient == "spectral" and edge.name in build.images.backward
-    if back and not shares_filters(build, edge):
-        _make(step, build, edge, backward=True)
+    reading: list[PassName] = ["forward"] if layer.forward == "spectral" else []
+    if layer.gradient == "spectral" and edge.name in build.images.backward:
+        reading += ["gradient"]
+    for which in reading[:1] if shares_filters(build, edge) else reading:
+        _make(step, build, edge, backward=which == against(edge))
 
 
 def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Spectra of all filters for a pass, made now unless they are kept or the forward pass left them."""
+    """Spectra of all filters for a pass, `backward` against them.
+
+    They are made now unless they are kept or the forward pass left them.
+    """
     w = _filters_of(build, edge, backward=backward)
     if build.layout.filters_pass and step.once(w.place):
         _make(step, build, edge, backward=backward)
@@ -62,28 +96,79 @@ def shares_filters(build: Build, edge: Edge) -> bool:
     return layer.method("forward") == layer.method("gradient")
 
 
+def _exchanges(build: Build, edge: Edge, *, backward: bool) -> bool:
+    """Whether spectra of filters have inputs and outputs exchanged, and are not conjugate."""
+    return backward and not shares_filters(build, edge)
+
+
 def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
-    """Spectra of all filters for a pass; the data gradient's own have inputs and outputs exchanged, not conjugate."""
-    w, parameter = _filters_of(build, edge, backward=backward), build.parameters[edge.name]
-    serves = Pass.BACKWARD if backward else Pass.FORWARD
-    backward = backward and not shares_filters(build, edge)
-    seconds = tile_seconds(w.tile, FILTER_RATE)
-    for piece in parameter.pieces:
-        for run in _runs(piece, parameter.shape[0], backward=backward):
-            for low, high in ranges(run.images, run.images * seconds, TOGETHER):
-                own = _Run(run.offset, run.first + low, high - low, run.block)
-                source = parameter.values + 4 * (piece.start + run.offset)
-                source += 4 * low * (1 if backward else piece.width)
-                _transform(step, build, edge, w, serves, piece, own, source, backward=backward)
+    """Spectra of all filters for a pass, phase by phase."""
+    w, exchanged = (
+        _filters_of(build, edge, backward=backward),
+        _exchanges(build, edge, backward=backward),
+    )
+    serves = PASS_OF[against(edge) if backward else along(edge)]
+    for first, images in _phases(build, edge):
+        _make_phase(step, build, edge, w, serves, first, images, exchanged=exchanged)
     join(step, w.place)
 
 
-def _runs(piece: Piece, outputs: int, *, backward: bool) -> list[_Run]:
-    if backward:
-        images = min(piece.width, outputs - piece.first_output)
-        return [_Run(0, piece.first_output, images, piece.first_input // LANES)]
+def _phases(build: Build, edge: Edge) -> list[tuple[Triple, int]]:
+    """The first tap of each phase, and how many images of others lie before its own."""
+    apart = _apart(build, edge)
     return [
-        _Run(v * LANES, piece.first_input, piece.inputs, piece.first_output // LANES + v)
+        (first, number * apart) for number, first in enumerate(phases_of_edge(build, edge).firsts())
+    ]
+
+
+def _apart(build: Build, edge: Edge) -> int:
+    """Images from phase to phase: whole blocks where each has lanes of its own."""
+    inputs = build.parameters[edge.name].packed_shape[1]
+    blocks = phases_of_edge(build, edge).split and not is_few(build, edge)
+    return -(-inputs // LANES) * LANES if blocks else inputs
+
+
+def _make_phase(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    w: Filters,
+    serves: Pass,
+    first: Triple,
+    images: int,
+    *,
+    exchanged: bool,
+) -> None:
+    """Spectra of the taps that meet a phase; idle lanes before the next one get those of no tap."""
+    parameter = build.parameters[edge.name]
+    outputs, inputs = parameter.packed_shape[:2]
+    taps = _Taps.of(build, edge, first)
+    seconds = tile_seconds(w.tile, FILTER_RATE)
+    for piece in parameter.pieces:
+        for run in _runs(piece, outputs, images, exchanged=exchanged):
+            for low, high in ranges(run.images, run.images * seconds, TOGETHER):
+                own = _Run(run.offset, run.first + low, high - low, run.block)
+                source = parameter.values + 4 * (piece.start + run.offset)
+                source += 4 * low * (1 if exchanged else piece.width)
+                _transform(
+                    step, build, edge, w, serves, piece, own, source, taps, exchanged=exchanged
+                )
+    idle = _apart(build, edge) - inputs
+    for block in range(w.blocks if idle and not exchanged else 0):
+        own, piece = _Run(0, images + inputs, idle, block), parameter.pieces[0]
+        none = taps._replace(size=(0, 0, 0))
+        _transform(
+            step, build, edge, w, serves, piece, own, parameter.values, none, exchanged=False
+        )
+
+
+def _runs(piece: Piece, outputs: int, before: int, *, exchanged: bool) -> list[_Run]:
+    """Of inputs `before` which lie those of other phases."""
+    if exchanged:
+        images = min(piece.width, outputs - piece.first_output)
+        return [_Run(0, piece.first_output, images, (before + piece.first_input) // LANES)]
+    return [
+        _Run(v * LANES, before + piece.first_input, piece.inputs, piece.first_output // LANES + v)
         for v in range(piece.width // LANES)
     ]
 
@@ -97,28 +182,27 @@ def _transform(
     piece: Piece,
     run: _Run,
     source: int,
+    taps: _Taps,
     *,
-    backward: bool,
+    exchanged: bool,
 ) -> None:
     parameter = build.parameters[edge.name]
-    source_z, source_y, source_x = parameter.tap_strides(piece.first_output, piece.first_input)
+    before, strides = taps.places(parameter, piece)
     step.add(
         filter_tiles,
         {
-            "source": source,
-            "source_z": source_z,
-            "source_y": source_y,
-            "source_x": source_x,
-            "source_input": 1 if backward else piece.width,
-            "source_lane": piece.width if backward else 1,
-            "lanes": piece.inputs if backward else LANES,
+            "source": source + 4 * before,
+            **sizes("source", strides),
+            "source_input": 1 if exchanged else piece.width,
+            "source_lane": piece.width if exchanged else 1,
+            "lanes": piece.inputs if exchanged else LANES,
             "inputs": run.images,
-            **sizes("taps", edge.size),
+            **sizes("taps", taps.size),
             **sizes("size", w.tile),
             "target": w.at(run.first, run.block),
             "target_frequency": w.frequency_stride,
             "target_input": w.input_stride,
-            "conjugate": 0 if backward else 1,
+            "conjugate": 0 if exchanged else 1,
             **build.worker_scratch(scratch_floats(w.tile)),
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
@@ -133,9 +217,9 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
 
     Shared ones that two passes need wait for the second one up to FILTERS_KEPT_BYTES.
     """
-    outputs, inputs = build.parameters[edge.name].shape[:2]
-    tile = tile_of(build, edge, "gradient" if backward else "forward")
-    exchanged = backward and not shares_filters(build, edge)
+    outputs, inputs = _images(build, edge)
+    tile = tile_of(build, edge, against(edge) if backward else along(edge))
+    exchanged = _exchanges(build, edge, backward=backward)
     terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
     passing = build.layout.filters_pass
@@ -146,9 +230,15 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
     return w
 
 
+def _images(build: Build, edge: Edge) -> tuple[int, int]:
+    """Outputs, and inputs of all phases."""
+    outputs = build.parameters[edge.name].packed_shape[0]
+    return outputs, phases_of_edge(build, edge).count * _apart(build, edge)
+
+
 def gradients_of(build: Build, edge: Edge) -> Filters:
     """Room for the spectra of an edge's filter gradients."""
-    outputs, inputs = build.parameters[edge.name].shape[:2]
+    outputs, inputs = _images(build, edge)
     w = Filters(tile_of(build, edge, "weight"), inputs, -(-outputs // LANES))
     w.place = build.shared(Name(FILTER_GRADIENT_TILES, edge.name), w.floats)
     return w
@@ -156,29 +246,36 @@ def gradients_of(build: Build, edge: Edge) -> Filters:
 
 def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
     """Transforms back of the sums over tiles, into the packed gradient."""
+    join(step, w.place)
+    for number, (first, images) in enumerate(_phases(build, edge)):
+        taps = _Taps.of(build, edge, first)
+        _emit_phase(step, build, edge, w, taps, number, images)
+
+
+def _emit_phase(
+    step: Step, build: Build, edge: Edge, w: Filters, taps: _Taps, number: int, images: int
+) -> None:
     parameter = build.parameters[edge.name]
     seconds = tile_seconds(w.tile, FILTER_RATE)
-    join(step, w.place)
     for index, piece in enumerate(parameter.pieces):
-        target_z, target_y, target_x = parameter.tap_strides(piece.first_output, piece.first_input)
-        for vector in range(piece.width // LANES):
+        before, strides = taps.places(parameter, piece)
+        vectors = piece.width // LANES
+        for vector in range(vectors):
             block = piece.first_output // LANES + vector
             for low, high in ranges(piece.inputs, piece.inputs * seconds):
                 step.add(
                     filter_gradient_tiles,
                     {
-                        "source": w.at(piece.first_input + low, block),
+                        "source": w.at(images + piece.first_input + low, block),
                         "source_frequency": w.frequency_stride,
                         "source_input": w.input_stride,
                         "inputs": high - low,
-                        **sizes("taps", edge.size),
+                        **sizes("taps", taps.size),
                         **sizes("size", w.tile),
                         "target": parameter.gradient
-                        + 4 * (piece.start + vector * LANES + low * piece.width),
+                        + 4 * (piece.start + before + vector * LANES + low * piece.width),
                         "target_input": piece.width,
-                        "target_z": target_z,
-                        "target_y": target_y,
-                        "target_x": target_x,
+                        **sizes("target", strides),
                         "accumulate": 0,
                         "scale": 1.0 / voxels(w.tile),
                         **build.worker_scratch(scratch_floats(w.tile)),
@@ -187,6 +284,8 @@ def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
                     cost=(high - low) * seconds,
                     reads=[w.place.region()],
                     writes=[
-                        parameter.gradient_region(index, index + 1, vector * piece.inputs + low)
+                        parameter.gradient_region(
+                            index, index + 1, (number * vectors + vector) * piece.inputs + low
+                        )
                     ],
                 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from znnpy.engine.convolution.operations import Operations, of_transform
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import ConvShape, PassName
+from znnpy.plan.algorithms.spectral import TURNED, dense
 from znnpy.plan.tiles import frequencies, tiles_of
 
 
@@ -16,33 +18,40 @@ def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
     """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
-    shape, found = layout.conv_shape(edge), Operations()
+    whole, found = layout.conv_shape(edge), Operations()
+    inputs = whole.phases.count * (whole.outputs if whole.transposed else whole.inputs)
+    shape = replace(dense(whole), inputs=inputs)  # idle lanes are not counted
     for which in passes:
         tile = layout.plan.layers[edge.name].method(which).tile
         assert tile, "a spectral pass has a tile"
         tiles = tiles_of(shape, tile)
         flops = 8.0 * frequencies(tile) * tiles * shape.inputs * shape.outputs
         found[Identity(edge.name, PASS_OF[which], Part.PRODUCTS)] = flops
-        for part, count in _transforms(shape, which, tiles).items():
+        for part, count in _transforms(shape, whole, which, tiles).items():
             found[Identity(edge.name, PASS_OF[which], part)] = count * of_transform(tile)
         key = (
             "kept tiles",
             edge.source,
             tile,
             edge.size,
+            edge.stride,
             shape.dilation,
             shape.padding,
             edge.border,
         )
-        if which != "gradient" and key not in counted:
+        if which != "gradient" and not whole.transposed and key not in counted:
             counted.add(key)
             kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
             found[kept] = found.get(kept, 0.0) + tiles * shape.inputs * of_transform(tile)
     return found
 
 
-def _transforms(shape: ConvShape, which: PassName, tiles: int) -> dict[Part, int]:
+def _transforms(shape: ConvShape, whole: ConvShape, which: PassName, tiles: int) -> dict[Part, int]:
     """Transforms of one pass; those of a source's tiles count where nobody keeps them for another pass."""
+    if whole.transposed:
+        turned = _transforms(shape, shape, TURNED.get(which, which), tiles)
+        ends = turned.get(Part.TILES, 0) + turned.pop(Part.OUTPUT_TILES, 0)
+        return turned | {Part.TILES: ends}
     inputs, outputs = tiles * shape.inputs, tiles * shape.outputs
     pairs = shape.inputs * shape.outputs
     if which == "gradient":

@@ -14,6 +14,7 @@ from znnpy.engine.convolution.spectral.transform_task import TransformTask
 from znnpy.engine.convolution.spectral.words import ORIGIN, sizes
 from znnpy.engine.convolution.tiles import PlaneSpectra, Stretch, TileSpectra, Window
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.phases import Views
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.network.types import Triple
 from znnpy.plan import ranges
@@ -21,32 +22,41 @@ from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 
 
 def spectra_tasks(
-    build: Build, spectra: TileSpectra, tensor: Tensor, window: Window, group: int
+    build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
 ) -> Iterator[TransformTask]:
     """Forward, of whole vectors."""
+    (tensor,) = images.parts
     kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
     for low, high in _cuts(spectra, group):
-        yield _task(kernel, spectra, group, words, low, high)
+        yield _task(kernel, spectra, tensor, group, words, low, high)
 
 
 def image_tasks(
-    build: Build, spectra: TileSpectra, tensor: Tensor, count: Triple, group: int
+    build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
 ) -> Iterator[TransformTask]:
     """Back, the first `count` points of each tile."""
+    (tensor,) = images.parts
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
     words = _words(build, spectra, tensor, group, count) | _inside(tensor)
     for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
-        yield _task(kernel, spectra, group, words, low, high)
+        yield _task(kernel, spectra, tensor, group, words, low, high)
 
 
 def _task(
-    kernel: Kernel, spectra: TileSpectra, group: int, words: dict[str, int], low: int, high: int
+    kernel: Kernel,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    group: int,
+    words: dict[str, int],
+    low: int,
+    high: int,
 ) -> TransformTask:
     return TransformTask(
         kernel,
         {**words, "vector0": low, "vector1": high},
         _seconds(spectra, high - low),
+        tensor,
         _touched(spectra, group, low, high),
         range(spectra.blocks),
         group * spectra.vectors(0) + low,
@@ -101,7 +111,7 @@ def _words(
         "image_block": tensor.block_stride,
         "image_z": tensor.z_stride,
         "image_y": tensor.y_stride,
-        "image_x": tensor.lanes,
+        "image_x": tensor.x_stride,
         **_places(build, spectra, group),
     }
 

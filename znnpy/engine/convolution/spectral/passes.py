@@ -6,8 +6,13 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import zero_rows
 
 from znnpy.engine.convolution.spectral.buffers import (
+    against,
+    along,
     by_columns,
     edge_spectra,
+    is_few,
+    is_transposed,
+    phases_of_edge,
     ring_slot,
     source_spectra,
     spectra_of,
@@ -22,7 +27,6 @@ from znnpy.engine.convolution.spectral.few import (
     emit_few_products,
     emit_few_weight_products,
     few_source,
-    is_few,
 )
 from znnpy.engine.convolution.spectral.filters import (
     emit_gradients,
@@ -37,55 +41,95 @@ from znnpy.engine.convolution.spectral.products import (
 )
 from znnpy.engine.convolution.spectral.transforms import emit_images, emit_spectra
 from znnpy.engine.convolution.spectral.words import ORIGIN
-from znnpy.engine.convolution.tiles import PlaneSpectra, TileSpectra, Window
+from znnpy.engine.convolution.tiles import PlaneSpectra, TileSpectra, Tiling, Window
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.phases import Views, phased
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.fusion import applied_forward
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.layers.values import Sides
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
 from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.tiles import leaves_cache, saves_lanes, small_group
+from znnpy.plan.phases import Phases
+from znnpy.plan.tiles import lattices, leaves_cache, saves_lanes, small_group
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Correlation of the source's tiles with the filters, into the edge's contribution."""
+    """What an edge brings to its target, into its contribution."""
     target = build.images.contributions[edge.name]
-    x = _source(step, build, edge, "forward")
+    if is_transposed(edge):
+        source, sides = build.value(edge.source), build.layout.padding(edge)
+        _spread(step, build, edge, source, target, sides)
+    else:
+        _correlate(step, build, edge, _phased(build, edge, build.seen(edge)), target)
+
+
+def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """What an edge brings back to its source."""
+    if is_transposed(edge):
+        seen = _framed(build, edge, gradient)
+        _correlate(step, build, edge, seen, build.images.backward[edge.name])
+    elif not _together(build, edge):  # else the weight gradient has made it
+        _spread(step, build, edge, gradient, build.back(edge), build.layout.cropped(edge))
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Gradient of an edge's filters; of a transposed one's as those of the convolution the other way."""
+    if is_transposed(edge):
+        _multiply(step, build, edge, _framed(build, edge, gradient), build.value(edge.source))
+    else:
+        _multiply(step, build, edge, _phased(build, edge, build.seen(edge)), gradient)
+
+
+def _phased(build: Build, edge: Edge, images: Tensor) -> Views:
+    return phased(images, phases_of_edge(build, edge))
+
+
+def _framed(build: Build, edge: Edge, gradient: Tensor) -> Views:
+    """A transposed convolution's gradient, with zeros for what is left out of its images."""
+    return _phased(build, edge, gradient.framed(build.layout.padding(edge)))
+
+
+def _correlate(step: Step, build: Build, edge: Edge, source: Views, target: Tensor) -> None:
+    """Correlation of tiles with the filters."""
+    which = along(edge)
+    serves = PASS_OF[which]
+    x = _source(step, build, edge, source, which)
     y = _like(x, target)
     w = filters_for(step, build, edge, backward=False)
     for group in range(y.groups):
         if isinstance(x, TileSpectra):
-            _emit_source(step, build, edge, x, group, "forward")
-        y.places[group] = ring_slot(step, build, edge, Pass.FORWARD, Part.PRODUCTS, y, group)
+            _emit_source(step, build, edge, x, source, group, which)
+        y.places[group] = ring_slot(step, build, edge, serves, Part.PRODUCTS, y, group)
         if isinstance(x, PlaneSpectra) and isinstance(y, PlaneSpectra):
-            emit_column_products(step, build, edge, x, w, y, group, Pass.FORWARD)
+            emit_column_products(step, build, edge, x, w, y, group, serves)
         elif isinstance(x, FewSpectra) and isinstance(y, PlaneSpectra):
             emit_few_column_products(step, build, edge, x, w, y, group)
         elif isinstance(x, TileSpectra):
-            emit_products(step, edge, x, w, y, group, Pass.FORWARD)
+            emit_products(step, edge, x, w, y, group, serves)
         else:
             emit_few_products(step, edge, x, w, y, group)
-        what, node = (
-            Identity(edge.name, Pass.FORWARD, Part.INVERSE),
-            applied_forward(build.layout, edge),
-        )
+        what = Identity(edge.name, serves, Part.INVERSE)
+        node = None if is_transposed(edge) else applied_forward(build.layout, edge)
         emit_images(step, build, y, target, x.tiling.new, group, what, node)
 
 
-def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Tensor) -> None:
     """Products of source and gradient tiles summed over all tiles, then back to filters.
 
-    The data gradient goes with it where both take the same tiles of the gradient.
+    A convolution's data gradient goes with it where both take the same tiles of the gradient.
     """
-    x = _source(step, build, edge, "weight")
+    x = _source(step, build, edge, source, "weight")
     dy = _like(x, gradient)
     w = gradients_of(build, edge)
-    back = _Back(step, build, edge, dy) if _together(build, edge) else None
+    back = None
+    if _together(build, edge):
+        back = _Back(step, build, edge, dy, build.back(edge), build.layout.cropped(edge))
     for group in range(dy.groups):
         if isinstance(x, TileSpectra):
-            _emit_source(step, build, edge, x, group, "weight")
+            _emit_source(step, build, edge, x, source, group, "weight")
         _emit_gradient(step, build, edge, gradient, dy, group, Pass.WEIGHT)
         if isinstance(x, PlaneSpectra) and isinstance(dy, PlaneSpectra):
             emit_column_gradients(
@@ -105,20 +149,23 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     emit_gradients(step, build, edge, w)
 
 
-def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Full correlation of the gradient's tiles with the filters, into what goes back to the source."""
-    if _together(build, edge):
-        return  # the weight gradient has made it
-    tiling = tiling_of(build, edge, "gradient")
+def _spread(
+    step: Step, build: Build, edge: Edge, gradient: Tensor, image: Tensor, cropped: Sides
+) -> None:
+    """Full correlation of tiles with the filters, of which what is `cropped` is left out."""
+    which = against(edge)
+    tiling = tiling_of(build, edge, which)
     dy = edge_spectra(build, edge, tiling, gradient)
-    back = _Back(step, build, edge, dy)
+    back = _Back(step, build, edge, dy, image, cropped)
     for group in range(dy.groups):
-        _emit_gradient(step, build, edge, gradient, dy, group, Pass.BACKWARD)
+        _emit_gradient(step, build, edge, gradient, dy, group, PASS_OF[which])
         back.emit(group)
 
 
 def _together(build: Build, edge: Edge) -> bool:
     """Whether weight and data gradient use the same spectra of the target's gradient."""
+    if is_transposed(edge):
+        return False
     layer = build.layout.plan.layers[edge.name]
     needed = edge.name in build.images.backward
     same = layer.method("weight") == layer.method("gradient")
@@ -134,34 +181,61 @@ class _Back:
     of the source's gradient take the place of the target's.
     """
 
-    def __init__(self, step: Step, build: Build, edge: Edge, dy: TileSpectra) -> None:
+    def __init__(
+        self,
+        step: Step,
+        build: Build,
+        edge: Edge,
+        dy: TileSpectra,
+        image: Tensor,
+        cropped: Sides,
+    ) -> None:
         self.step, self.build, self.edge, self.dy = step, build, edge, dy
-        image = build.back(edge)
-        self.target = image.framed(build.layout.cropped(edge))
+        self.serves = PASS_OF[against(edge)]
+        self.target = _phased(build, edge, image.framed(cropped))
         self.dx = _like(dy, self.target)
         self.filters = filters_for(step, build, edge, backward=True)
-        if any(d > n for d, n in zip(dy.tiling.dilation, dy.tiling.extents, strict=True)):
-            _emit_zeros(step, image, Identity(edge.name, Pass.BACKWARD, Part.ZEROS))
+        if not _covers(dy.tiling, phases_of_edge(build, edge), image, cropped):
+            _emit_zeros(step, image, Identity(edge.name, self.serves, Part.ZEROS))
 
     def emit(self, group: int) -> None:
         """Declare the tasks of a group."""
         step, build, edge, dy, dx = self.step, self.build, self.edge, self.dy, self.dx
         if isinstance(dy, PlaneSpectra) and isinstance(dx, PlaneSpectra):
             dx.places[group] = dy.places[group]
-            emit_column_products(step, build, edge, dy, self.filters, dx, group, Pass.BACKWARD)
+            emit_column_products(step, build, edge, dy, self.filters, dx, group, self.serves)
         else:
-            dx.places[group] = ring_slot(step, build, edge, Pass.BACKWARD, Part.PRODUCTS, dx, group)
+            dx.places[group] = ring_slot(step, build, edge, self.serves, Part.PRODUCTS, dx, group)
             if shares_filters(build, edge):
-                emit_backward_products(step, build, edge, dy, self.filters, dx, group)
+                emit_backward_products(step, build, edge, dy, self.filters, dx, group, self.serves)
             else:
-                emit_products(step, edge, dy, self.filters, dx, group, Pass.BACKWARD)
+                emit_products(step, edge, dy, self.filters, dx, group, self.serves)
         self.emit_images(group)
 
     def emit_images(self, group: int) -> None:
         """Declare the way back of a group from the products."""
-        dx, what = self.dx, Identity(self.edge.name, Pass.BACKWARD, Part.INVERSE)
+        dx, what = self.dx, Identity(self.edge.name, self.serves, Part.INVERSE)
         dx.places[group] = dx.places.get(group, self.dy.places[group])
         emit_images(self.step, self.build, dx, self.target, dx.tiling.tile, group, what)
+
+
+def _covers(tiling: Tiling, phases: Phases, image: Tensor, cropped: Sides) -> bool:
+    """Whether every voxel of the images is a point of a tile: else some meet no tap, or lie between lattices."""
+    return all(
+        _points(tiling, phases, axis).issuperset(range(before, before + image.shape[axis]))
+        for axis, (before, _) in enumerate(cropped)
+    )
+
+
+def _points(tiling: Tiling, phases: Phases, axis: int) -> set[int]:
+    """Voxels under the points of all tiles along an axis."""
+    apart, new = tiling.dilation[axis], tiling.new[axis]
+    return {
+        first * phases.apart[axis] + (lattice + point * apart) * phases.stride[axis]
+        for lattice, inside in enumerate(lattices(tiling.extents[axis], apart))
+        for point in range(-(-inside // new) * new + tiling.overlap[axis])
+        for first in range(phases.counts[axis])
+    }
 
 
 def _emit_zeros(step: Step, target: Tensor, what: Identity) -> None:
@@ -197,31 +271,41 @@ def _emit_gradient(
     if isinstance(dy, PlaneSpectra) and edge.name in build.images.backward:
         room = max(dy, _like(dy, build.back(edge)), key=lambda kept: kept.floats)
     dy.places[group] = ring_slot(step, build, edge, serves, Part.OUTPUT_TILES, room, group)
-    window, what = Window(ORIGIN, dy.tiling.new), Identity(edge.name, serves, Part.OUTPUT_TILES)
+    # Of a transposed convolution these are the source's, which each pass transforms for itself.
+    part = Part.TILES if is_transposed(edge) else Part.OUTPUT_TILES
+    window, what = Window(ORIGIN, dy.tiling.new), Identity(edge.name, serves, part)
     emit_spectra(step, build, dy, gradient, window, group, what)
 
 
-def _source(step: Step, build: Build, edge: Edge, which: PassName) -> TileSpectra | FewSpectra:
+def _source(
+    step: Step, build: Build, edge: Edge, source: Views, which: PassName
+) -> TileSpectra | FewSpectra:
     """Spectra of the source's tiles: those of few images all at once, others group by group."""
     if is_few(build, edge):
         return few_source(step, build, edge, which)
-    return source_spectra(build, edge, which)
+    return source_spectra(build, edge, source, which)
 
 
-def _like(x: TileSpectra | FewSpectra, tensor: Tensor) -> TileSpectra:
-    """Spectra of a tensor for products with others, or of such products."""
+def _like(x: TileSpectra | FewSpectra, end: Views) -> TileSpectra:
+    """Spectra of the other end for products with some, or of such products."""
     if isinstance(x, PlaneSpectra):
-        return PlaneSpectra(x.tiling, tensor.images, x.most)
+        return PlaneSpectra(x.tiling, end.images, x.most)
     if isinstance(x, TileSpectra):
-        return spectra_of(x.tiling, tensor, x.most)
-    packed = tensor.lanes == LANES and saves_lanes(tensor.images, LANES)
+        return spectra_of(x.tiling, end, x.most)
+    packed = end.lanes == LANES and saves_lanes(end.images, LANES)
     if packed and leaves_cache(x.tiling.tile):
-        return x.planes(tensor)
-    return spectra_of(x.tiling, tensor, small_group(x.tiling.tile, x.tiling.tiles, tensor.images))
+        return x.planes(end.images)
+    return spectra_of(x.tiling, end, small_group(x.tiling.tile, x.tiling.tiles, end.images))
 
 
 def _emit_source(
-    step: Step, build: Build, edge: Edge, x: TileSpectra, group: int, which: PassName
+    step: Step,
+    build: Build,
+    edge: Edge,
+    x: TileSpectra,
+    source: Views,
+    group: int,
+    which: PassName,
 ) -> None:
     """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
     if group not in x.places:
@@ -231,5 +315,4 @@ def _emit_source(
         what = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
     else:
         return
-    source, window = build.seen(edge), Window(ORIGIN, x.tiling.tile)
-    emit_spectra(step, build, x, source, window, group, what)
+    emit_spectra(step, build, x, source, Window(ORIGIN, x.tiling.tile), group, what)

@@ -38,10 +38,11 @@ def emit_products(
 
 
 def emit_backward_products(
-    step: Step, build: Build, edge: Edge, dy: TileSpectra, w: Filters, dx: TileSpectra, group: int
-) -> None:
-    """The same for a data gradient that multiplies with the forward pass's filters."""
-    count, outputs = dy.tiling.frequencies, build.parameters[edge.name].shape[0]
+    step: Step, build: Build, edge: Edge, dy: TileSpectra, w: Filters, dx: TileSpectra, group: int,
+    serves: Pass,
+) -> None:  # fmt: skip
+    """The same against filters as they are read along them."""
+    count, outputs = dy.tiling.frequencies, build.parameters[edge.name].packed_shape[0]
     seconds = _product_seconds(dy, w, group)
     words = {
         "inputs": outputs,
@@ -52,7 +53,7 @@ def emit_backward_products(
         step.add(
             backward_products,
             _product_words(dy, w, dx, group, low, high) | words,
-            what=Identity(edge.name, Pass.BACKWARD, Part.PRODUCTS),
+            what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             reads=[dy.places[group].region(), w.place.region()],
             writes=[dx.places[group].region(low, high)],

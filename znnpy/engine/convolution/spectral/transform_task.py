@@ -14,22 +14,23 @@ from znnpy.engine.memory.tensors import Tensor
 
 @dataclass(frozen=True)
 class TransformTask:
-    """A kernel, its own words and its cost; the tiles and blocks that it touches, wholly or in part.
+    """A kernel, its own words and its cost; the tensor, tiles and blocks of it that it touches, wholly or in part.
 
-    `strand`: a number of its own among the tasks that write the same images.
+    `strand`: a number of its own among the tasks that write the same tensor; `phase`: which of the views it is.
     """
 
     kernel: Kernel
     words: Mapping[str, float]
     cost: float
+    tensor: Tensor
     stretches: list[Stretch]
     blocks: range
     strand: int = -1
+    phase: int = 0
 
-    def touched(
-        self, spectra: TileSpectra, tensor: Tensor, window: Window
-    ) -> list[tuple[Stretch, Region]]:
-        """Regions of a tensor that `window` of the tiles lies on, each with its tiles."""
+    def touched(self, spectra: TileSpectra, window: Window) -> list[tuple[Stretch, Region]]:
+        """Regions of the tensor that `window` of the tiles lies on, each with its tiles."""
+        tensor = self.tensor
         return [
             (stretch, tensor.region(stretch.grid.batch, block, *planes))
             for stretch in self.stretches

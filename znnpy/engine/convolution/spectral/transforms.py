@@ -8,7 +8,7 @@ from znnpy.engine.convolution.spectral import blocked, packed
 from znnpy.engine.convolution.spectral.words import ORIGIN
 from znnpy.engine.convolution.tiles import TileSpectra, Window, squares_of
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.phases import Views
 from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
@@ -20,20 +20,20 @@ def emit_spectra(
     step: Step,
     build: Build,
     spectra: TileSpectra,
-    tensor: Tensor,
+    images: Views,
     window: Window,
     group: int,
     what: Identity,
 ) -> None:
-    """Transforms of a group of a tensor's tiles; zeros stand where a tile reaches beyond it."""
+    """Transforms of a group of the images' tiles; zeros stand where a tile reaches beyond them."""
     tasks_of = packed.spectra_tasks if spectra.packed else blocked.spectra_tasks
-    for number, task in enumerate(tasks_of(build, spectra, tensor, window, group)):
+    for number, task in enumerate(tasks_of(build, spectra, images, window, group)):
         step.add(
             task.kernel,
             task.words,
             what=what,
             cost=task.cost,
-            reads=[region for _, region in task.touched(spectra, tensor, window)],
+            reads=[region for _, region in task.touched(spectra, window)],
             writes=[spectra.places[group].region(strand=number)],
         )
     join(step, spectra.places[group])
@@ -43,7 +43,7 @@ def emit_images(
     step: Step,
     build: Build,
     spectra: TileSpectra,
-    tensor: Tensor,
+    images: Views,
     count: Triple,
     group: int,
     what: Identity,
@@ -56,7 +56,7 @@ def emit_images(
     tiling, window = spectra.tiling, Window(ORIGIN, count)
     join(step, spectra.places[group])
     tasks_of = packed.image_tasks if spectra.packed else blocked.image_tasks
-    for task in tasks_of(build, spectra, tensor, count, group):
+    for task in tasks_of(build, spectra, images, count, group):
         first = task.blocks.start * LANES
         step.add(
             task.kernel,
@@ -73,9 +73,9 @@ def emit_images(
                 *(build.bias_reads(node.name) if node else ()),
             ],
             writes=[
-                # Tiles that overlap are added one after the other; those of other lattices never do.
-                region._replace(strand=strand)
-                for stretch, region in task.touched(spectra, tensor, window)
+                # Tiles that overlap are added one after the other; those of other lattices or phases never do.
+                region._replace(strand=task.phase * tiling.squares + strand)
+                for stretch, region in task.touched(spectra, window)
                 for strand in (
                     squares_of(tiling, stretch) if count != tiling.new else (task.strand,)
                 )

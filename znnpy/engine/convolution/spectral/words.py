@@ -16,7 +16,7 @@ def lattice_strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, in
     return {
         f"{prefix}_z": tensor.z_stride * z,
         f"{prefix}_y": tensor.y_stride * y,
-        f"{prefix}_x": tensor.lanes * x,
+        f"{prefix}_x": tensor.x_stride * x,
     }
 
 

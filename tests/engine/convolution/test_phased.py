@@ -1,0 +1,139 @@
+"""Strided and transposed convolutions in spectral tiles: every pass beside float64, the same bits for any threads."""
+
+import numpy as np
+import pytest
+from against_reference import check_network
+from odd_networks import network
+
+from znnpy import Model
+from znnpy.engine.tasks.identity import Part, identities
+from znnpy.plan import PASSES
+
+FUNCTIONS = ("relu", "leaky_relu", "tanh", "linear")
+BORDERS = ("zeros", "replicate", "reflect")
+IMAGES = (1, 2, 3, 5, 16, 17, 33)
+
+
+def triple(rng, low, high):
+    return tuple(int(n) for n in rng.integers(low, high + 1, 3))
+
+
+def strided(rng):
+    """Filters of 1 to 7 taps, strides and dilations, half of them with some padding."""
+    size, stride, sparsity = triple(rng, 1, 7), triple(rng, 1, 3), triple(rng, 1, 2)
+    numbers = {"size": size, "stride": stride, "sparsity": sparsity}
+    if rng.random() < 0.5:
+        reach = [(n - 1) * d for n, d in zip(size, sparsity, strict=True)]
+        most = [1 + min(2, far) for far in reach]
+        numbers["padding"] = tuple(tuple(int(n) for n in rng.integers(0, m, 2)) for m in most)
+        numbers["border"] = str(rng.choice(BORDERS))
+    return numbers
+
+
+def node(rng, name, kind, images):
+    function = str(rng.choice(FUNCTIONS))
+    more = {"function": function, "slope": 0.1, "bias": bool(rng.random() < 0.8)}
+    return name, kind, images, more
+
+
+def drawn(rng):
+    """Two convolutions in a row, the first from an input."""
+    images = [int(n) for n in rng.choice(IMAGES, 3)]
+    kinds = zip(("input", "a", "out"), ("input", "transfer", "transfer"), images, strict=True)
+    nodes = [node(rng, *each) for each in kinds]
+    edges = [("conv", "input", "a", strided(rng)), ("conv", "a", "out", strided(rng))]
+    return network(nodes, edges), triple(rng, 4, 7)
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize("seed", range(60))
+def test_all_passes_of_drawn_layers(seed):
+    check_network(*drawn(np.random.default_rng(seed)), conv="spectral", threads=1)
+
+
+def grown(rng):
+    """A strided convolution and a transposed one by which images grow again."""
+    images = [int(n) for n in rng.choice(IMAGES, 3)]
+    kinds = zip(("input", "a", "out"), ("input", "transfer", "transfer"), images, strict=True)
+    nodes = [node(rng, *each) for each in kinds]
+    size, stride, sparsity = triple(rng, 1, 7), triple(rng, 1, 3), triple(rng, 1, 2)
+    padding = tuple(
+        (int(rng.integers(0, 1 + min(2, reach))), int(rng.integers(0, 1 + min(2, reach))))
+        for reach in ((n - 1) * d // 2 for n, d in zip(size, sparsity, strict=True))
+    )
+    more = tuple(int(rng.integers(0, n)) for n in stride)
+    numbers = {
+        "size": size, "stride": stride, "sparsity": sparsity, "padding": padding,
+        "output_padding": more,
+    }  # fmt: skip
+    edges = [
+        ("conv", "input", "a", {"size": (1, 2, 1), "stride": stride}),
+        ("conv_transpose", "a", "out", numbers),
+    ]
+    shape = tuple(
+        (n - 1) * s + (k - 1) * d + 1 - sum(sides) + add
+        for n, s, k, d, sides, add in zip(
+            triple(rng, 3, 6), stride, size, sparsity, padding, more, strict=True
+        )
+    )
+    return network(nodes, edges), shape
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize("seed", range(60))
+def test_all_passes_of_drawn_transposed_layers(seed):
+    check_network(*grown(np.random.default_rng(seed)), conv="spectral", threads=1)
+
+
+LAYERS = [
+    ("conv", "input", "a", {"size": (5, 5, 5), "stride": (2, 2, 2), "padding": ((2, 2),) * 3}),
+    ("conv", "a", "b", {"size": (5, 4, 3), "stride": (2, 2, 2), "padding": ((2, 2), (1, 1), (1, 1))}),
+    ("conv_transpose", "b", "c", {"size": (4, 4, 4), "stride": (2, 2, 2), "padding": ((1, 1),) * 3}),
+    ("conv_transpose", "c", "out", {"size": (5, 5, 5), "stride": (2, 2, 2), "padding": ((2, 2),) * 3,
+                                    "output_padding": (1, 1, 1)}),
+]  # fmt: skip
+
+
+@pytest.fixture(name="hourglass")
+def _hourglass():
+    nodes = [("input", "input", 2)]
+    nodes += [(name, "transfer", 18, {"function": "relu"}) for name in ("a", "b", "c", "out")]
+    return network(nodes, LAYERS), (24, 20, 20)
+
+
+def test_same_bits_for_any_number_of_threads(hourglass):
+    bits = [check_network(*hourglass, conv="spectral", threads=n) for n in (1, 2, 3, 8)]
+    assert all(other == bits[0] for other in bits[1:])
+
+
+def test_no_pass_runs_directly(hourglass):
+    with Model(*hourglass, threads=1, conv="spectral") as model:
+        parts = {what.part for what in identities(model.task_graph)}
+    assert Part.DIRECT not in parts
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("gradient_tile", [(8, 8, 8), (6, 8, 10)])
+@pytest.mark.parametrize(
+    "passes", [("forward",), ("gradient",), ("weight",), ("forward", "gradient"), PASSES]
+)
+def test_any_pass_may_be_spectral(hourglass, passes, gradient_tile):
+    tiles = {"forward": (8, 8, 8), "gradient": gradient_tile, "weight": (8, 8, 8)}
+    layer = dict.fromkeys(PASSES, "direct") | dict.fromkeys(passes, "spectral")
+    layer |= {f"{which}_tile": tiles[which] for which in passes}
+    plan = {edge.name: layer for edge in hourglass[0].edges}
+    check_network(*hourglass, plan=plan, threads=1)
+
+
+def test_predictions_are_those_of_training(hourglass):
+    net, shape = hourglass
+    with Model(net, shape, threads=1, conv="spectral") as model:
+        x = np.random.default_rng(1).standard_normal((1, 2, *model.input_shape)).astype(np.float32)
+        wanted, parameters = model.forward(x), model.parameters
+    with Model(net, shape, threads=1, conv="spectral", training=False) as model:
+        model.set_parameters(parameters)
+        np.testing.assert_allclose(model.forward(x), wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_filters_that_are_kept_for_all_microbatches(hourglass):
+    check_network(*hourglass, conv="spectral", microbatch=1, threads=1)
