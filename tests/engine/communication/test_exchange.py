@@ -227,6 +227,15 @@ def test_the_next_forward_pass_waits_layer_by_layer(rank: int, how: Any) -> None
         assert bool(forward(graph, 1, first) & after) == (owner == first)
 
 
+@pytest.mark.parametrize("how", [strategy("tree"), strategy("multicolor", colors=2)])
+def test_what_other_ranks_wait_for_comes_first(how: Any) -> None:
+    graph = made(0, 4, how, near=2).graph
+    for part in (Part.POST, Part.RANKS, Part.RECEIVED):
+        found = tasks(graph, 0, part)
+        assert found
+        assert (graph.priority[found] == graph.priority.max()).all()
+
+
 def test_gradients_leave_layer_by_layer() -> None:
     """A later layer's gradient is posted without waiting for those of earlier ones."""
     rank = made(1, 2, strategy("tree"))

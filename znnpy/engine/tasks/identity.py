@@ -142,7 +142,7 @@ class Identity(NamedTuple):
     @property
     def urgent(self) -> bool:
         """Whether others than the graph's tasks wait for it: another rank."""
-        return self.part is Part.POST
+        return self.part in _FOR_OTHERS
 
     @property
     def label(self) -> str:
@@ -151,6 +151,8 @@ class Identity(NamedTuple):
         return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 
 
+_FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
+"""What posts a message, or brings on what the next one carries."""
 GATE = Identity(None, Pass.ORDER, Part.GATE)
 _BARRIER = Identity(None, Pass.ORDER, Part.BARRIER)
 
