@@ -17,7 +17,7 @@ COUNT = int(os.environ.get("ZNNPY_MUTATIONS", "30"))
 MENDED = ("log", "versions")  # said and set aside, never refused
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_mutated_files(tmp_path: Path, name: str) -> None:
     found = outcomes(KINDS[name], tmp_path / name, COUNT, seed=COUNT)

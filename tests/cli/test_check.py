@@ -124,6 +124,7 @@ def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: l
         assert word in errors
 
 
+@pytest.mark.slow
 def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
     _, out, _ = check()
     assert "unmeasured" in out
@@ -180,6 +181,7 @@ def test_how_a_volume_will_be_predicted_is_said(check: Check) -> None:
     assert "nearest possible sizes are 6 x 6 x 6 and 8 x 8 x 8" in error
 
 
+@pytest.mark.slow
 def test_microbatches_are_said_with_what_they_take(check: Check) -> None:
     several = CONFIG.replace("{output_shape: 12}", "{output_shape: 12, batch: 8, microbatch: 2}")
     assert "4 an update, 2 patches each, 2 in flight at once" in check(config=several)[1]

@@ -408,6 +408,7 @@ def predict(*words: object, input_: str = "data.h5:raw", output: str = "out.h5")
     return ["predict", "run", "--input", input_, "--output", output, *words]
 
 
+@pytest.mark.slow
 def test_predict_refusals(capsys: Capture, trained: Path) -> None:
     def no(*expected: str, **named: str) -> None:
         refused(capsys, trained, predict(**named), *expected)

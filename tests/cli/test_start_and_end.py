@@ -27,7 +27,7 @@ def told(*given):
     os.write(1, b".")
 signal.signal = told
 """
-TIMES = 20
+TIMES = 8
 
 
 @pytest.fixture

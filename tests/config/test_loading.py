@@ -59,6 +59,7 @@ def test_a_scalar_is_itself_or_a_number_or_refused(text: str) -> None:
     assert not isinstance(value, float) or math.isfinite(value)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_reader(text: str) -> None:
     try:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launched import launched
+from rank_training import trained
+
+from znnpy.distributed.world import World
 
 SCRIPT = (Path(__file__).parent / "rank_training.py").read_text()
-SEEDS = range(1, 21)
+NETS = ("chain", "unet", "lenet")
+SEEDS = range(1, 1 + int(os.environ.get("ZNNPY_LATE", "5")))  # at least one for each of FIXED
 FIXED: list[dict[str, Any]] = [
     {"strategy": "tree"},
     {"strategy": "tree", "chunk": 4096, "clip_norm": 0.1},
@@ -44,7 +49,8 @@ def found(ranks: int, wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def alone(net: str, batch: int, clip_norm: float | None) -> dict[str, Any]:
     """What one process makes of it."""
     own = {"net": net, "batch": batch, "microbatch": 1, "updates": 4, "clip_norm": clip_norm}
-    return found(1, [own])[0]
+    with World() as world:
+        return trained(world, own)
 
 
 def assert_same(ranks: int, wanted: list[dict[str, Any]]) -> None:
@@ -57,29 +63,26 @@ def test_two_ranks_make_the_bits_of_one() -> None:
     assert_same(2, late)
 
 
+def in_time_and_late(net: str) -> list[dict[str, Any]]:
+    """Each way once as it is, and once for each seed of delays, on one thread and on two."""
+    late = [
+        case | {"delays": seed}
+        for seed in SEEDS
+        for case in cases(net, [FIXED[seed % len(FIXED)]], 8, threads=1 + seed % 2)
+    ]
+    return cases(net, FIXED, 8, threads=1) + late
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("net", ["chain", "unet", "lenet"])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_any_ranks_make_the_bits_of_one(ranks: int, net: str) -> None:
-    assert_same(ranks, cases(net, FIXED, 8, threads=1))
+def test_any_ranks_make_the_bits_of_one(ranks: int) -> None:
+    assert_same(ranks, [case for net in NETS for case in in_time_and_late(net)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [3, 5])
 def test_microbatches_that_do_not_share_evenly_make_the_same_bits(ranks: int) -> None:
     assert_same(ranks, cases("chain", FIXED[1:], 6, threads=1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("net", ["chain", "unet", "lenet"])
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_late_messages_and_ranks_change_no_bits(ranks: int, net: str) -> None:
-    wanted = [
-        case | {"delays": seed}
-        for seed in SEEDS
-        for case in cases(net, [FIXED[seed % len(FIXED)]], 8, threads=1 + seed % 2)
-    ]
-    assert_same(ranks, wanted)
 
 
 @pytest.mark.slow

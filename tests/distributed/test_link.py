@@ -70,6 +70,7 @@ def test_more_bytes_take_longer() -> None:
             )
 
 
+@pytest.mark.slow
 def test_all_ranks_measure_the_same() -> None:
     found = [json.loads(line) for line in launched(2, MEASURE)]
     assert found[0] == found[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from launched import launched
 
 SEE = """
@@ -29,5 +30,6 @@ with World.open() as world:
 """
 
 
+@pytest.mark.slow
 def test_ranks_of_a_host_see_windows_as_large_as_theirs() -> None:
     assert launched(3, SEE) == ["0 [1]", "1 [0]", "2 []"]

@@ -68,7 +68,7 @@ with World.open(Delays(int(sys.argv[1]), 0.001)) as world:
 """
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks_hear_each_other(ranks: int) -> None:
     assert launched(ranks, TELL, 1) == [f"rank {rank} of {ranks}" for rank in range(ranks)]

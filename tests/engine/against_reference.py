@@ -1,6 +1,7 @@
 """Models beside the float64 reference."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -39,23 +40,29 @@ def by_name(values, network):
     return values if isinstance(values, dict) else {network.outputs[0].name: values}
 
 
-def check(seed, conv, loss):
+def check(seed, convs, loss):
+    """Values, loss and gradients of a seed's network by each algorithm."""
     network, output_shape, geometry, sizes, parameters, x, target, weight = random_case(seed)
     if loss in ("softmax", "ce_dice") and min(node.images for node in network.outputs) < 2:
         loss = "square"
     same = dict(zip(("batch", "microbatch"), sizes, strict=True), loss=loss)
-    with Model(network, output_shape, threads=2, conv=conv, **same) as model:
-        model.set_parameters(parameters)
-        values = reference.forward(network, geometry, parameters, x)
-        for name, found in by_name(model.forward(x), network).items():
-            assert_close(found, values[name])
-        found, found_gradients = model.loss_and_gradients(x, target, weight=weight)
-    wanted, gradients = exact(network, output_shape, parameters, (x, target, weight), same)
-    assert found == pytest.approx(wanted, rel=2e-5)
-    assert found_gradients.keys() == gradients.keys()
-    largest = max(np.abs(g).max() for g in gradients.values())
-    for name, gradient in gradients.items():
-        assert_close(found_gradients[name], gradient, max(np.abs(gradient).max(), largest / 50))
+    values = reference.forward(network, geometry, parameters, x)
+    wanted = exact(network, output_shape, parameters, (x, target, weight), same)
+    for conv in convs:
+        with Model(network, output_shape, threads=2, conv=conv, **same) as model:
+            model.set_parameters(parameters)
+            for name, found in by_name(model.forward(x), network).items():
+                assert_close(found, values[name])
+            check_gradients(model.loss_and_gradients(x, target, weight=weight), wanted)
+
+
+def check_gradients(found, wanted):
+    """Loss and gradients beside those of the reference."""
+    assert found[0] == pytest.approx(wanted[0], rel=3e-5)
+    assert found[1].keys() == wanted[1].keys()
+    largest = max(np.abs(g).max() for g in wanted[1].values())
+    for name, gradient in wanted[1].items():
+        assert_close(found[1][name], gradient, max(np.abs(gradient).max(), largest / 50))
 
 
 def exact(network, output_shape, parameters, data, same):
@@ -69,34 +76,10 @@ def exact(network, output_shape, parameters, data, same):
         return model.loss_and_gradients(x, target, weight=weight)
 
 
-def errors(network, output, conv, batch=1, seed=0, threads=1):
-    """Largest relative error of outputs and of each gradient."""
+@lru_cache(maxsize=1)  # asked for again with other algorithms and threads
+def drawn_case(network, output, loss, batch, seed):
+    """Parameters, inputs, targets of a network with one output; by the reference loss, outputs, gradients."""
     geometry, rng = fit(network, output), np.random.default_rng(seed)
-    parameters = {
-        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
-        for name, shape in parameter_shapes(network).items()
-    }
-    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
-    target = rng.standard_normal((batch, network.outputs[0].images, *output))
-    x, target = x.astype(np.float32), target.astype(np.float32)
-    weight = np.ones((batch, 1, *output), np.float32)
-    how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
-    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
-        model.set_parameters(parameters)
-        found = {"forward": model.forward(x)}
-        found |= model.loss_and_gradients(x, target, weight=weight)[1]
-    inputs, targets, weights = {"input": x}, {"out": target}, {"out": weight}
-    wanted = {"forward": reference.forward(network, geometry, parameters, inputs)["out"]}
-    wanted |= reference.gradients(
-        network, geometry, parameters, inputs, targets, weights, "square"
-    )[1]
-    scales = {name: max(np.abs(w).max(), 1e-30) for name, w in wanted.items()}
-    return {name: np.abs(found[name] - w).max() / scales[name] for name, w in wanted.items()}
-
-
-def check_network(network, output, loss="square", batch=2, threads=2, **options):
-    """Outputs, loss and gradients of a network against float64; what was found, as bytes."""
-    geometry, rng = fit(network, output), np.random.default_rng(0)
     parameters = {
         name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
         for name, shape in parameter_shapes(network).items()
@@ -105,20 +88,39 @@ def check_network(network, output, loss="square", batch=2, threads=2, **options)
     last = network.outputs[0]
     target = rng.random((batch, last.images, *output)).astype(np.float32)
     x = x.astype(np.float32)
+    wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
+    value, gradients = reference.gradients(
+        network, geometry, parameters, {"input": x}, {last.name: target}, None, loss
+    )
+    return parameters, x, target, value, wanted | gradients
+
+
+def errors(network, output, conv, batch=1, seed=0, threads=1):
+    """Largest relative error of outputs and of each gradient."""
+    parameters, x, target, _, wanted = drawn_case(network, output, "square", batch, seed)
+    how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
+    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)}
+        found |= model.loss_and_gradients(x, target)[1]
+    return {
+        name: np.abs(found[name] - array).max() / max(np.abs(array).max(), 1e-30)
+        for name, array in wanted.items()
+    }
+
+
+def check_network(network, output, loss="square", batch=2, threads=2, **options):
+    """Outputs, loss and gradients of a network against float64; what was found, as bytes."""
+    parameters, x, target, expected, wanted = drawn_case(network, output, loss, batch, 0)
     with Model(network, output, batch=batch, threads=threads, loss=loss, **options) as model:
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)}
         value, gradients = model.loss_and_gradients(x, target)
         bits = [array.tobytes() for array in [found["forward"], *gradients.values()]]
         found |= gradients
-    wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
-    expected, exact = reference.gradients(
-        network, geometry, parameters, {"input": x}, {last.name: target}, None, loss
-    )
-    wanted |= exact
     assert value == pytest.approx(expected, rel=2e-5)
     assert found.keys() == wanted.keys()
-    largest = max(np.abs(g).max() for g in exact.values())
+    largest = max(np.abs(wanted[name]).max() for name in gradients)
     for name, array in wanted.items():
         scale = max(np.abs(array).max(), largest / 50)
         assert np.abs(found[name] - array).max() <= 2e-4 * scale, name

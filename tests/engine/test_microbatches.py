@@ -91,6 +91,7 @@ def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, 
     assert_same(trained(section(), 10, 2, **how), serial)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("share", [1e-6, 1e9])
 def test_bits_are_the_same_for_any_number_in_flight(
     share: float, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -101,7 +102,7 @@ def test_bits_are_the_same_for_any_number_in_flight(
     assert_same(trained(section(), 10, 2, threads=8), serial)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("batch", "microbatch"), [(10, 2), (6, 1), (8, 4), (7, 1)])
 @pytest.mark.parametrize("optimizer", [Optimizer(), Optimizer("adam")], ids=["sgd", "adam"])
 def test_updates_are_those_of_float64(batch: int, microbatch: int, optimizer: Optimizer) -> None:
@@ -111,6 +112,7 @@ def test_updates_are_those_of_float64(batch: int, microbatch: int, optimizer: Op
     assert_near(found, wanted, 3e-3 if optimizer.kind == "adam" else 1e-4)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_without_statistics_of_batches_they_are_those_of_the_whole_batch(precision: Any) -> None:
     """Dropout masks, normalisers and errors count the samples of the whole update."""
@@ -192,6 +194,7 @@ def test_a_microbatch_that_weighs_nothing_counts_for_nothing() -> None:
     assert_near(found[0], found[1], 1e-6)
 
 
+@pytest.mark.slow
 def test_convolutions_of_all_algorithms() -> None:
     for conv in ("fft", "spectral"):
         net = section(norm="instance", dropout=False)
@@ -263,6 +266,7 @@ def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
         made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=sizes[2, None] // 2)
 
 
+@pytest.mark.slow
 def test_more_threads_have_more_in_flight() -> None:
     net = section(dropout=False)
     with made(net, 16, 1, threads=1) as model:

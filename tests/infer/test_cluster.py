@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -92,45 +95,52 @@ def answer(port: int, context: ssl.SSLContext | None) -> bytes:
 
 
 def let_in(addresses: set[tuple[str, int]], tries: list[ssl.SSLContext | None]) -> list[Any]:
-    """Ports that answered anything but that there is nothing."""
-    found = []
-    for _, port in addresses:
-        said = [answer(port, context) for context in tries]
-        found += [(port, text) for text in said if text and not text.startswith(b"HTTP/1.1 404")]
-    return found
+    """Ports that answered anything but that there is nothing; all are tried at once, for most never answer."""
+    pairs = list(itertools.product([port for _, port in addresses], tries))
+    with ThreadPoolExecutor(len(pairs)) as pool:
+        said = list(pool.map(lambda pair: answer(*pair), pairs))
+    found = zip((port for port, _ in pairs), said, strict=True)
+    return [(port, text) for port, text in found if text and not text.startswith(b"HTTP/1.1 404")]
 
 
-@pytest.mark.slow
-def test_nobody_else_is_let_in() -> None:
+@pytest.fixture(scope="module")
+def tries() -> list[ssl.SSLContext | None]:
     pytest.importorskip("distributed")
-    tries, before = contexts(), listening()
+    return contexts()
+
+
+@pytest.fixture(scope="module")
+def running(tries: Any) -> Iterator[tuple[Any, set[tuple[str, int]]]]:
+    """A cluster's client, and where its processes listen; nobody does when it has ended."""
+    before = listening()
     with cluster("local:2") as client:
-        addresses = listening() - before
-        assert {ip for ip, _ in addresses} == {"127.0.0.1"}
-        assert len(addresses) >= 2 * 2 + 1  # of workers, of those who watch them, of the scheduler
-        assert let_in(addresses, tries) == []
-        assert all(address.startswith("tls://") for address in client.nthreads())
-        assert client.submit(len, "known").result() == 5
-        kept = list(Path(tempfile.gettempdir()).glob("znnpy-dask-*"))
-        assert kept
-        assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+        yield client, listening() - before
     assert not listening() - before
 
 
 @pytest.mark.slow
+def test_nobody_else_is_let_in(running: Any, tries: Any) -> None:
+    client, addresses = running
+    assert {ip for ip, _ in addresses} == {"127.0.0.1"}
+    assert len(addresses) >= 2 * 2 + 1  # of workers, of those who watch them, of the scheduler
+    assert let_in(addresses, tries) == []
+    assert all(address.startswith("tls://") for address in client.nthreads())
+    assert client.submit(len, "known").result() == 5
+    kept = list(Path(tempfile.gettempdir()).glob("znnpy-dask-*"))
+    assert kept
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_user_is_not_let_in() -> None:
-    pytest.importorskip("distributed")
-    tries = contexts()
+def test_another_user_is_not_let_in(running: Any, tries: Any) -> None:
+    _, addresses = running
 
     def attack(pipe: int) -> None:
         os.setuid(OTHER_USER)
         os.write(pipe, repr(let_in(addresses, tries)).encode())
 
-    before = listening()
-    with cluster("local:1"):
-        addresses = listening() - before
-        assert forked(attack) == (0, b"[]")
+    assert forked(attack) == (0, b"[]")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from preloading import EVERY_CALL, MEMORY, built, run_with
 
 HERE = Path(__file__).parent
-STEP = 1 if EVERY_CALL else 5
+STEP = 1 if EVERY_CALL else 11
 
 
 @pytest.fixture(scope="module")

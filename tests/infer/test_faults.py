@@ -82,6 +82,7 @@ def test_killed_around_the_end(tiny: Small) -> None:
         killed_at(tiny, number, whole)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_failing_disk_is_one_error_and_keeps_blocks(

@@ -152,6 +152,7 @@ def test_another_job_is_refused(tiny, monkeypatch, change, changes, words):
     tiny.run(overwrite=True, **({"block": PATCH} | changes))
 
 
+@pytest.mark.slow
 def test_seams_are_none_or_found(tiny):
     with tiny.scene().reference as volume:
         job = tiny.job(type(tiny.scene())({"input": volume}, {}), block=PATCH)

@@ -54,6 +54,7 @@ def predict(*words: str) -> tuple[object, Any]:
         return code, file["prediction"][...]
 
 
+@pytest.mark.slow
 def test_train_refuses_or_replaces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = "data.train.0.image=data.h5:bad"
     assert znnpy("train", "config.yaml", "--set", bad) == 1

@@ -162,6 +162,7 @@ def test_networks_own_grid():
         assert np.array_equal(prediction.whole()["output"], one)
 
 
+@pytest.mark.slow
 def test_mean_over_flips():
     weights, scene = setup("mirror")
     with predicting(weights, scene, (5, 6, 7), Finish(LOGITS, flips=True)) as prediction:

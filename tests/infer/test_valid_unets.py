@@ -96,7 +96,7 @@ def possible(network: Any, shape: tuple[int, int, int]) -> Any:
         return None
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "auto"])
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("up", UPS)
@@ -112,6 +112,7 @@ def test_any_blocks_give_the_same_bits(tmp_path: Path, up: str, mirror: bool, co
         assert np.array_equal(found, one)
 
 
+@pytest.mark.slow
 def test_any_patch_and_the_chosen_one_give_close_values(tmp_path: Path) -> None:
     made = tiny(tmp_path)
     wanted = oracle(made, True)

@@ -127,7 +127,7 @@ def blended(tiny: Small, windows: Windows, mirror: bool, flips: bool) -> np.ndar
     return sums[:, *inner] / total[inner]
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("blend", ["gaussian", "linear", "constant"])
 @pytest.mark.parametrize("mirror", [True, False])
 @pytest.mark.usefixtures("windowed")
@@ -204,6 +204,7 @@ def test_uint8_is_rounded_once(tmp_path: Path) -> None:
     assert np.array_equal(rounded, np.rint(whole * 255).astype(np.uint8))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("windowed")
 def test_each_window_is_computed_once_where_they_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -288,6 +289,7 @@ def test_windows_beyond_the_memory_are_refused(tmp_path: Path) -> None:
         tiny.run(patch=None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("windowed")
 def test_seams_are_none_to_the_bit(tmp_path: Path) -> None:
     tiny, path = small(tmp_path, inference={"window": WINDOW}), tmp_path / "out.h5"
@@ -349,7 +351,7 @@ PADDED = {
 }
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "auto"])
 @pytest.mark.parametrize("mirror", [True, False])
 def test_padded_network(tmp_path: Path, mirror: bool, conv: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pyfftw
 from numpy.typing import NDArray
 from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
 from znnpy_kernels.fft.images import image_spectra, spectra_images
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.engine.memory.arena import aligned_bytes
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import FftPlan
 from znnpy.plan.filters import FilterPlan
@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 def spectra(count: int, plan: FftPlan | FilterPlan) -> Floats:
     """Room for spectra, full of NaN: whatever a kernel does not write shows."""
-    made: Floats = pyfftw.empty_aligned((count, plan.floats), np.float32, n=64)
+    made = aligned_bytes(4 * count * plan.floats).view(np.float32).reshape(count, plan.floats)
     made[:] = np.nan
     return made
 

@@ -220,4 +220,4 @@ def has_both(seed: int) -> bool:
 
 def test_the_engine_runs_random_networks_with_both() -> None:
     for seed in [seed for seed in range(200) if has_both(seed)][:3]:
-        check(seed, "direct", loss_of(seed))
+        check(seed, ("direct",), loss_of(seed))

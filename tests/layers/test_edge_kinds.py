@@ -45,10 +45,16 @@ def drawn(seed, *shape):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+def correlated(image, filters):
+    """Where the filters lie within the image."""
+    whole = ndimage.correlate(image, filters, mode="constant")
+    low = [k // 2 for k in filters.shape]
+    shape = [n - k + 1 for n, k in zip(image.shape, filters.shape, strict=True)]
+    return whole[tuple(slice(a, a + n) for a, n in zip(low, shape, strict=True))]
+
+
 @given(filtering(), st.integers(0, 9))
 def test_convolve_is_scipys_correlation(case, seed):
-    from scipy import signal  # takes a second or two
-
     edge, dilation, shape, needed = case
     image, filters = drawn(seed, 2, 3, *needed), drawn(seed + 1, 4, 3, *edge.size)
     full = dilated(filters, dilation)
@@ -56,7 +62,7 @@ def test_convolve_is_scipys_correlation(case, seed):
     assert got.shape == (2, 4, *shape)
     for b in range(2):
         for o in range(4):
-            parts = [signal.correlate(image[b, i], full[o, i], "valid") for i in range(3)]
+            parts = [correlated(image[b, i], full[o, i]) for i in range(3)]
             np.testing.assert_allclose(got[b, o], strided(sum(parts), edge), atol=1e-12)
 
 

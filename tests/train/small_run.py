@@ -1,12 +1,19 @@
-"""A tiny volume and config, and commands: in this process, or as words for one of their own."""
+"""A tiny volume and config, and commands: in this process, in a fork of it, or as words for one of their own."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import h5py
@@ -72,6 +79,81 @@ def znnpy(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
             ended = int(end.code or 0)
     assert ended == code, out.getvalue() + errors.getvalue()
     return subprocess.CompletedProcess(line, ended, out.getvalue(), errors.getvalue())
+
+
+class Forked:
+    """A command in a fork of this process, which has imported everything already; waited for like a `Popen`.
+
+    `before` is called in the child, before the command.
+    """
+
+    def __init__(self, *words: object, before: Callable[[], None] | None = None) -> None:
+        self.returncode: int | None = None
+        self._said = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._run([str(word) for word in words], before)
+
+    def _run(self, words: list[str], before: Callable[[], None] | None) -> None:
+        code = 1
+        try:
+            for number, said in enumerate(self._said, 1):
+                os.dup2(said.fileno(), number)
+            sys.stdout, sys.stderr = (open(n, "w", 1, closefd=False) for n in (1, 2))  # noqa: SIM115
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if before:
+                before()
+            main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing happens if it has ended."""
+        if self.poll() is None:
+            os.kill(self._pid, number)
+
+    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+        """Wait for the end; what was written to stdout and stderr."""
+        until = time.monotonic() + timeout
+        while self.poll() is None:
+            assert time.monotonic() < until, "no end in time"
+            time.sleep(0.005)
+        for said in self._said:
+            said.seek(0)
+        out, errors = (said.read() for said in self._said)
+        return out, errors
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.send_signal(signal.SIGKILL)
+        self.communicate()
+        for said in self._said:
+            said.close()
+
+
+def apart(*words: object, before: Callable[[], None] | None = None) -> tuple[int | None, str, str]:
+    """Run a command to its end in a fork: exit status, stdout and stderr."""
+    with Forked(*words, before=before) as process:
+        said = process.communicate()
+        return process.returncode, *said
 
 
 def state(run: Path) -> tuple[str, bytes, str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import h5py
 import pytest
 from changes import CHANGES, FORMS
-from small_run import command, write_config, znnpy
+from small_run import Forked, write_config, znnpy
 from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import ChangedError
@@ -45,14 +44,12 @@ def test_training_ends_and_goes_on_from_before(tmp_path: Path, form: str, change
         *("--set", "data.in_memory=false", "--set", "data.validation=[]"),
     ]  # fmt: skip
     log = tmp_path / "run/log.jsonl"
-    with subprocess.Popen(
-        command("train", config, *settings), stderr=subprocess.PIPE, text=True
-    ) as process:
+    with Forked("train", config, *settings) as process:
         while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 50):
             time.sleep(0.01)
         before = checkpoints.listed(tmp_path / "run/checkpoints")[0].name
         CHANGES[change](tmp_path / name)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate()
     assert process.returncode == 1, errors
     assert "Traceback" not in errors, errors
     (said,) = [line for line in errors.splitlines() if "has changed while it was read" in line]

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from small_run import command, state, write_config, znnpy
+from small_run import Forked, state, write_config, znnpy
 
 ITERATIONS = 150
 
@@ -36,11 +36,11 @@ def lines(path):
 def train_until(config, count, number):
     """Train until the log has `count` lines, then send a signal; returns the process's end."""
     log = config.parent / "run/log.jsonl"
-    with subprocess.Popen(command("train", config), stderr=subprocess.PIPE, text=True) as process:
+    with Forked("train", config) as process:
         while lines(log) < count and process.poll() is None:
             time.sleep(0.001)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate()
     return process.returncode, errors
 
 

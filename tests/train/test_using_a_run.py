@@ -2,12 +2,11 @@
 
 import json
 import resource
-import subprocess
 
 import h5py
 import numpy as np
 import pytest
-from small_run import command, write_config, znnpy
+from small_run import apart, write_config, znnpy
 
 from znnpy.data.source import open_volume
 
@@ -82,17 +81,14 @@ def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
 
 @pytest.mark.slow
 def test_file_size_limit_is_one_clear_line(folder, tmp_path):
-    words = command("predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw")
-    words += ["--output", str(tmp_path / "out.h5")]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)),
+    words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw"]
+    words += ["--output", tmp_path / "out.h5"]
+    code, _, said = apart(
+        *words, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
     )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "out.h5 cannot be written: File too large" in done.stderr
+    assert code == 1
+    assert said.count("\n") == 1
+    assert "out.h5 cannot be written: File too large" in said
     assert not list(tmp_path.glob("*out.h5.partial*"))
 
 

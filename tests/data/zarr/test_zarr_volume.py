@@ -189,7 +189,7 @@ def test_closed(tmp_path: Path) -> None:
         volume.read_all()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["gone", "damaged"])
 def test_a_failed_read_leaves_nothing_behind_that_asyncio_would_tell_of(
     tmp_path: Path, harm: str

@@ -127,6 +127,7 @@ def made(
     return Rank(connect(steps).build(), exchange.outbox.transfers)
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("how", WAYS, ids=lambda how: f"{how.name} {how.colors} {how.chunk}")
 @pytest.mark.parametrize(
     ("size", "net", "clip_norm", "near"),

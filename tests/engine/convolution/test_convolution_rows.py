@@ -48,6 +48,7 @@ def conv(**more):
     return Edge("first", "conv", "input", "a", **more)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("function", ["relu", "tanh"])
 def test_a_plane_of_many_samples(batch, function):

@@ -48,12 +48,20 @@ def plan(network, choose):
 LINEAR = ("linear",) * 4
 
 
+IMAGES = (1, 17, 2, 20), (8, 40, 20, 3), (3, 10, 8, 33)
+FUNCTIONS = LINEAR, ("relu",) * 4, ("leaky_relu", "tanh", "relu", "elu")
+LOSSES = "square", "binomial_cross_entropy", "softmax"
+
+
 @pytest.mark.quick(3)
-@pytest.mark.parametrize("loss", ["square", "binomial_cross_entropy", "softmax"])
-@pytest.mark.parametrize(
-    "functions", [LINEAR, ("relu",) * 4, ("leaky_relu", "tanh", "relu", "elu")]
+@pytest.mark.parametrize(  # all pairs of two of the three
+    ("images", "functions", "loss"),
+    [
+        (IMAGES[a], FUNCTIONS[(a + b) % 3], LOSSES[(2 * a + b) % 3])
+        for b in range(3)
+        for a in range(3)
+    ],
 )
-@pytest.mark.parametrize("images", [(1, 17, 2, 20), (8, 40, 20, 3), (3, 10, 8, 33)])
 def test_direct(images, functions, loss):
     check_network(chain(images, functions), (5, 4, 19), loss, conv="direct")
 

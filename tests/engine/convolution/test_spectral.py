@@ -5,8 +5,7 @@ import textwrap
 
 import numpy as np
 import pytest
-import random_networks as rn
-from against_reference import check, errors
+from against_reference import errors
 from avx2 import on_avx2
 from chains import ONE, two_layers
 from znnpy_kernels.spectral.filter_tiles import filter_tiles
@@ -14,19 +13,6 @@ from znnpy_kernels.spectral.filter_tiles import filter_tiles
 from znnpy import Model
 from znnpy.engine.tasks.identity import Part, Pass, identities
 from znnpy.network.types import Edge, Network, Node
-
-
-@pytest.mark.quick(2)
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 7])
-def test_random_networks_equal_the_reference(seed):
-    check(seed, "spectral", rn.loss_of(seed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8, 50))
-def test_more_random_networks(seed):
-    check(seed, "spectral", rn.loss_of(seed))
-
 
 CASES = [
     ((1, 10, 16), (3, 3, 3), ONE, (9, 8, 7), 1),

@@ -68,10 +68,13 @@ def measured(conv, width, output):
     ],
 )
 def test_the_plan_is_the_growth_of_the_process(conv, width, output):
-    measured(conv, width, output)  # compiles what is missing, which would count as growth
-    planned, arrays, grown = map(int, measured(conv, width, output).split())
-    assert planned > 100e6
-    assert abs(grown - planned - arrays) < 0.05 * (planned + arrays) + TABLES
+    for _ in range(2):  # compiling what is missing counts as growth
+        planned, arrays, grown = map(int, measured(conv, width, output).split())
+        assert planned > 100e6
+        unforeseen = abs(grown - planned - arrays)
+        if unforeseen < 0.05 * (planned + arrays) + TABLES:
+            return
+    raise AssertionError((planned, arrays, grown))
 
 
 def znn_pattern(size, width):
@@ -97,6 +100,7 @@ def test_updates_need_little_memory(size, width, most, workers):
     assert found.bytes == sum(found.uses.values()) < most
 
 
+@pytest.mark.slow
 def test_more_workers_use_memory_again_later_where_there_is_room():
     network = znn_pattern(3, 10)
     geometry = fit(network, (12, 12, 12))

@@ -140,6 +140,7 @@ def check(network, output, conv, threads):
     return least
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("conv", ["direct", "spectral", "fft"])
 @pytest.mark.parametrize("name", NETS)
 def test_updates_in_less_memory_have_the_same_bits(name, conv):
@@ -150,6 +151,7 @@ def test_updates_in_less_memory_have_the_same_bits(name, conv):
     assert least.bytes < least.kept
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_networks_in_less_memory_have_the_same_bits(seed):
     check(*rn.random_network(seed), "direct", threads=3)

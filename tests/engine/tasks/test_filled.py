@@ -145,7 +145,7 @@ def no_ffts_are_planned(monkeypatch):
         monkeypatch.setattr(f"znnpy.engine.convolution.fft.{name}", lambda *args: plan)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_all_that_tasks_of_a_network_read_is_written(name):
     layers, output = NETWORKS[name]
@@ -166,7 +166,7 @@ def test_all_that_tasks_of_a_loss_read_is_written(loss, function):
     check(logits_network(network, keys), (4, 4, 4), next(iter(plans(network))), keys)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_all_that_tasks_of_random_networks_read_is_written(seed):
     network, output = rn.random_network(seed)

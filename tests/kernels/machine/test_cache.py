@@ -296,6 +296,7 @@ def test_the_folder_says_what_is_in_it(folder: Path) -> None:
     assert re.fullmatch(r"test_cache\.store-[0-9a-f]{16}", cache.label(store.function))
 
 
+@pytest.mark.slow
 def test_what_a_function_is_made_of_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = cache.labels.__wrapped__()
     (kept,) = folder.glob("sources-*.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -16,22 +17,26 @@ from znnpy_kernels.machine.native import Native
 from znnpy_kernels.machine.shared import Shared
 
 TEXTS = sources.texts()
-BEFORE = sources.hashes(TEXTS)
-KERNELS = {name for name in BEFORE if name.partition(".")[0] not in ("scheduling", "data")}
 HOST = {"compile", "machine.cache", "machine.private", "machine.old_caches", "machine.sources"}
 """Modules that no compiled function comes from."""
+
+
+@cache
+def before() -> dict[str, str]:
+    """Of the package as it is; that takes seconds."""
+    return sources.hashes(TEXTS)
 
 
 def changed(module: str, old: str, new: str) -> set[str]:
     """Functions that an edit compiles again."""
     assert TEXTS[module].count(old) == 1, old
     after = sources.hashes(TEXTS | {module: TEXTS[module].replace(old, new)})
-    return {name for name in BEFORE if after[name] != BEFORE[name]}
+    return {name for name in before() if after[name] != before()[name]}
 
 
 def added(module: str, text: str) -> set[str]:
     after = sources.hashes(TEXTS | {module: TEXTS[module] + text})
-    return {name for name in BEFORE if after[name] != BEFORE[name]}
+    return {name for name in before() if after[name] != before()[name]}
 
 
 @pytest.mark.parametrize("text", ["# a remark\n", "\n\ndef new(x):\n    return load(x)\n"])
@@ -51,7 +56,7 @@ def test_a_helper_compiles_what_reaches_it() -> None:
     found = changed("simd.vectors", "b.fptrunc(scalar, element)", "b.fptrunc(scalar,  element, 0)")
     assert {"simd.rows:zero_flat", "winograd.forward:winograd"} <= found
     assert "layers.reduction:sum_vectors" not in found
-    assert len(found) < len(BEFORE)
+    assert len(found) < len(before())
 
 
 def test_a_constant_that_a_helper_of_a_helper_uses_counts() -> None:
@@ -77,13 +82,13 @@ def test_what_is_done_on_import_counts_for_all_that_import_it() -> None:
 
 @pytest.mark.slow
 def test_how_functions_are_compiled_counts_for_all() -> None:
-    assert added("machine.loading", "\n\nNEW = 1\n") == set(BEFORE)
-    assert added("machine.linking", "\n\nNEW = 1\n") == set(BEFORE)
+    assert added("machine.loading", "\n\nNEW = 1\n") == set(before())
+    assert added("machine.linking", "\n\nNEW = 1\n") == set(before())
 
 
 def every() -> Iterator[Kernel | Native | Shared]:
     """All functions of the package that are compiled by themselves."""
-    for name in BEFORE:
+    for name in before():
         module, _, own = name.partition(":")
         made = getattr(__import__(f"{sources.PACKAGE}.{module}", fromlist=[own]), own)
         assert isinstance(made, Kernel | Native | Shared), name
@@ -91,9 +96,9 @@ def every() -> Iterator[Kernel | Native | Shared]:
 
 
 def test_all_that_can_be_compiled_is_known() -> None:
-    assert len(list(every())) == len(BEFORE)
+    assert len(list(every())) == len(before())
     assert {compile._name(native) for native in compile.RUNTIME} <= {
-        f"{sources.PACKAGE}.{name}" for name in BEFORE
+        f"{sources.PACKAGE}.{name}" for name in before()
     }
 
 
