@@ -211,6 +211,16 @@ Normalize = Annotated[
 ]
 
 
+class ShardsSection(Strict):
+    """How the volumes to train on are divided among ranks, each of which has its part in memory."""
+
+    exchange: Count = Field(description="Updates after which blocks are dealt anew.")
+    blocks: Annotated[Int, Field(ge=1, le=1024)] = Field(
+        default=4,
+        description="Blocks of each rank, about: more are mixed better, and overlap more.",
+    )
+
+
 class DataSection(Strict):
     """Volumes and how they are read."""
 
@@ -248,6 +258,11 @@ class DataSection(Strict):
     )
     in_memory: Literal["auto", True, False] = Field(
         default="auto", description="Keep volumes in memory: auto (if they fit), true or false."
+    )
+    shards: ShardsSection | None = Field(
+        default=None,
+        description="Of several ranks, each keeps a part of the volumes to train on in memory, whatever in_memory "
+        "says of others, draws its patches there, and exchanges blocks (default: every rank reads all volumes).",
     )
     allow_external_links: Bool = Field(
         default=False, description="Follow links and virtual datasets into other files."

@@ -104,6 +104,7 @@ data:
   axes: czyx                       # czyx, zcyx or zyxc: of images that have four, c channels
   # resolution: [40, 4, 4]         # nanometres z y x, when the file does not say
   in_memory: auto                  # auto, true or false
+  # shards: {exchange: 1000, blocks: 4} # of several ranks each keeps a part, dealt anew every 1000 updates
   allow_external_links: false      # HDF5 links into other files
   allow_filters: []                # HDF5 compressions beside deflate, e.g. [lzf]
 

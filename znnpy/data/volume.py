@@ -185,13 +185,23 @@ def neighbours_of(found: Any, channels: int) -> tuple[Triple, ...] | None:
     return tuple((int(z), int(y), int(x)) for z, y, x in values)
 
 
-def slabs(volume: Volume, size: int = 1 << 26) -> Iterator[tuple[int, int]]:
+SLAB = 1 << 26
+
+
+def slabs(volume: Volume, size: int = SLAB) -> Iterator[tuple[int, int]]:
     """Ranges of z that cut a volume into pieces of about `size` bytes, in whole chunks."""
+    return slabs_of(volume, 0, volume.extent[0], size)
+
+
+def slabs_of(volume: Volume, start: int, stop: int, size: int = SLAB) -> Iterator[tuple[int, int]]:
+    """Ranges that cut a range of z, as `slabs`; all but the first begin with a chunk."""
     depth, step = volume.extent[0], volume.chunk[0]
     plane = max(1, volume.nbytes // depth)
     step *= max(1, size // (plane * step))
-    for start in range(0, depth, step):
-        yield start, min(depth, start + step)
+    while start < stop:
+        end = min(stop, start - start % step + step)
+        yield start, end
+        start = end
 
 
 def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
@@ -202,16 +212,31 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = 
     """
     if all(0 <= a < b <= n for a, b, n in zip(lower, upper, volume.extent, strict=True)):
         return volume.read(lower, upper, finite=finite)
-    indices = [_mirror(a, b, n) for a, b, n in zip(lower, upper, volume.extent, strict=True)]
-    if any(len(index) == 0 for index in indices):
+    if any(a >= b for a, b in zip(lower, upper, strict=True)):
         raise VolumeError(f"{volume.name}: the region {lower} to {upper} (z, y, x) is empty")
-    start = (int(indices[0].min()), int(indices[1].min()), int(indices[2].min()))
-    stop = (int(indices[0].max()) + 1, int(indices[1].max()) + 1, int(indices[2].max()) + 1)
+    indices = [_mirror(a, b, n) for a, b, n in zip(lower, upper, volume.extent, strict=True)]
+    start, stop = _ends(indices)
     found = volume.read(start, stop, finite=finite)
     for axis, (index, first) in enumerate(zip(indices, start, strict=True), start=1):
         if len(index) != found.shape[axis] or (index != np.arange(first, first + len(index))).any():
             found = found.take(index - first, axis)
     return found
+
+
+def mirrored(lower: Triple, upper: Triple, extent: Triple) -> tuple[Triple, Triple]:
+    """The region of a volume of some extent that `mirror_read` reads for a region, which is not empty."""
+    return _ends([_mirror(a, b, n) for a, b, n in zip(lower, upper, extent, strict=True)])
+
+
+def clipped(corner: Triple, extent: Triple) -> Triple:
+    """The nearest corner of a voxel within a volume of some extent."""
+    z, y, x = (min(max(0, c), n) for c, n in zip(corner, extent, strict=True))
+    return (z, y, x)
+
+
+def _ends(indices: list[NDArray[np.int64]]) -> tuple[Triple, Triple]:
+    z, y, x = ((int(index.min()), int(index.max()) + 1) for index in indices)
+    return (z[0], y[0], x[0]), (z[1], y[1], x[1])
 
 
 def _mirror(lower: int, upper: int, size: int) -> NDArray[np.int64]:

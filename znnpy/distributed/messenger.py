@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.mailbox import NUMBERS, Mailbox
-from znnpy.distributed.transfers import Carried, Delays, Passage, Span, Transfer, Way
+from znnpy.distributed.transfers import Carried, Delays, Parcel, Passage, Span, Transfer, Way
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 1 / 8  # of the time for which nothing has happened
@@ -58,7 +58,9 @@ class Messenger:
         self.passages: deque[Passage] = deque(maxlen=KEPT_PASSAGES)
         self.carried = Carried(0, 0, 0.0)
         self.failed: Callable[[BaseException], None] = lambda error: None
-        self._data, self._control, self._sums = (MPI.COMM_WORLD.Dup() for _ in range(3))
+        self._data, self._control, self._sums, self._parcels = (
+            MPI.COMM_WORLD.Dup() for _ in range(4)
+        )
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._mailbox = Mailbox()
         self._delays: Delays | None = None
@@ -117,6 +119,11 @@ class Messenger:
     def tell(self, rank: int, channel: int, message: bytes) -> None:
         """Send a small message; those of one channel to one rank come in their order."""
         self.call(partial(self._tell, rank, channel, message))
+
+    def swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
+        """Send memory to a rank and receive some from one, with all ranks at once; `then` when both are done."""
+        late = self._delays.of_message() if self._delays else 0
+        self.call(lambda: self._later(late, partial(self._swap, out, into, then)))
 
     def listen(self, channel: int, listener: Listener) -> None:
         """Hand messages of a channel to a listener."""
@@ -277,6 +284,17 @@ class Messenger:
             return
         request = self._control.Isend([message, MPI.BYTE], rank, channel)
         self._wait_for(request, partial(_delivered, message))
+
+    def _swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
+        request = self._parcels.Ialltoallv(self._side(out), self._side(into))
+        self._wait_for(request, then)
+
+    def _side(self, parcel: Parcel | None) -> list[object]:
+        """What of all ranks' is one's own in an exchange: one parcel at most."""
+        counts = [0] * self.size
+        if parcel:
+            counts[parcel.rank] = parcel.memory.nbytes
+        return [parcel.memory if parcel else bytearray(), counts, [0] * self.size, MPI.BYTE]
 
     def _receive_told(self) -> None:
         status = MPI.Status()

@@ -46,6 +46,13 @@ class Transfer(NamedTuple):
         return sum(span.bytes for span in self.spans)
 
 
+class Parcel(NamedTuple):
+    """Bytes for a rank, or from one: contiguous, and for nobody else until they have gone or come."""
+
+    rank: int
+    memory: memoryview
+
+
 class Passage(NamedTuple):
     """One message on its way: its number in the graph, and times of CLOCK_MONOTONIC in nanoseconds.
 

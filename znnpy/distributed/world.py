@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.transfers import Delays
+from znnpy.distributed.transfers import Delays, Parcel
 from znnpy.distributed.values import Value, joined, packed, split, unpacked
 from znnpy.errors import reason
 
@@ -31,6 +32,7 @@ class World:
         self._messenger = messenger
         self._told: list[deque[bytes]] = [deque() for _ in range(self.size)]  # to rank 0
         self._expected: deque[Future[list[Value]]] = deque()
+        self._moving: Future[None] | None = None
         self._failure: BaseException | None = None
         if messenger:
             messenger.listen(TO_FIRST, self._collect)
@@ -77,6 +79,18 @@ class World:
         everyone = self.exchange(value if self.rank == 0 else None)
         return everyone[0]
 
+    def move(self, out: Parcel | None, into: Parcel | None) -> None:
+        """Send memory to one rank at most and receive some from one at most; all ranks come here, and wait.
+
+        No memory is taken beside: who has much to move does it in slices.
+        """
+        pending: Future[None] = Future()
+        self._moving = pending
+        if self._failure:
+            raise self._failure
+        self.messenger.swap(out, into, partial(_settle, pending))
+        pending.result()
+
     def abort(self, why: str) -> None:
         """End all processes of the run at once, without any cleaning up; does not return with a messenger."""
         if self._messenger:
@@ -90,6 +104,8 @@ class World:
         self._failure = error
         while self._expected:
             self._expected.popleft().set_exception(error)
+        if self._moving:
+            _settle(self._moving, error)
 
     def close(self) -> None:
         """Wait until every rank has come here, and end the communication thread."""
@@ -122,3 +138,13 @@ class World:
     def _distribute(self, source: int, data: bytes) -> None:
         if self._failure is None:  # else nobody waits any more
             self._expected.popleft().set_result([unpacked(part) for part in split(data)])
+
+
+def _settle(pending: Future[None], error: BaseException | None = None) -> None:
+    """Once: what comes later changes nothing."""
+    if pending.done():
+        return
+    if error:
+        pending.set_exception(error)
+    else:
+        pending.set_result(None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 
 from znnpy.config import config_from
 from znnpy.config.models import Config
-from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.infer.build import training_model
@@ -19,12 +18,12 @@ from znnpy.train.loop import Loop
 from znnpy.train.members import Member, member, share_host
 from znnpy.train.records import Record
 from znnpy.train.schedule import learning_rate
+from znnpy.train.shards import training_source
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import contents_of
 from znnpy.train.together import CommonStop, state_from_bytes
 from znnpy.train.work import (
     loop_batches,
-    open_sampler,
     pace_of,
     resume,
     verify_all,
@@ -71,39 +70,45 @@ def follow(world: World) -> int | None:
     with StopSignals() as signals:
         stop, members = CommonStop(signals, world), world.exchange(member())
         share_host(members, world.rank)
-        config = world.broadcast()
-        if config is not None:
+        told = world.broadcast()
+        if told is not None:
+            iteration, config = told
             with ExitStack() as stack:
-                _loop(stack, config_from(config), members, world, stop).run()
+                _loop(stack, config_from(config), members, world, stop, iteration).run()
         world.exchange(None)
     return stop.requested
 
 
 def _loop(
-    stack: ExitStack, config: Config, members: list[Member], world: World, stop: CommonStop
+    stack: ExitStack,
+    config: Config,
+    members: list[Member],
+    world: World,
+    stop: CommonStop,
+    iteration: int,
 ) -> Loop:
     network, training = trained_network(config), config.training
-    sampler = open_sampler(stack, config, network, config.data.train, "data.train")
-    model, saved = _model(with_threads(config, members, world.rank), network, world)
+    source = training_source(stack, config, network, world, iteration)
+    config = with_threads(config, members, world.rank)
+    model, saved = _model(config, network, world, iteration)
     stack.enter_context(model)
-    sampler.sample(model.iteration * training.batch + model.samples.start)
+    source.sample(iteration * training.batch + model.samples.start)
     world.exchange("ready")
-    batches = stack.enter_context(
-        Prefetcher(sampler, training.batch, model.iteration, own=model.samples)
-    )
+    losses = training_losses(config, network)
+    batches = loop_batches(source, losses, training.batch, iteration, model.samples)
     return Loop(
         model,
-        loop_batches(batches, training_losses(config, network)),
+        stack.enter_context(closing(batches)),
         pace_of(config, model),
         partial(learning_rate, training),
-        Bystander(saved, partial(verify_all, [sampler], world), partial(world.exchange, None)),
+        Bystander(saved, partial(verify_all, [source], world), partial(world.exchange, None)),
         stop,
     )
 
 
-def _model(config: Config, network: Network, world: World) -> tuple[Model, int]:
+def _model(config: Config, network: Network, world: World, iteration: int) -> tuple[Model, int]:
     """The model where the run stands, planned as rank 0 does, and the iteration that is saved."""
-    iteration, state = world.broadcast(), world.broadcast()
+    state = world.broadcast()
     model = training_model(config, network, None, ranks=world)
     if state is None:
         return model, -1

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from znnpy.config.models import Config
+from contextlib import ExitStack
+
+from znnpy.config.models import Config, VolumeSection
 from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
+from znnpy.errors import ConfigError
 from znnpy.geometry import Geometry, trained_geometry
-from znnpy.infer.material import make_targets, mode_of, refuse_numbers
+from znnpy.infer.material import make_targets, mode_of, open_scene, refuse_numbers
 from znnpy.network import Network, blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_apart
 
 VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
+
+
+def open_sampler(
+    stack: ExitStack,
+    config: Config,
+    network: Network,
+    sections: tuple[VolumeSection, ...],
+    key: str,
+) -> Sampler:
+    """Patches of the volumes that a key of the config names; closed with the stack."""
+    if not sections:
+        raise ConfigError(f"{key} names no volume; training needs at least one")
+    scenes = []
+    for section in sections:
+        scene = open_scene(section, config.data, network)
+        stack.callback(scene.close)
+        scenes.append(scene)
+    return make_sampler(config, network, scenes, training=key == "data.train")
 
 
 def make_sampler(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from znnpy.config.models import Config, VolumeSection
+from znnpy.config.models import Config
 from znnpy.data.memory import readable
-from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
@@ -26,15 +25,17 @@ from znnpy.train.keeper import RunKeeper
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Loop
 from znnpy.train.members import Member, member, refuse_mixed, share_host
+from znnpy.train.patches import open_sampler
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
+from znnpy.train.shards import Shards, Source, training_source
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.together import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.validate import Validation
 from znnpy.train.wisdom import keep_wisdom, pin_wisdom
-from znnpy.train.work import loop_batches, open_sampler, pace_of, resume, verify_all, with_threads
+from znnpy.train.work import loop_batches, pace_of, resume, verify_all, with_threads
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class _Session:
         for text in doubtful_outputs(self._network, training.loss) + left_out(training):
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
-            self._world.broadcast(for_others(self._config))
+            self._world.broadcast([done, for_others(self._config)])
             with ExitStack() as stack:
                 done = self._train(stack)
         else:
@@ -121,10 +122,11 @@ class _Session:
     def _train(self, stack: ExitStack) -> int:
         """Opens everything that may be refused before the run directory changes."""
         data = self._config.data
-        sampler = self._sampler(stack, data.train, "data.train")
-        sampler.sample(self._standing.iteration * self._config.training.batch)
+        source = self._source(stack)
         validation = (
-            self._sampler(stack, data.validation, "data.validation") if data.validation else None
+            open_sampler(stack, self._config, self._network, data.validation, "data.validation")
+            if data.validation
+            else None
         )
         for section in held_out(self._config):  # a wrong name shall not show after days of training
             unread = data.model_copy(update={"in_memory": False})
@@ -142,7 +144,7 @@ class _Session:
             and self._standing.iteration
         ):
             self._reporter.note(lost(self._run / FFTW, "FFTs are"))
-        return self._loop(stack, model, sampler, validation).run()
+        return self._loop(stack, model, source, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:
         path, sections = self._run.path, held_out(self._config)
@@ -188,17 +190,14 @@ class _Session:
     def _tell_state(self) -> None:
         """Where the run stands, to the other ranks."""
         checkpoint, contents = self._standing.checkpoint, contents_of(self._config)
-        self._world.broadcast(checkpoint and checkpoint.iteration)
         self._world.broadcast(checkpoint and state_as_bytes(checkpoint, contents))
 
     def _loop(
-        self, stack: ExitStack, model: Model, sampler: Sampler, validation: Sampler | None
+        self, stack: ExitStack, model: Model, source: Source, validation: Sampler | None
     ) -> Loop:
         config, run, standing = self._config, self._run, self._standing
         training, pace = config.training, pace_of(config, model)
-        batches = stack.enter_context(
-            Prefetcher(sampler, training.batch, model.iteration, own=model.samples)
-        )
+        batches = loop_batches(source, self._losses, training.batch, model.iteration, model.samples)
         keeper = RunKeeper(
             run.checkpoints,
             (stack.enter_context(RunLog(run / LOG)), stack.enter_context(RunLog(run / TIMINGS))),
@@ -206,13 +205,13 @@ class _Session:
             partial(learning_rate, training),
             self._reporter,
             standing.checkpoint.iteration if standing.checkpoint else -1,
-            partial(verify_all, [sampler, validation], self._world),
+            partial(verify_all, [source, validation], self._world),
             self._stop.timings,
             partial(self._world.exchange, None),
         )
         return Loop(
             model,
-            loop_batches(batches, self._losses),
+            stack.enter_context(closing(batches)),
             pace,
             partial(learning_rate, training),
             keeper,
@@ -235,5 +234,10 @@ class _Session:
             len(model.samples),
         )
 
-    def _sampler(self, stack: ExitStack, sections: tuple[VolumeSection, ...], key: str) -> Sampler:
-        return open_sampler(stack, self._config, self._network, sections, key)
+    def _source(self, stack: ExitStack) -> Source:
+        iteration = self._standing.iteration
+        source = training_source(stack, self._config, self._network, self._world, iteration)
+        source.sample(iteration * self._config.training.batch)
+        if isinstance(source, Shards):
+            self._reporter.note(source.described())
+        return source

@@ -1,45 +1,23 @@
-"""What every rank of a run does alike, and a process that trains alone: opens volumes, feeds updates."""
+"""What every rank of a run does alike, and a process that trains alone: goes on, keeps pace, feeds updates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Sequence
 from math import prod
+from typing import Protocol
 
-from znnpy.config.models import Config, VolumeSection
+from znnpy.config.models import Config
 from znnpy.data.sampling.prefetch import Prefetcher
-from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.cores import Place, threads_of
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
-from znnpy.errors import ConfigError
 from znnpy.infer.losses import step_weights
-from znnpy.infer.material import open_scene
 from znnpy.network.outputs import Objectives
-from znnpy.network.types import Network
 from znnpy.train.checkpoint import Arrays
 from znnpy.train.keeper import Pace
 from znnpy.train.loop import Batch
 from znnpy.train.members import Member
-from znnpy.train.patches import make_sampler
-
-
-def open_sampler(
-    stack: ExitStack,
-    config: Config,
-    network: Network,
-    sections: tuple[VolumeSection, ...],
-    key: str,
-) -> Sampler:
-    """Patches of the volumes that a key of the config names; closed with the stack."""
-    if not sections:
-        raise ConfigError(f"{key} names no volume; training needs at least one")
-    scenes = []
-    for section in sections:
-        scene = open_scene(section, config.data, network)
-        stack.callback(scene.close)
-        scenes.append(scene)
-    return make_sampler(config, network, scenes, training=key == "data.train")
+from znnpy.train.shards import Source
 
 
 def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration: int) -> None:
@@ -73,16 +51,28 @@ def pace_of(config: Config, model: Model) -> Pace:
     )
 
 
-def verify_all(samplers: Iterable[Sampler | None], world: World) -> None:
+class Verified(Protocol):
+    """What has read files."""
+
+    def verify(self) -> None:
+        """ChangedError unless all that was read is of the files that were opened."""
+
+
+def verify_all(readers: Iterable[Verified | None], world: World) -> None:
     """ChangedError unless all that was read is of the files that were opened, by any rank."""
-    for sampler in samplers:
-        if sampler:
-            sampler.verify()
+    for reader in readers:
+        if reader:
+            reader.verify()
     world.exchange(None)
 
 
-def loop_batches(batches: Prefetcher, losses: Objectives) -> Iterator[Batch]:
-    """Prefetched batches as the loop takes them."""
-    for batch in batches:
-        weights = step_weights(losses, batch.targets, batch.weights)
-        yield Batch(batch.images, batch.targets, weights)
+def loop_batches(
+    source: Source, losses: Objectives, batch: int, iteration: int, own: range
+) -> Generator[Batch]:
+    """Batches from that of an update on, as the loop takes them, prepared ahead within a period of the source."""
+    for end in source.periods(iteration):
+        with Prefetcher(source, batch, iteration, own=own, stop=end) as ready:
+            for found in ready:
+                weights = step_weights(losses, found.targets, found.weights)
+                yield Batch(found.images, found.targets, weights)
+                iteration += 1

@@ -46,6 +46,14 @@ def test_in_order_from_the_start_given() -> None:
             assert np.array_equal(batch.weights["out"], batch.images["in"] + 2)
 
 
+def test_ends_where_it_shall_and_asks_for_nothing_beyond() -> None:
+    source = Numbers()
+    with Prefetcher(source, batch=2, start=3, stop=6) as batches:
+        assert [batch.iteration for batch in batches] == [3, 4, 5]
+        assert list(batches) == []
+    assert source.asked == list(range(6, 12))
+
+
 def test_prepared_ahead_but_not_further() -> None:
     source = Numbers()
     with Prefetcher(source, batch=2, depth=2) as batches:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.volume import Array, Triple, Volume
+from znnpy.data.sampling.places import plus
+from znnpy.data.volume import Array, Triple, Volume, clipped
 
 Bool = NDArray[np.bool_]
 
@@ -20,8 +21,8 @@ def read_padded(
     sizes = tuple(b - a for a, b in zip(lower, upper, strict=True))
     values = np.zeros((volume.channels, *sizes), volume.dtype)
     inside = np.zeros(sizes, np.bool_)
-    start = _clip(lower, volume.extent)
-    stop = _clip(upper, volume.extent)
+    start = clipped(lower, volume.extent)
+    stop = clipped(upper, volume.extent)
     if all(a < b for a, b in zip(start, stop, strict=True)):
         z, y, x = (slice(a - o, b - o) for a, b, o in zip(start, stop, lower, strict=True))
         values[:, z, y, x] = volume.read(start, stop, finite=finite)
@@ -40,15 +41,6 @@ def read_labelled(
     """
     values, known = read_padded(labels, lower, upper, finite=False)
     if mask is not None:
-        inner, outer = _add(lower, shift), _add(upper, shift)
+        inner, outer = plus(lower, shift), plus(upper, shift)
         known &= np.all(read_padded(mask, inner, outer)[0] != 0, axis=0)
     return values, known
-
-
-def _clip(corner: Triple, extent: Triple) -> Triple:
-    z, y, x = (min(max(0, c), n) for c, n in zip(corner, extent, strict=True))
-    return (z, y, x)
-
-
-def _add(a: Triple, b: Triple) -> Triple:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

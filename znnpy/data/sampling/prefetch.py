@@ -42,7 +42,7 @@ def make_batch(source: Source, iteration: int, batch: int, own: range | None = N
 
 
 class Prefetcher:
-    """Iterates over batches start, start + 1, ... in order, up to `depth` of them prepared ahead.
+    """Iterates over batches start, start + 1, ... (below `stop`) in order, up to `depth` of them prepared ahead.
 
     One thread prepares, one consumer iterates. An error while preparing is raised in the consumer
     when it comes to that batch, and again if it goes on. Use as a context manager, or call `close`;
@@ -57,15 +57,17 @@ class Prefetcher:
         start: int = 0,
         depth: int = 2,
         own: range | None = None,
+        stop: int | None = None,
     ) -> None:
         if batch < 1 or depth < 1 or start < 0:
             raise ValueError(
                 f"batch {batch} and depth {depth} must be positive, start {start} >= 0"
             )
         self._source, self._batch, self._depth, self._own = source, batch, depth, own
+        self._stop = stop
         self._ready: deque[Batch] = deque()
         self._error: BaseException | None = None
-        self._closed = False
+        self._closed = self._over = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(
             target=self._work, args=(start,), name="znnpy-prefetch", daemon=True
@@ -76,10 +78,10 @@ class Prefetcher:
         return self
 
     def __next__(self) -> Batch:
-        """The next batch; waits for it. StopIteration once closed."""
+        """The next batch; waits for it. StopIteration after the last one, or once closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._error or self._closed)
-            if self._closed:
+            self._changed.wait_for(lambda: self._ready or self._error or self._over or self._closed)
+            if self._closed or (self._over and not self._ready):
                 raise StopIteration
             if not self._ready:
                 assert self._error is not None
@@ -110,11 +112,14 @@ class Prefetcher:
 
     def _work(self, iteration: int) -> None:
         try:
-            while not self._closed:
+            while not self._closed and iteration != self._stop:
                 batch = make_batch(self._source, iteration, self._batch, self._own)
                 if not self._deliver(batch):
                     return
                 iteration += 1
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
         except BaseException as error:
             with self._changed:
                 self._error = error

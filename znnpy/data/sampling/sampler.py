@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.data.samples.each import OneEach, stored
 from znnpy.data.sampling.augment import Augmentation, Groups, Turn, draw_order
+from znnpy.data.sampling.places import (
+    NO_FLIPS,
+    Box,
+    Flips,
+    Places,
+    Range,
+    box_in,
+    hull,
+    minus,
+    number_of,
+    plus,
+)
 from znnpy.data.sampling.rebalance import (
     ClassCounts,
     Rebalance,
@@ -20,17 +32,21 @@ from znnpy.data.sampling.rebalance import (
     rebalance,
 )
 from znnpy.data.sampling.shuffle import shuffled
-from znnpy.data.sampling.taken import check_kind, check_labels, read_taken, refuse_untaken
+from znnpy.data.sampling.taken import (
+    check_kind,
+    check_labels,
+    read_counted,
+    read_taken,
+    refuse_untaken,
+)
 from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Mode, Normalisation, normalisation, unexamined
-from znnpy.data.volume import Array, Triple, Volume, mirror_read
+from znnpy.data.volume import Array, Triple, Volume, clipped, mirror_read, mirrored
 from znnpy.errors import ShapeError, VolumeError
 
 Float32 = NDArray[np.float32]
 Order = Literal["random", "shuffled"]
-Flips = tuple[bool, bool, bool]
-NO_FLIPS: Flips = (False, False, False)
 # Patches that a mask leaves empty teach nothing; so many in a row mean that the mask is wrong.
 ATTEMPTS = 1000
 
@@ -79,43 +95,12 @@ def stacked(patches: Sequence[Patch]) -> Patch:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Valid positions of all scenes: `ranges` lower <= p < upper of each, `ends` their running number."""
+class Excerpt:
+    """Some positions of scene number `scene` by flips, and a scene that has all voxels that patches there read."""
 
-    ranges: tuple[tuple[Triple, Triple], ...]
-    ends: tuple[int, ...]
-
-    @classmethod
-    def of(cls, ranges: Sequence[tuple[Triple, Triple]]) -> _Places:
-        """Those of some ranges."""
-        return cls(tuple(ranges), tuple(itertools.accumulate(_number(*r) for r in ranges)))
-
-    def at(self, place: int) -> tuple[int, Triple]:
-        """Scene and position of one of 0 .. ends[-1] - 1, x fastest."""
-        scene = bisect_right(self.ends, place)
-        (z, y, x), (_, bottom, right) = self.ranges[scene]
-        rest = place - (self.ends[scene - 1] if scene else 0)
-        rest, column = divmod(rest, right - x)
-        plane, row = divmod(rest, bottom - y)
-        return scene, (z + plane, y + row, x + column)
-
-
-@dataclass(frozen=True)
-class _Box:
-    """Where a patch lies in the first input's patch, z, y, x."""
-
-    lower: Triple
-    extent: Triple
-
-    def placed(self, position: Triple, frame: Triple, flips: Flips) -> Triple:
-        """Its lower corner in a volume, before the turn is undone by flipping what was read."""
-        z, y, x = (
-            p + (whole - low - size if flip else low)
-            for p, whole, low, size, flip in zip(
-                position, frame, self.lower, self.extent, flips, strict=True
-            )
-        )
-        return (z, y, x)
+    scene: int
+    ranges: Mapping[Flips, Range]
+    held: Scene
 
 
 class Sampler:
@@ -154,6 +139,8 @@ class Sampler:
         self._augmentation = augmentation or Augmentation("", "none")
         self._rebalance: Rebalance = rebalance
         self._mirror, self._seed, self._order = mirror, seed, order
+        self._turn: Callable[[int], int] = lambda index: index
+        self._key = seed
         self._frame = next(iter(self._inputs.values())).shape
         self._boxes = self._place()
         for scene in self._scenes:
@@ -188,6 +175,57 @@ class Sampler:
         """Number of valid positions, unflipped."""
         return self._places[NO_FLIPS].ends[-1]
 
+    @property
+    def scenes(self) -> Sequence[Scene]:
+        """Where patches come from."""
+        return self._scenes
+
+    def ranges(self, number: int) -> dict[Flips, Range]:
+        """Valid positions of a scene by flips."""
+        return {flips: places.ranges[number] for flips, places in self._places.items()}
+
+    def regions(self, number: int, ranges: Mapping[Flips, Range]) -> dict[Volume, Range]:
+        """Voxels that patches at some positions of a scene read, by volume as it is in its file."""
+        found: dict[Volume, Range] = {}
+        for flips, positions in ranges.items():
+            for volume, region in self._regions(self._scenes[number], flips, positions):
+                found[volume] = hull(found.get(volume, region), region)
+        return found
+
+    @property
+    def selective(self) -> bool:
+        """Whether voxels may not count: they are masked, or have a label to ignore."""
+        ignored = any(output.target.ignore is not None for output in self._outputs.values())
+        return ignored or any(scene.masks for scene in self._scenes)
+
+    def counted(self, number: int, positions: Range) -> float:
+        """Which share of the voxels counts that outputs at some positions of a scene show; reads them."""
+        scene, shares = self._scenes[number], []
+        for node, output in self._outputs.items():
+            labels, mask = scene.labels[node], scene.masks.get(node)
+            lower, upper = self._covered(scene, node, labels, positions)
+            shift = _mask_shift(scene, node)
+            known = read_counted(output.target, labels, mask, lower, upper, shift)[1]
+            shares.append(float(known.mean()))
+        return max(shares)
+
+    def over(
+        self, excerpts: Sequence[Excerpt], turn: Callable[[int], int] | None = None, key: int = 0
+    ) -> Sampler:
+        """A sampler of some of this one's positions, which reads the excerpts alone.
+
+        Images are normalised, and voxels weighed, as those of the whole scenes. With order shuffled sample
+        `index` is the one of number `turn(index)` in an order of the seed `key`.
+        """
+        found, numbers = copy(self), [it.scene for it in excerpts]
+        found._scenes = tuple(it.held for it in excerpts)
+        found._places = {f: Places.of([it.ranges[f] for it in excerpts]) for f in self._places}
+        found._norms = [self._norms[number] for number in numbers]
+        found._groups = [self._groups[number] for number in numbers]
+        found._counts = [self._counts[number] for number in numbers]
+        found._turn, found._key = turn or self._turn, key if turn else self._key
+        return found
+
     def sample(self, index: int) -> Patch:
         """Sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
         # The draws of a sample count up the low words, so samples never share a number.
@@ -197,9 +235,10 @@ class Sampler:
             targets, weights = self._targets(number, position, turn)
             if any(weight.any() for weight in weights.values()):
                 return Patch(self._images(number, position, turn), targets, weights)
+        names = dict.fromkeys(scene.reference.name for scene in self._scenes)
         raise VolumeError(
             f"{ATTEMPTS} patches in a row hold no voxel that counts; the masks (or the labels to "
-            f"ignore) of {', '.join(s.reference.name for s in self._scenes)} leave too little"
+            f"ignore) of {', '.join(names)} leave too little"
         )
 
     def samples(self, numbers: Sequence[int]) -> Patch:
@@ -229,7 +268,7 @@ class Sampler:
 
     def _sliced(self, numbers: Sequence[int]) -> Patch:
         places = self._places[NO_FLIPS]
-        drawn = [places.at(shuffled(k, places.ends[-1], self._seed)) for k in numbers]
+        drawn = [places.at(self._shuffled(k, places)) for k in numbers]
         found = Patch({}, {}, {})
         for scene in {scene for scene, _ in drawn}:
             where = [i for i, (number, _) in enumerate(drawn) if number == scene]
@@ -267,13 +306,13 @@ class Sampler:
         """Where in a volume a node's boxes at some positions begin."""
         box, corner = self._boxes[node], scene.corner(volume)
         return [
-            _minus(box.placed(position, self._frame, NO_FLIPS), corner) for position in positions
+            minus(box.placed(position, self._frame, NO_FLIPS), corner) for position in positions
         ]
 
     def _planes(self, volume: Volume, node: str, lowers: list[Triple], *, finite: bool) -> Array:
         """A node's slices of a volume that begin there, (C, number, y, x)."""
         extent = self._boxes[node].extent
-        planes = [mirror_read(volume, a, _plus(a, extent), finite=finite) for a in lowers]
+        planes = [mirror_read(volume, a, plus(a, extent), finite=finite) for a in lowers]
         return np.concatenate(planes, axis=1)
 
     def verify(self) -> None:
@@ -286,14 +325,45 @@ class Sampler:
         flips = self._augmentation.draw_flips(random)
         places = self._places[flips]
         if self._order == "shuffled" and index is not None:
-            drawn = shuffled(index, places.ends[-1], self._seed)
+            drawn = self._shuffled(index, places)
         else:
             drawn = int(random.integers(places.ends[-1]))
         number, position = places.at(drawn)
         return number, position, Turn(flips, draw_order(self._groups[number], random))
 
-    def _all_places(self, flips: Flips) -> _Places:
-        return _Places.of([self._range(scene, flips) for scene in self._scenes])
+    def _shuffled(self, index: int, places: Places) -> int:
+        return shuffled(self._turn(index), places.ends[-1], self._key)
+
+    def _regions(
+        self, scene: Scene, flips: Flips, positions: Range
+    ) -> Iterator[tuple[Volume, Range]]:
+        for node in self._inputs:
+            volume = scene.images[node]
+            read = self._covered(scene, node, volume, positions, flips)
+            yield volume, mirrored(*read, volume.extent)
+        for node, output in self._outputs.items():
+            margin = output.target.margin
+            wide = (margin, margin, margin)
+            masks = [scene.masks[node]] if node in scene.masks else []
+            for volume in (scene.labels[node], *masks):
+                lower, upper = self._covered(scene, node, volume, positions, flips)
+                yield _in_file(volume, minus(lower, wide), plus(upper, wide))
+
+    def _covered(
+        self,
+        scene: Scene,
+        node: str,
+        volume: Volume,
+        positions: Range,
+        flips: Flips = NO_FLIPS,
+    ) -> Range:
+        """Where in a volume a node's boxes at some positions lie; they may leave it."""
+        corner = scene.corner(volume)
+        lower, upper = self._boxes[node].covered(positions, self._frame, flips)
+        return minus(lower, corner), minus(upper, corner)
+
+    def _all_places(self, flips: Flips) -> Places:
+        return Places.of([self._range(scene, flips) for scene in self._scenes])
 
     def _refuse_uneven(self) -> None:
         numbers = {places.ends for places in self._places.values()}
@@ -307,9 +377,9 @@ class Sampler:
         scene, images = self._scenes[number], {}
         for node in self._inputs:
             volume, box = scene.images[node], self._boxes[node]
-            lower = _minus(box.placed(position, self._frame, turn.flips), scene.corner(volume))
+            lower = minus(box.placed(position, self._frame, turn.flips), scene.corner(volume))
             norm = self._norms[number][node]
-            upper = _plus(lower, box.extent)
+            upper = plus(lower, box.extent)
             raw = mirror_read(volume, lower, upper, finite=not norm.replace)
             images[node] = norm.apply(turn.apply(raw))
         return images
@@ -333,15 +403,15 @@ class Sampler:
         output, box = self._outputs[node], self._boxes[node]
         margin = output.target.margin
         corner = scene.corner(scene.labels[node])
-        lower = _minus(box.placed(position, self._frame, turn.flips), corner)
-        upper = _plus(lower, box.extent)
+        lower = minus(box.placed(position, self._frame, turn.flips), corner)
+        upper = plus(lower, box.extent)
         wide = (margin, margin, margin)
         labels, known = read_taken(
             output.target,
             scene.labels[node],
             scene.masks.get(node),
-            _minus(lower, wide),
-            _plus(upper, wide),
+            minus(lower, wide),
+            plus(upper, wide),
             _mask_shift(scene, node),
         )
         value, weight = output.target.compute(turn.apply(labels), turn.apply(known))
@@ -351,11 +421,11 @@ class Sampler:
         )
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
 
-    def _place(self) -> dict[str, _Box]:
-        boxes = {n: _box(self._frame, p.shape, p.offset) for n, p in self._inputs.items()}
+    def _place(self) -> dict[str, Box]:
+        boxes = {n: box_in(self._frame, p.shape, p.offset) for n, p in self._inputs.items()}
         for node, patch in self._outputs.items():
             z, y, x = ((n - 1) * s + 1 for n, s in zip(patch.shape, patch.stride, strict=True))
-            boxes[node] = _box(self._frame, (z, y, x), patch.offset)
+            boxes[node] = box_in(self._frame, (z, y, x), patch.offset)
         return boxes
 
     def _range(self, scene: Scene, flips: Flips) -> tuple[Triple, Triple]:
@@ -368,9 +438,9 @@ class Sampler:
         lows, highs = [], []
         for node, volume in zip(nodes, bound, strict=True):
             box = self._boxes[node]
-            first = _minus(scene.corner(volume), box.placed((0, 0, 0), self._frame, flips))
+            first = minus(scene.corner(volume), box.placed((0, 0, 0), self._frame, flips))
             lows.append(first)
-            highs.append(_minus(_plus(_plus(first, volume.extent), (1, 1, 1)), box.extent))
+            highs.append(minus(plus(plus(first, volume.extent), (1, 1, 1)), box.extent))
         lower = (max(c[0] for c in lows), max(c[1] for c in lows), max(c[2] for c in lows))
         upper = (min(c[0] for c in highs), min(c[1] for c in highs), min(c[2] for c in highs))
         return lower, upper
@@ -393,7 +463,7 @@ class Sampler:
                 check_labels(output.target, volume, mask, _mask_shift(scene, node))
         # Uneven offsets shift the range under flips, each axis by itself.
         ranges = [self._range(scene, (flip, flip, flip)) for flip in (False, True)]
-        if min(_number(*both) for both in ranges) == 0:
+        if min(number_of(*both) for both in ranges) == 0:
             shapes = ", ".join(f"{n} {p.shape}" for n, p in (self._inputs | self._outputs).items())
             labels = ", ".join(str(volume.extent) for volume in scene.labels.values())
             raise ShapeError(
@@ -443,27 +513,16 @@ def _place(
     group[node][where] = values.swapaxes(0, 1)[:, :, None]
 
 
+def _in_file(volume: Volume, lower: Triple, upper: Triple) -> tuple[Volume, Range]:
+    """A volume as it is in its file, and what a region, which may leave it, has of that: a voxel at least."""
+    last = minus(volume.extent, (1, 1, 1))
+    start, stop = clipped(lower, last), plus(clipped(minus(upper, (1, 1, 1)), last), (1, 1, 1))
+    if isinstance(volume, OneEach):
+        return stored(volume), ((start[0], 0, 0), (stop[0], 1, 1))
+    return volume, (start, stop)
+
+
 def _mask_shift(scene: Scene, node: str) -> Triple:
     if node not in scene.masks:
         return (0, 0, 0)
-    return _minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
-
-
-def _box(frame: Triple, extent: Triple, offset: Triple | None) -> _Box:
-    if offset is None:
-        z, y, x = ((whole - size) // 2 for whole, size in zip(frame, extent, strict=True))
-        offset = (z, y, x)
-    return _Box(offset, extent)
-
-
-def _number(lower: Triple, upper: Triple) -> int:
-    z, y, x = (max(0, b - a) for a, b in zip(lower, upper, strict=True))
-    return z * y * x
-
-
-def _plus(a: Triple, b: Triple) -> Triple:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
-
-
-def _minus(a: Triple, b: Triple) -> Triple:
-    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+    return minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))

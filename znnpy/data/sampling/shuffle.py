@@ -25,6 +25,13 @@ def shuffled(number: int, size: int, seed: int) -> int:
             return place
 
 
+def derived(seed: int, *numbers: int) -> int:
+    """A seed for each tuple of numbers, of 64 bits as all seeds here."""
+    for number in numbers:
+        seed = _mixed(_mixed(seed) + number)
+    return seed
+
+
 def _mixed(word: int) -> int:
     """A bijection of 64 bits that leaves no trace of its input (the finaliser of SplitMix64)."""
     word = (word + 0x9E3779B97F4A7C15) & _WORD

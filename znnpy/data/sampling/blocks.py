@@ -1,0 +1,173 @@
+"""Blocks of training volumes: positions of patches that lie together, with all voxels that patches there read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.samples.each import spread, stored
+from znnpy.data.sampling.places import NO_FLIPS, Flips, Range, minus, number_of
+from znnpy.data.sampling.sampler import Excerpt, Sampler
+from znnpy.data.scene import Scene
+from znnpy.data.volume import Array, ArrayVolume, Triple, Volume, slabs_of
+
+LARGEST = 256 << 20
+"""Bytes of a block at most, unless a single position needs more."""
+ALIGNED = 64
+Memory = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Positions of a scene, by flips, and the regions of its stored volumes that patches there read.
+
+    All regions lie one after the other in `bytes` bytes of memory.
+    """
+
+    scene: int
+    ranges: Mapping[Flips, Range]
+    regions: tuple[Range, ...]
+    bytes: int
+
+    @property
+    def positions(self) -> int:
+        """How many, unflipped."""
+        return number_of(*self.ranges[NO_FLIPS])
+
+
+class Held(ArrayVolume):
+    """A volume of which `array` has a region that begins at voxel `first`; nothing else can be read."""
+
+    def __init__(self, volume: Volume, first: Triple, array: Array) -> None:
+        super().__init__(array, volume.name, volume.resolution, volume.offset)
+        self.shape, self.neighbours, self._first = volume.shape, volume.neighbours, first
+
+    def _read(self, lower: Triple, upper: Triple) -> Array:
+        start, stop = minus(lower, self._first), minus(upper, self._first)
+        if min(start) < 0 or any(a > b for a, b in zip(stop, self.array.shape[1:], strict=True)):
+            raise AssertionError(f"{self.name}: {lower} to {upper} is not held here")
+        return super()._read(start, stop)
+
+
+def cut(sampler: Sampler, count: int, largest: int = LARGEST) -> list[Block]:
+    """About `count` blocks or more, of nearly equal numbers of positions, each of at most `largest` bytes.
+
+    Every position of the sampler is in one block. Fewer where there are not so many positions.
+    """
+    sizes = [number_of(*sampler.ranges(n)[NO_FLIPS]) for n in range(len(sampler.scenes))]
+    shares = [ceil(count * size / sum(sizes)) for size in sizes]
+    return [
+        block
+        for number, share in enumerate(shares)
+        for block in _small(sampler, number, share, largest)
+    ]
+
+
+def load(block: Block, scene: Scene) -> Memory:
+    """A block's bytes, read from the files of its scene: its own regions alone."""
+    memory = np.empty(block.bytes, np.uint8)
+    for volume, (lower, upper), array in _parts(block, scene, memory):
+        for start, stop in slabs_of(volume, lower[0], upper[0]):
+            region = (start, *lower[1:]), (stop, *upper[1:])
+            array[:, start - lower[0] : stop - lower[0]] = volume.read(*region, finite=False)
+    return memory
+
+
+def excerpt(block: Block, scene: Scene, memory: Memory) -> Excerpt:
+    """What a sampler takes a block as, with views of its bytes."""
+    held = {
+        volume: Held(volume, lower, array)
+        for volume, (lower, _), array in _parts(block, scene, memory)
+    }
+    return Excerpt(block.scene, block.ranges, _replaced(scene, held))
+
+
+def outline(scene: Scene) -> Scene:
+    """A scene of which no voxel can be read: what is left when its files are closed."""
+    volumes = stored_volumes(scene)
+    nothing = {v: Held(v, (0, 0, 0), np.empty((v.channels, 1, 1, 1), v.dtype)) for v in volumes}
+    return _replaced(scene, nothing)
+
+
+def stored_volumes(scene: Scene) -> list[Volume]:
+    """Volumes of a scene as they are in their files, each once, images first."""
+    return list(dict.fromkeys(stored(volume) for volume in scene.volumes()))
+
+
+def _replaced(scene: Scene, by: Mapping[Volume, Volume]) -> Scene:
+    images = {node: by[volume] for node, volume in scene.images.items()}
+    first = next(iter(images.values()))
+    labels, masks = (
+        {node: spread(by[stored(volume)], first) for node, volume in group.items()}
+        for group in (scene.labels, scene.masks)
+    )
+    return Scene(images, labels, masks)
+
+
+def _small(sampler: Sampler, number: int, count: int, largest: int) -> list[Block]:
+    """Blocks of one scene: as many as are asked for, or as make each small enough."""
+    ranges = sampler.ranges(number)
+    grid, before = _finer(ranges, (1, 1, 1), count), None
+    while True:
+        blocks = [_block(sampler, number, cell) for cell in _cells(ranges, grid)]
+        most = max(block.bytes for block in blocks)
+        if most <= largest or grid == before:
+            return blocks
+        count = max(len(blocks) + 1, ceil(len(blocks) * most / largest))
+        grid, before = _finer(ranges, grid, count), grid
+
+
+def _finer(ranges: Mapping[Flips, Range], grid: Triple, count: int) -> Triple:
+    """A grid of at least so many cells, or of single positions: the longest side of the cells is cut."""
+    sides = np.min([minus(upper, lower) for lower, upper in ranges.values()], axis=0)
+    cuts = np.array(grid)
+    while prod(cuts.tolist()) < count and (sides > cuts).any():
+        cuts[int(np.argmax(sides / cuts))] += 1
+    z, y, x = cuts.tolist()
+    return z, y, x
+
+
+def _cells(ranges: Mapping[Flips, Range], grid: Triple) -> Iterator[dict[Flips, Range]]:
+    """Ranges of each cell, which are nearly equal shares of the whole ones along each axis."""
+    for cell in np.ndindex(grid):
+        yield {flips: _share(positions, cell, grid) for flips, positions in ranges.items()}
+
+
+def _share(positions: Range, cell: Sequence[int], grid: Triple) -> Range:
+    def corner(place: Sequence[int]) -> Triple:
+        z, y, x = (
+            a + (b - a) * n // of for a, b, n, of in zip(*positions, place, grid, strict=True)
+        )
+        return z, y, x
+
+    return corner(cell), corner([n + 1 for n in cell])
+
+
+def _block(sampler: Sampler, number: int, ranges: dict[Flips, Range]) -> Block:
+    found = sampler.regions(number, ranges)
+    one = ((0, 0, 0), (1, 1, 1))
+    volumes = stored_volumes(sampler.scenes[number])
+    regions = tuple(found.get(volume, one) for volume in volumes)
+    size = sum(_bytes(volume, region) for volume, region in zip(volumes, regions, strict=True))
+    return Block(number, ranges, regions, size)
+
+
+def _parts(
+    block: Block, scene: Scene, memory: Memory
+) -> Iterator[tuple[Volume, Range, NDArray[np.generic]]]:
+    """Stored volumes, the region of each that a block has, and its place in the memory, (C, z, y, x)."""
+    begin = 0
+    for volume, region in zip(stored_volumes(scene), block.regions, strict=True):
+        shape = (volume.channels, *minus(region[1], region[0]))
+        size = prod(shape) * volume.dtype.itemsize
+        yield volume, region, memory[begin : begin + size].view(volume.dtype).reshape(shape)
+        begin += _bytes(volume, region)
+
+
+def _bytes(volume: Volume, region: Range) -> int:
+    size = volume.channels * number_of(*region) * volume.dtype.itemsize
+    return -(-size // ALIGNED) * ALIGNED

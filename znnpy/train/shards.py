@@ -1,0 +1,269 @@
+"""What updates draw their samples from: whole volumes, or each rank from its part of them, in memory.
+
+A part is some of the blocks that all volumes are cut into. After every so many updates they are dealt anew, by
+seed and period alone, and go from rank to rank; no file is read after the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+import numpy as np
+
+from znnpy.config.models import Config
+from znnpy.data.memory import available, available_memory, readable
+from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
+from znnpy.data.sampling.deal import Move, dealt, waves
+from znnpy.data.sampling.places import NO_FLIPS
+from znnpy.data.sampling.sampler import Excerpt, Patch, Sampler
+from znnpy.data.sampling.shuffle import derived
+from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.transfers import Parcel
+from znnpy.distributed.world import World
+from znnpy.errors import RunError
+from znnpy.network.types import Network
+from znnpy.train.patches import open_sampler
+
+SLICE = 16 << 20
+"""Bytes of a block that are on the way at once."""
+SHARE = 0.5  # of the memory that is available
+
+
+class Source(Protocol):
+    """What updates draw their samples from, period by period."""
+
+    def periods(self, iteration: int) -> Iterator[int | None]:
+        """Get ready for the period of an update, and for the next ones; yields where each ends."""
+
+    def sample(self, index: int) -> Patch:
+        """One sample of the period that it is ready for."""
+
+    def samples(self, numbers: Sequence[int]) -> Patch:
+        """Several of them, stacked."""
+
+    def verify(self) -> None:
+        """ChangedError unless all that was read is of the files that were opened."""
+
+
+class Whole:
+    """All volumes, in one period without an end."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sample, self.samples, self.verify = sampler.sample, sampler.samples, sampler.verify
+
+    def periods(self, iteration: int) -> Iterator[int | None]:
+        """Always ready."""
+        yield None
+
+
+class Shards:
+    """The blocks that this rank has in memory: `every` updates long, then others. All ranks do all of it at once.
+
+    `whole` is a sampler of scenes of which nothing can be read, for what is known of all of them; `weights` are what
+    deals are balanced by; `samples` those of a batch that are this rank's.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        whole: Sampler,
+        blocks: Sequence[Block],
+        weights: Sequence[int],
+        world: World,
+    ) -> None:
+        assert config.data.shards
+        training, self._every = config.training, config.data.shards.exchange
+        self._whole, self._blocks, self._weights, self._world = whole, blocks, weights, world
+        self._seed, self._batch = training.seed, training.batch
+        owned = Ranks.of(training.batch // training.at_once, world.size).owned[world.rank]
+        self._first, self._count = (n * training.at_once for n in owned)
+        self._held: dict[int, Memory] = {}
+        self._period, self._sampler = -1, whole
+
+    @classmethod
+    def open(cls, config: Config, network: Network, world: World, iteration: int) -> Shards:
+        """Blocks of the period of an update, read from their files.
+
+        RunError where volumes cannot be divided so, or ranks see others.
+        """
+        unread = config.data.model_copy(update={"in_memory": False})
+        with ExitStack() as stack:
+            sampler = open_sampler(
+                stack,
+                config.model_copy(update={"data": unread}),
+                network,
+                config.data.train,
+                "data.train",
+            )
+            blocks, weights = _counted(_cut(config, sampler, world), sampler, world)
+            _refuse_few(config, blocks, world)
+            _refuse_memory(config, blocks, world)
+            excerpts = [
+                Excerpt(number, sampler.ranges(number), outline(scene))
+                for number, scene in enumerate(sampler.scenes)
+            ]
+            found = cls(config, sampler.over(excerpts), blocks, weights, world)
+            found._read(sampler, iteration // found._every)
+        return found
+
+    @property
+    def held(self) -> Sequence[Block]:
+        """What this rank has now."""
+        return [self._blocks[number] for number in sorted(self._held)]
+
+    def described(self) -> str:
+        """For people: how many blocks there are, and what of memory they take."""
+        return (
+            f"data.train: {len(self._blocks)} blocks in the memory of {self._world.size} ranks, up to "
+            f"{readable(_needed(self._blocks, self._world.size))} each, dealt anew every {self._every} updates"
+        )
+
+    def periods(self, iteration: int) -> Iterator[int | None]:
+        """Exchange blocks for the next period; yields where it ends."""
+        while True:
+            period = iteration // self._every
+            if period != self._period:
+                self._exchange(period)
+            iteration = (period + 1) * self._every
+            yield iteration
+
+    def sample(self, index: int) -> Patch:
+        """One sample from what this rank has."""
+        return self._sampler.sample(index)
+
+    def samples(self, numbers: Sequence[int]) -> Patch:
+        """Several of them, stacked."""
+        return self._sampler.samples(numbers)
+
+    def verify(self) -> None:
+        """Files were read at the beginning alone, and looked at then."""
+
+    def _deal(self, period: int) -> list[int]:
+        return dealt(self._weights, self._world.size, self._seed, period)
+
+    def _read(self, sampler: Sampler, period: int) -> None:
+        for number, rank in enumerate(self._deal(period)):
+            if rank == self._world.rank:
+                block = self._blocks[number]
+                self._held[number] = load(block, sampler.scenes[block.scene])
+        sampler.verify()
+        self._take(period)
+
+    def _exchange(self, period: int) -> None:
+        self._sampler = self._whole  # so that blocks that leave are in nobody's hands
+        for wave in waves(self._deal(self._period), self._deal(period)):
+            self._pass_on(wave)
+        self._take(period)
+
+    def _take(self, period: int) -> None:
+        """Draw samples from what is there now."""
+        scenes = self._whole.scenes
+        excerpts = [
+            excerpt(block, scenes[block.scene], self._held[number])
+            for number, block in ((n, self._blocks[n]) for n in sorted(self._held))
+        ]
+        self._period = period
+        key = derived(self._seed, period, self._world.rank)
+        self._sampler = self._whole.over(excerpts, self._number, key)
+
+    def _number(self, index: int) -> int:
+        """Of a sample among those that this rank draws in this period."""
+        update, place = divmod(index, self._batch)
+        return (update - self._period * self._every) * self._count + place - self._first
+
+    def _pass_on(self, wave: Sequence[Move]) -> None:
+        """Send a block and receive one, in slices: beside what is held, memory for one is taken."""
+        rank = self._world.rank
+        out = next((move for move in wave if move.source == rank), None)
+        into = next((move for move in wave if move.into == rank), None)
+        room = np.empty(self._blocks[into.block].bytes if into else 0, np.uint8)
+        for first in range(0, max(self._blocks[move.block].bytes for move in wave), SLICE):
+            part = slice(first, first + SLICE)
+            self._world.move(
+                Parcel(out.into, self._held[out.block][part].data) if out else None,
+                Parcel(into.source, room[part].data) if into else None,
+            )
+        if out:
+            del self._held[out.block]
+        if into:
+            self._held[into.block] = room
+
+
+def training_source(
+    stack: ExitStack, config: Config, network: Network, world: World, iteration: int
+) -> Whole | Shards:
+    """What an update and those after it draw their samples from; closed with the stack."""
+    data = config.data
+    if data.shards and world.size > 1:
+        return Shards.open(config, network, world, iteration)
+    if data.shards and data.in_memory == "auto":
+        data = data.model_copy(update={"in_memory": True})
+    config = config.model_copy(update={"data": data})
+    return Whole(open_sampler(stack, config, network, data.train, "data.train"))
+
+
+def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
+    """The same blocks for all ranks; RunError where they see other volumes."""
+    assert config.data.shards
+    blocks = cut(sampler, config.data.shards.blocks * world.size)
+    kinds = [
+        [(volume.name, str(volume.dtype)) for volume in stored_volumes(scene)]
+        for scene in sampler.scenes
+    ]
+    own = hashlib.sha256(repr((kinds, blocks)).encode()).hexdigest()
+    told = world.exchange(own)
+    other = next((rank for rank, found in enumerate(told) if found != told[0]), 0)
+    if other:
+        raise RunError(
+            f"rank {other} sees other volumes under data.train than rank 0, of another shape or type; the same "
+            "files must be under the same paths on all hosts"
+        )
+    return blocks
+
+
+def _counted(
+    blocks: Sequence[Block], sampler: Sampler, world: World
+) -> tuple[list[Block], list[int]]:
+    """Blocks in which anything counts, and how many positions of each do, about; ranks look at some each."""
+    if not sampler.selective:
+        return list(blocks), [block.positions for block in blocks]
+    own = range(world.rank, len(blocks), world.size)
+    shares = {n: sampler.counted(blocks[n].scene, blocks[n].ranges[NO_FLIPS]) for n in own}
+    told = world.exchange(list(shares.values()))
+    found = [told[n % world.size][n // world.size] for n in range(len(blocks))]
+    both = [
+        (block, max(1, round(share * block.positions)))
+        for block, share in zip(blocks, found, strict=True)
+        if share
+    ]
+    return [block for block, _ in both], [weight for _, weight in both]
+
+
+def _refuse_few(config: Config, blocks: Sequence[Block], world: World) -> None:
+    if len(blocks) < world.size:
+        raise RunError(
+            f"{config.place('data', 'shards')}: {world.size} ranks were started, and each needs a block of "
+            f"data.train, which has {len(blocks)} in which anything counts; start at most {len(blocks)}, or leave "
+            "data.shards out"
+        )
+
+
+def _refuse_memory(config: Config, blocks: Sequence[Block], world: World) -> None:
+    """RunError, before any rank has taken memory, where one could have to take more than there is."""
+    needed, free = _needed(blocks, world.size), available_memory()
+    if needed > SHARE * free:
+        raise RunError(
+            f"{config.place('data', 'shards')}: a rank's blocks of data.train, and one more while they are "
+            f"exchanged, take up to {readable(needed)} of memory, but only {available(free)}, of which "
+            f"{SHARE:.0%} may be used; start on more hosts, or leave data.shards out"
+        )
+    world.exchange(None)
+
+
+def _needed(blocks: Sequence[Block], ranks: int) -> int:
+    """Bytes that a rank takes at most in any period: deals give all nearly the same number of blocks."""
+    most = -(-len(blocks) // ranks) + 1
+    return sum(sorted((block.bytes for block in blocks), reverse=True)[:most])
