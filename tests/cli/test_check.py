@@ -124,6 +124,18 @@ def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: l
         assert word in errors
 
 
+def test_the_size_that_is_advised_is_possible(check: Check) -> None:
+    """Of a valid U-Net, whose sizes are even; at least 17 less than the volume's."""
+    network = CONFIG[: CONFIG.index("data:")]
+    config = CONFIG.replace(
+        network, "network:\n  unet: {widths: [2, 3], stem: 2, padding: valid}\n"
+    )
+    code, _, errors = check(config=config)
+    assert code == 1
+    assert "the largest that fits: output (2, 6, 6)" in errors
+    assert check(config=config.replace("output_shape: 12", "output_shape: [2, 6, 6]"))[0] == 0
+
+
 @pytest.mark.slow
 def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
     _, out, _ = check()

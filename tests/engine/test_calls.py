@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from small_models import data, small
 
+from znnpy import Model
 from znnpy.errors import ZnnpyError
 
 
@@ -59,3 +60,15 @@ def test_a_closed_model_says_so(call):
     model.close()
     with pytest.raises(ZnnpyError, match="closed"):
         CALLS[call](model)
+
+
+@pytest.mark.parametrize("images", [16, 18, 2])
+def test_values_are_the_callers_own(images):
+    """Those of whole blocks of images of one voxel, too, which lie in memory as they are given."""
+    section = {"layers": [{"conv": {"images": images, "size": 3}}]}
+    x = np.random.default_rng(0).standard_normal((5, 1, 3, 3, 3)).astype(np.float32)
+    with Model(section, 1, threads=2, conv="direct", seed=1) as model:
+        alone = [model.forward(x[sample : sample + 1]) for sample in range(5)]
+    assert len({values.tobytes() for values in alone}) == 5
+    with Model(section, 1, batch=5, microbatch=1, threads=2, conv="direct", seed=1) as model:
+        np.testing.assert_array_equal(model.forward(x), np.concatenate(alone))

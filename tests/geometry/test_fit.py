@@ -8,7 +8,7 @@ import pytest
 from unets import unet
 
 from znnpy.errors import NetworkError, ShapeError
-from znnpy.geometry import fit, fit_input, smallest
+from znnpy.geometry import fit, fit_input, largest, smallest
 from znnpy.layers.values import BARE
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node
@@ -110,6 +110,8 @@ def test_a_valid_unet_has_the_published_sizes():
     assert geometry.output_offset("in") == (44, 44, 44)
     assert smallest(net) == (4, 4, 4)
     assert smallest(net, (4, 5, 13)) == (4, 12, 20)
+    assert largest(net, {"out": (4, 11, 13)}) == {"out": (4, 4, 12)}
+    assert largest(net, {"out": (3, 12, 12)}) == {}
 
 
 def test_a_padded_unet_keeps_its_size():

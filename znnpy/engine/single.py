@@ -317,7 +317,7 @@ class SingleEngine:
         if tensor.lanes == 1:
             return view.copy()
         shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
-        planar = np.moveaxis(view, -1, 2).reshape(shape)
+        planar = np.moveaxis(view, -1, 2).copy().reshape(shape)  # of one voxel it were a view
         return np.ascontiguousarray(planar[:, : tensor.images])
 
     def _view(self, tensor: Tensor) -> Floats:

@@ -1,7 +1,7 @@
 """Geometry: shapes, strides, sparsity, field of view. Knows nothing of algorithms."""
 
 from znnpy.geometry.axes import AXES, describe, voxels
-from znnpy.geometry.fit import Extent, Geometry, NodeGeometry, fit, fit_input, smallest
+from znnpy.geometry.fit import Extent, Geometry, NodeGeometry, fit, fit_input, largest, smallest
 from znnpy.geometry.samples import refuse_single_values
 from znnpy.geometry.trained import trained_geometry
 
@@ -13,6 +13,7 @@ __all__ = [
     "describe",
     "fit",
     "fit_input",
+    "largest",
     "refuse_single_values",
     "smallest",
     "trained_geometry",

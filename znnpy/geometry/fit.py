@@ -110,6 +110,18 @@ def smallest(network: Network, at_least: Triple = ONE) -> Triple:
     return (z, y, x)
 
 
+def largest(network: Network, at_most: Mapping[str, Triple]) -> dict[str, Triple]:
+    """The largest possible shapes (z, y, x) of at most these, of the outputs of least stride; empty if none is."""
+    lattice = lattice_of(network)
+    wanted = _finest(at_most, lattice)
+    searches = [_outputs(line, wanted) for line in _lines(network, lattice)]
+    below = [search.nearest()[0] for search in searches]
+    if None in below:
+        return {}
+    dz, dy, dx = ((size or 0) - search.size for size, search in zip(below, searches, strict=True))
+    return {name: (z + dz, y + dy, x + dx) for name, (z, y, x) in wanted.items()}
+
+
 def _outputs(line: Line, wanted: Mapping[str, Triple]) -> Search:
     alike = len({line.lattice.strides[name] for name in wanted}) == 1
     far = line.output_reach if alike else 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
 from znnpy.errors import ConfigError
-from znnpy.geometry import Geometry, trained_geometry
+from znnpy.geometry import Geometry, largest, trained_geometry
 from znnpy.infer.material import make_targets, mode_of, open_scene, refuse_numbers
 from znnpy.network import Network, blamed_on_loss, training_losses
 from znnpy.network.outputs import refuse_apart
@@ -61,6 +62,7 @@ def make_sampler(
         mirror=config.data.border == "mirror",
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,
         examine=examine,
+        possible=partial(largest, network),
     )
 
 

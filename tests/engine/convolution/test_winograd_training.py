@@ -10,6 +10,7 @@ from avx2 import on_avx2
 from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
 
 from znnpy import Model
+from znnpy.engine.tasks.identity import Part, identities
 from znnpy.network.types import Edge, Network, Node
 
 
@@ -22,6 +23,7 @@ from znnpy.network.types import Edge, Network, Node
         ((10, 12, 3), (2, 2, 2), (11, 6, 13), 1),
         ((33, 20, 40), (1, 2, 3), (5, 18, 9), 1),
         ((4, 16, 16), (4, 4, 4), (2, 13, 21), 2),
+        ((70, 100, 33), ONE, (5, 3, 6), 1),
     ],
 )
 def test_layers(images, sparsity, output, batch):
@@ -53,6 +55,21 @@ def test_images_that_others_read_too():
     )
     net = Network((*nodes[:3], Node("m", "sum", 7), nodes[3]), edges)
     assert max(errors(net, (6, 5, 9), winograd_plan(net), 2).values()) < 3e-5
+
+
+def scratch(images):
+    """Floats of each worker's scratch for layers of so many images, and tasks of a weight gradient."""
+    net = winograd_chain((images, images, 3))
+    with Model(net, (4, 4, 4), threads=1, plan=winograd_plan(net, ("weight",))) as model:
+        what = [it for it in identities(model.task_graph) if it.part is Part.WINOGRAD]
+        return model._engine._build.workspace, len(what)
+
+
+def test_sums_of_many_images_are_made_in_panels():
+    """As many as a cache holds: tasks get more, scratch hardly larger."""
+    (few, once), (many, often) = scratch(32), scratch(128)
+    assert often > 4 * once
+    assert many < 2 * few
 
 
 @pytest.mark.slow

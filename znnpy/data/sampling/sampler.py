@@ -111,9 +111,9 @@ class Sampler:
     A position is valid if all output patches lie inside their labels and, unless `mirror`, all
     input patches inside their images. `rebalance` as in `znnpy.data.sampling.rebalance`, within each patch or
     over the volume it is from. Images are normalised per volume, `replace` as there.
-    `sample` reads the scenes; several threads may call
-    it at once. Without `examine` no volume is looked through beforehand, and images stay as they
-    are. Raises VolumeError and ShapeError for what does not fit.
+    `sample` reads the scenes; several threads may call it at once. `possible`: of shapes by output, the largest
+    at most as large that there may be, if any. Without `examine` no volume is looked through beforehand, and
+    images stay as they are. Raises VolumeError and ShapeError for what does not fit.
     """
 
     def __init__(
@@ -130,6 +130,7 @@ class Sampler:
         mirror: bool = False,
         seed: int = 0,
         examine: bool = True,
+        possible: Callable[[Mapping[str, Triple]], Mapping[str, Triple]] = dict,
     ) -> None:
         if not scenes:
             raise VolumeError("there is no volume to take patches from")
@@ -138,7 +139,7 @@ class Sampler:
         self._scenes, self._inputs, self._outputs = tuple(scenes), dict(inputs), dict(outputs)
         self._augmentation = augmentation or Augmentation("", "none")
         self._rebalance: Rebalance = rebalance
-        self._mirror, self._seed, self._order = mirror, seed, order
+        self._mirror, self._seed, self._order, self._possible = mirror, seed, order, possible
         self._turn: Callable[[int], int] = lambda index: index
         self._key = seed
         self._frame = next(iter(self._inputs.values())).shape
@@ -475,15 +476,14 @@ class Sampler:
     def _advice(self, ranges: list[tuple[Triple, Triple]]) -> str:
         """The nearest output sizes that fit, given the valid positions of patches that do not."""
         spare = np.min([np.subtract(upper, lower) for lower, upper in ranges], axis=0) - 1
-        fitting = {
-            node: tuple(
-                int(n + min(0, free // step))
-                for n, free, step in zip(patch.shape, spare, patch.stride, strict=True)
-            )
+        fitting: Mapping[str, Triple] = {
+            node: plus(patch.shape, _whole(np.minimum(0, spare // patch.stride)))
             for node, patch in self._outputs.items()
         }
         mirror = "" if self._mirror else ", or set data.border: mirror"
-        if min(min(shape) for shape in fitting.values()) < 1:
+        if min(min(shape) for shape in fitting.values()) >= 1:
+            fitting = self._possible(fitting)
+        if not fitting or min(min(shape) for shape in fitting.values()) < 1:
             return f"No output fits; take a larger volume or a smaller network{mirror}"
         sizes = ", ".join(f"{node} {shape}" for node, shape in fitting.items())
         return f"Lower training.output_shape (the largest that fits: {sizes}){mirror}"
@@ -526,3 +526,8 @@ def _mask_shift(scene: Scene, node: str) -> Triple:
     if node not in scene.masks:
         return (0, 0, 0)
     return minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
+
+
+def _whole(sizes: NDArray[np.int64]) -> Triple:
+    z, y, x = sizes.tolist()
+    return z, y, x

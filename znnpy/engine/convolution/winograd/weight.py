@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import NamedTuple
 
+from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.gradient import gradient_floats, winograd_gradient
 
 from znnpy.engine.convolution.winograd.passes import (
@@ -14,6 +17,7 @@ from znnpy.engine.convolution.winograd.passes import (
     tile_words,
 )
 from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat
@@ -23,6 +27,15 @@ from znnpy.plan.algorithms.winograd import NEW, weight_seconds
 RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
 FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
+PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
+
+
+class _Panel(NamedTuple):
+    """Filter gradients of a task: between blocks `sources` and `targets` of images, so some pieces in a row."""
+
+    sources: range
+    targets: range
+    pieces: range
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -37,16 +50,18 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     ]
     leaves = build.partial_gradients(edge.name, len(tasks))
     words = {
-        "inputs": source.images,
-        "blocks": gradient.blocks,
         **size_words("source_size", source.shape),
         **size_words("gradient_size", gradient.shape),
         **size_words("dilation", dilation),
-        **build.worker_scratch(gradient_floats(source.images, gradient.images)),
     }
     planes = tile_planes(gradient, dilation)
-    for (batch, low, high), leaf in zip(tasks, leaves, strict=True):
+    for ((batch, low, high), leaf), panel in product(
+        zip(tasks, leaves, strict=True), _panels(parameter.pieces, source.blocks)
+    ):
         first, last = _planes(gradient, dilation, low, high)
+        seen = min(source.extent, last + 2 * dilation[gradient.cut])
+        pieces = [parameter.pieces[piece] for piece in panel.pieces]
+        inputs = sum(parameter.pieces[piece].inputs for piece in panel.pieces[: len(panel.sources)])
         step.add(
             winograd_gradient,
             {
@@ -54,23 +69,45 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 **place_words("source", source, batch),
                 **place_words("gradient", gradient, batch),
                 **tile_words(gradient, dilation, low, high),
-                "target": leaf.address,
+                **build.worker_scratch(gradient_floats(inputs, LANES * len(panel.targets))),
+                "inputs": inputs,
+                "blocks": len(panel.targets),
+                "source": source.at(batch, panel.sources.start),
+                "gradient": gradient.at(batch, panel.targets.start),
+                "target": leaf.address + 4 * pieces[0].start,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
-            cost=seconds * (high - low) / planes,
+            cost=seconds
+            * (high - low)
+            / planes
+            * sum(it.floats for it in pieces)
+            / parameter.floats,
             reads=[
-                *source.regions(
-                    batch, first, min(source.extent, last + 2 * dilation[gradient.cut])
-                ),
-                *gradient.regions(batch, first, last),
+                *(it for block in panel.sources for it in source.met(batch, block, first, seen)),
+                *(it for block in panel.targets for it in gradient.met(batch, block, first, last)),
             ],
-            writes=[leaf.region(0, len(parameter.pieces))],
+            writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
         )
     for index, piece in enumerate(parameter.pieces):
         places = [leaf.address + 4 * piece.start for leaf in leaves]
         regions = [leaf.region(index, index + 1) for leaf in leaves]
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
         combine_flat(step, places, regions, piece.floats, what)
+
+
+def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
+    """All pieces, of `blocks` of inputs each: some groups of outputs with all inputs, or one with some of them."""
+    widths = [pieces[first].width // LANES for first in range(0, len(pieces), blocks)]
+    parts = -(-blocks * 2 * LANES * LANES // PANEL_PAIRS)
+    together = max(1, PANEL_PAIRS // (blocks * 2 * LANES * LANES))
+    found = []
+    for first in range(0, len(widths), together):
+        last = min(len(widths), first + together)
+        targets = range(sum(widths[:first]), sum(widths[:last]))
+        for low, high in pairwise(blocks * part // parts for part in range(parts + 1)):
+            own = range(first * blocks + low, (last - 1) * blocks + high)
+            found.append(_Panel(range(low, high), targets, own))
+    return found
 
 
 def _cuts(gradient: Tensor, dilation: Triple, seconds: float, floats: int) -> list[int]:
