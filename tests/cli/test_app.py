@@ -29,6 +29,12 @@ def test_version(capsys):
     assert run(capsys, "--version") == (0, f"znnpy {znnpy.__version__}\n", "")
 
 
+def test_without_words_the_commands_are_listed(capsys):
+    with pytest.raises(SystemExit):
+        main([])
+    assert "train" in capsys.readouterr().out
+
+
 def test_the_package_lists_its_public_names():
     found = subprocess.run(
         [sys.executable, "-c", "import znnpy; print(*dir(znnpy))"], capture_output=True, text=True

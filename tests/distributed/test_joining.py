@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
+from ranked import ranked
 
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
 
@@ -49,3 +51,74 @@ def test_alone_nothing_of_mpi_is_loaded():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "no.yaml" in done.stderr
     assert done.stdout == "[]\n"
+
+
+JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
+STOPS = """
+import os, signal, sys
+where, who = sys.argv[1:]
+def stop(*_):
+    if os.environ["PMI_RANK"] == who:
+        os.kill(os.getpid(), signal.SIGSTOP)
+if where == "before":
+    stop()
+from znnpy.distributed import joining, watch
+if where == "when MPI has begun":
+    joining.Watch = lambda *_: stop() or watch.Watch(*_)
+if where == "at the end":
+    joining.END = 2
+    joining.Watch.stop = stop
+with joining.joined() as all_ranks:
+    pass
+"""
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    ("where", "rank"),
+    [("before", 1), ("before", 0), ("before", 2), ("when MPI has begun", 1), ("at the end", 1)],
+)
+def test_ranks_do_not_wait_without_end_for_one_that_is_stopped(monkeypatch, where, rank):
+    monkeypatch.setenv("ZNNPY_BEGIN_SECONDS", "4")
+    begun = time.monotonic()
+    done = ranked(3, "-c", STOPS, where, rank)
+    assert time.monotonic() - begun < 30
+    assert done.returncode != 0
+    assert done.stderr.count("znnpy: ") == 1
+    missing = "have not ended after 2 s" if where == "at the end" else "have not begun after 4 s"
+    assert missing in done.stderr
+    assert f"rank {rank} (pid " in done.stderr
+    assert "is stopped" in done.stderr
+
+
+@pytest.mark.slow
+def test_ranks_do_not_wait_without_end_for_one_that_has_left(monkeypatch):
+    monkeypatch.setenv("ZNNPY_BEGIN_SECONDS", "4")
+    done = ranked(3, "-c", f"import os; os.environ['PMI_RANK'] == '0' and os._exit(0)\n{JOIN}")
+    assert done.returncode != 0
+    assert "one may be stopped, or have ended before MPI began" in done.stderr
+
+
+def test_a_time_to_begin_that_is_no_number_is_refused():
+    words = said("pass", PMI_RANK="0", PMI_SIZE="2", ZNNPY_BEGIN_SECONDS="soon")
+    assert words == "znnpy: ZNNPY_BEGIN_SECONDS is 'soon', which is no number of seconds\n"
+
+
+SPEAKS = """
+import os, sys, time
+from znnpy.cli import app
+from znnpy.distributed.joining import joined
+def speak():
+    with joined() as world:
+        pass
+    if world.rank == 0:
+        time.sleep(1)
+        print("spoken", flush=True)
+app._commands = lambda: lambda *_, **__: sys.exit(speak())
+app.main()
+"""
+
+
+def test_rank_0_lives_until_it_has_spoken():
+    done = ranked(2, "-c", SPEAKS, "now")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "spoken\n", "")

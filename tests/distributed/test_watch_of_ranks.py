@@ -22,9 +22,9 @@ if what in ("SIGSTOP", "leave"):
 if what == "suspend":
     watch.BEAT = 0.1
 try:
-    with joined() as world:
+    with joined(debug=what == "trace") as world:
         if world.rank == who:
-            if what == "fail":
+            if what in ("fail", "trace"):
                 raise VolumeError("a.h5 is damaged")
             if what == "break":
                 world.messenger.call(lambda: 1 / 0)
@@ -34,7 +34,7 @@ try:
                 os.kill(os.getpid(), getattr(signal, what))
             if what == "leave":
                 os._exit(0)
-        if what == "fail":
+        if what in ("fail", "trace"):
             world.exchange(None)
         if what == "suspend":
             print("joined", flush=True)
@@ -72,6 +72,16 @@ def test_an_error_of_one_ends_all_and_is_said_once(rank):
     assert done.returncode == 1
     assert done.stderr.count("a.h5 is damaged") == 1
     assert ("itself: a.h5" if rank == 0 else f"itself: rank {rank} (pid ") in done.stderr
+
+
+@pytest.mark.slow
+def test_where_an_error_of_another_comes_from_is_shown_with_its_number():
+    done = ended(3, "trace", 2)
+    assert done.returncode != 0
+    _, *trace, end = done.stderr.partition("rank 0 says itself: ")[2].splitlines()
+    assert trace[0] == "rank 2: Traceback (most recent call last):"
+    assert all(line.startswith("rank 2: ") for line in trace)
+    assert end == "rank 2: znnpy.errors.VolumeError: a.h5 is damaged"
 
 
 @pytest.mark.slow

@@ -68,9 +68,10 @@ def test_training_ends_and_goes_on_from_before(tmp_path: Path, form: str, change
 def test_no_checkpoint_after_a_change(tmp_path: Path, changed: int, saved: int | None) -> None:
     model = LinearModel()
 
-    def verify() -> None:
+    def verify(wrong: str | None) -> str | None:
         if model.iteration >= changed:
             raise ChangedError("a.h5 has changed")
+        return wrong
 
     with (
         RunLog(tmp_path / "log.jsonl") as log,

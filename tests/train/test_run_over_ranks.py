@@ -91,7 +91,8 @@ def test_a_wrong_config_is_told_once(config):
 
 
 @pytest.mark.slow
-def test_what_another_rank_cannot_open_is_told_with_its_number(config):
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_another_rank_cannot_open_is_told_with_its_number(config, debug):
     script = (
         "import os; from znnpy.cli import main\n"
         "from znnpy.train import work; from znnpy.errors import VolumeError\n"
@@ -99,12 +100,58 @@ def test_what_another_rank_cannot_open_is_told_with_its_number(config):
         "if os.environ['PMI_RANK'] == '1': work.open_scene = broken\n"
         "main(['train', *__import__('sys').argv[1:]])"
     )
-    line = mpiexec(2, sys.executable, "-c", script, config, *MICROBATCHES)
+    words = (config, *MICROBATCHES, *["--debug"] * debug)
+    line = mpiexec(2, sys.executable, "-c", script, *words)
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert "znnpy: rank 1 (pid " in done.stderr
+    assert ": rank 1 (pid " in done.stderr
+    places = [line for line in done.stderr.splitlines() if ", in broken" in line]
+    assert [line.partition(":")[0] for line in places] == ["rank 1"] * debug
     assert done.stderr.count("data.h5 is not here") == 1
     assert not (config.parent / "run").exists()
+
+
+POISON = """
+import itertools, os, sys
+import numpy as np
+from znnpy.cli import main
+from znnpy.train import loop
+submit, first = loop.Loop._submit, 2 * int(os.environ.get("PMI_RANK", 0))
+def poisoned(self):
+    if self._submitted == 4:
+        batch = next(self._batches)
+        share = next(iter(batch.input.values()))
+        if first <= 3 < first + len(share):
+            share[3 - first, 0, 1, 2, 3] = np.nan
+        self._batches = itertools.chain([batch], self._batches)
+    submit(self)
+loop.Loop._submit = poisoned
+main(["train", *sys.argv[1:]])
+"""
+
+
+def diverged(line):
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    return done.stderr[done.stderr.index("znnpy: ") :]
+
+
+@pytest.mark.slow
+def test_a_loss_that_only_another_rank_spoils_is_told_as_by_one_process(config):
+    words = (config, *MICROBATCHES, "--overwrite")
+    alone = diverged([sys.executable, "-c", POISON, *map(str, words)])
+    assert "the loss is nan at iteration 5; " in alone
+    assert "inputs are not finite, the first nan at (3, 0, 1, 2, 3)" in alone
+    assert diverged(mpiexec(2, sys.executable, "-c", POISON, *words)) == alone
+
+
+@pytest.mark.slow
+def test_weights_that_only_rank_0_looks_at_end_all(config):
+    said = over(
+        2, config, "--set", "training.iterations=1", "--set", "training.learning_rate=1e39", code=1
+    )
+    assert said.count("is not finite after iteration 1;") == 1
+    assert said.count("znnpy: ") == 1
 
 
 FAIL = """

@@ -17,6 +17,7 @@ import typer
 import znnpy
 from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
 from znnpy.cli.limits import refuse_little_memory
+from znnpy.distributed.launcher import announced
 from znnpy.errors import screenful, told
 
 app = typer.Typer(
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.showwarning = _tell
     try:
         refuse_little_memory()
-        _commands()(words, prog_name="znnpy")
+        _commands()(words, prog_name="znnpy", obj=debug)
     except SystemExit as end:
         if arguments is None and (end.code is None or isinstance(end.code, int)):
             _leave(end.code or 0)
@@ -90,8 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _leave(code: int) -> None:
     """End the process, but do not take apart what it holds: that takes a quarter of a second.
 
-    Returns when the output cannot be flushed, for the usual way to say so.
+    Returns when the output cannot be flushed, for the usual way to say so; and of several ranks, whose launcher
+    hears of a good end from MPI's library at the very last, and else kills all.
     """
+    if announced() != 1:
+        return
     atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
         sys.stdout.flush()

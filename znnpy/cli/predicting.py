@@ -159,7 +159,7 @@ def predict(
 def spelled_out(words: Sequence[str]) -> list[str]:
     """A command line in which every --verify-seams has its number."""
     made = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words[1:], ""], strict=False):
         made.append(word)
         if word == "--verify-seams" and not after.lstrip("-").isdigit():
             made.append(str(SEAMS))

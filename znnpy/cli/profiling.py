@@ -21,6 +21,7 @@ PATCH = (48, 48, 48)
 
 
 def profile(
+    context: typer.Context,
     config: Annotated[
         Path | None, typer.Argument(metavar="[CONFIG]", help="Config file (YAML).")
     ] = None,
@@ -95,7 +96,7 @@ def profile(
     links = Links(latency=latency * 1e-6, bandwidth=bandwidth * 1e9 / 8)
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
     wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
-    with joined() as world:
+    with joined(debug=bool(context.obj)) as world:
         reporter = choose_reporter() if world.rank == 0 else Quiet()
         subject = _subject(config, predict, words, patch, reporter, world)
         summary = profile_subject(subject, out, wishes)

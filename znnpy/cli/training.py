@@ -12,6 +12,7 @@ from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrid
 
 
 def train(
+    context: typer.Context,
     config: ConfigFile,
     set_: Overrides = None,
     overwrite: Annotated[
@@ -32,13 +33,14 @@ def train(
     Ctrl-C finishes the step, saves and stops; the same command goes on, bit by bit as if it had
     never stopped. Ends with scores on the test volume. Under mpiexec or srun all ranks train together.
     """
-    from znnpy.config import load_config
     from znnpy.distributed.joining import joined
-    from znnpy.train.follow import follow
-    from znnpy.train.session import train as run
 
     changed = overrides(set_, threads, max_memory)
-    with joined() as world:
+    with joined(debug=bool(context.obj)) as world:
+        from znnpy.config import load_config  # when ranks have met: they wait for each other
+        from znnpy.train.follow import follow
+        from znnpy.train.session import train as run
+
         if world.rank:
             signal = follow(world)
         else:

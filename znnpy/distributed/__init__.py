@@ -1,4 +1,4 @@
 """Ranks that train one network together: the world, its messages, who adds up what, and who tells whom.
 
-Nothing here knows networks or tasks, and mpi4py is imported by `messenger.py` alone, where ranks exist.
+Nothing here knows networks or tasks, and mpi4py is imported by `mpi.py` alone, where ranks exist.
 """

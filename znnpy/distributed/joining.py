@@ -9,45 +9,51 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
+from znnpy.distributed.deadline import in_time, stopped_here
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.distributed.transfers import Delays
-from znnpy.distributed.watch import FOR_RANK_0, Watch, leave
+from znnpy.distributed.watch import FOR_RANK_0, Watch
 from znnpy.distributed.world import World
-from znnpy.errors import reason, told
+from znnpy.errors import reason
 
 INSTALL = 'pip install "znnpy[mpi]"'
+BEGIN_SECONDS = "ZNNPY_BEGIN_SECONDS"
+"""How long a rank that has begun waits for the others to begin."""
+BEGIN, END = 20.0, 15.0  # seconds for all ranks to begin, and to end when their work is done
 
 
 @contextmanager
-def joined() -> Iterator[World]:
+def joined(*, debug: bool = False) -> Iterator[World]:
     """The ranks that this process is one of, until all of them are done; MPI ends with it.
 
-    What is raised within ends all ranks: rank 0 raises its own errors, and says those of the others.
-    DistributedError where MPI is missing or does not fit the launcher.
+    What is raised within ends all ranks: rank 0 raises its own errors, and says those of the others,
+    with `debug` with where they come from. DistributedError where MPI is missing or does not fit the launcher.
     """
-    world = World() if announced() == 1 else _opened()
-    if world.size == 1:
+    world, watch = _begun(debug)
+    if watch is None:
         yield world
         return
-    watch = Watch(world)
-    watch.start(_name(world.rank))
     try:
         yield world
         world.exchange(None)
-        watch.stop()
-        world.close()
+        with in_time(END, _unended):
+            watch.stop()
+            world.close()
+            _finalize()
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped
         status = 128 + number if number else 1
-        watch.end(error, told(error), status)
+        watch.end(error, status)
         if world.rank:
             _end(world)
-            leave(status)
+            raise SystemExit(
+                status
+            ) from None  # in order, or the launcher kills rank 0 before it has spoken
         atexit.register(_end, world)  # once it is said why
         raise
-    _finalize()
 
 
 def _end(world: World) -> None:
@@ -58,6 +64,42 @@ def _end(world: World) -> None:
 
 def _name(rank: int) -> str:
     return f"rank {rank} (pid {os.getpid()} on {socket.gethostname()})"
+
+
+def _begun(debug: bool) -> tuple[World, Watch | None]:
+    """This rank among all others, which have begun and are watched; nobody watches who is alone."""
+    if announced() == 1:
+        return World(), None
+    seconds = _patience()
+    with in_time(seconds, partial(_absent, seconds)):
+        world = _opened()
+        if world.size == 1:
+            return world, None
+        watch = Watch(world, debug)
+        watch.start(_name(world.rank))
+    return world, watch
+
+
+def _patience() -> float:
+    given = os.environ.get(BEGIN_SECONDS, BEGIN)
+    try:
+        return float(given)
+    except ValueError:
+        raise _for_all(f"{BEGIN_SECONDS} is {given!r}, which is no number of seconds") from None
+
+
+def _absent(seconds: float) -> str:
+    who = stopped_here()
+    why = f"{who} is stopped" if who else "one may be stopped, or have ended before MPI began"
+    return (
+        f"of {announced() or 'several'} ranks some have not begun after {seconds:g} s: {why}; "
+        f"{BEGIN_SECONDS} gives them more where they need it"
+    )
+
+
+def _unended() -> str:
+    why = f", {who} is stopped" if (who := stopped_here()) else ""
+    return f"all is done, but some ranks have not ended after {END:g} s{why}"
 
 
 def _opened() -> World:

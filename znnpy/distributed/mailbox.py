@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling import mailbox as native
 
-Ints = NDArray[np.int64]
+from znnpy.distributed.transfers import NUMBERS
 
-NUMBERS = 1 << 16
-"""Messages of one graph at most: 0 to NUMBERS - 1."""
+Ints = NDArray[np.int64]
 
 
 class Mailbox:

@@ -17,12 +17,23 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-
-from mpi4py import MPI
+from typing import TYPE_CHECKING
 
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.mailbox import NUMBERS, Mailbox
-from znnpy.distributed.transfers import Carried, Delays, Parcel, Passage, Span, Transfer, Way
+from znnpy.distributed.mpi import MPI
+from znnpy.distributed.transfers import (
+    NUMBERS,
+    Carried,
+    Delays,
+    Parcel,
+    Passage,
+    Span,
+    Transfer,
+    Way,
+)
+
+if TYPE_CHECKING:
+    from znnpy.distributed.mailbox import Mailbox
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 1 / 8  # of the time for which nothing has happened
@@ -62,7 +73,7 @@ class Messenger:
             MPI.COMM_WORLD.Dup() for _ in range(4)
         )
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
-        self._mailbox = Mailbox()
+        self._mailbox: Mailbox | None = None
         self._delays: Delays | None = None
         self._words: deque[Callable[[], None]] = deque()
         self._timed: list[tuple[float, int, Callable[[], None]]] = []
@@ -84,7 +95,11 @@ class Messenger:
 
     @property
     def address(self) -> int:
-        """Where tasks post: the word `mailbox` of `post`."""
+        """Where tasks post: the word `mailbox` of `post`; compiles what reads it, once there are tasks."""
+        if self._mailbox is None:
+            from znnpy.distributed.mailbox import Mailbox
+
+            self._mailbox = Mailbox()
         return self._mailbox.address
 
     @property
@@ -132,7 +147,8 @@ class Messenger:
     def call(self, word: Callable[[], None]) -> None:
         """Have something done in the communication thread."""
         self._words.append(word)
-        self._mailbox.wake()
+        if self._mailbox:
+            self._mailbox.wake()
 
     def every(self, seconds: float, what: Callable[[], None]) -> None:
         """Have something done in the communication thread, again and again."""
@@ -169,14 +185,14 @@ class Messenger:
             while not self._ending or self._requests or self._words:
                 self._look()
                 self._slept = self._pause()
-                self._mailbox.sleep(self._slept)
+                (self._mailbox.sleep if self._mailbox else time.sleep)(self._slept)
         except BaseException as error:
             self.failed(error)
 
     def _look(self) -> None:
         if self._delays and (held := self._delays.of_rank()):
             time.sleep(held)
-        for number in self._mailbox.take():
+        for number in self._mailbox.take() if self._mailbox else ():
             self._later(
                 self._delays.of_message() if self._delays else 0, partial(self._begin, number)
             )
@@ -270,7 +286,8 @@ class Messenger:
     def _passed(self, number: int, started: int) -> None:
         """A message is complete: those who wait for it get their tokens."""
         arrived = time.monotonic_ns()
-        passage = Passage(number, self._mailbox.posted_ns(number), started, arrived)
+        posted = self._mailbox.posted_ns(number) if self._mailbox else started
+        passage = Passage(number, posted, started, arrived)
         self.passages.append(passage)
         self.carried = self.carried.and_(passage, self._transfers[number])
         self._later(

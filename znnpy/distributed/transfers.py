@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+NUMBERS = 1 << 16
+"""Messages of one graph at most: 0 to NUMBERS - 1."""
+
 
 class Way(Enum):
     """What becomes of a message's memory."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
-from znnpy.errors import reason, screenful
+from znnpy.errors import reason, screenful, told
 
 BEATS = FIRST_FREE_CHANNEL
 """The channel of all that is told here: nothing for a beat; for an end, its exit status and words."""
@@ -30,8 +31,8 @@ _SHOW_CURSOR = "\x1b[?25h"
 class Watch:
     """One rank's part in it, from `start` to `stop`."""
 
-    def __init__(self, world: World) -> None:
-        self._world, self._messenger = world, world.messenger
+    def __init__(self, world: World, debug: bool = False) -> None:
+        self._world, self._messenger, self._debug = world, world.messenger, debug
         self._names: Sequence[str] = [f"rank {rank}" for rank in range(world.size)]
         self._first = world.rank == 0
         self._watched = range(1, world.size) if self._first else range(1)
@@ -49,22 +50,29 @@ class Watch:
         """Send no beats after what this rank tells next: nobody hears them who has left."""
         self._messenger.call(self._stop)
 
-    def end(self, error: BaseException, words: str, status: int) -> None:
+    def end(self, error: BaseException, status: int) -> None:
         """End all ranks for an error of this one, from any thread but the messenger's.
 
-        On rank 0 the caller says what it is; of another rank, rank 0 says `words`. Returns when they are told:
+        On rank 0 the caller says what it is; that of another rank, rank 0 does. Returns when all are told:
         this process is left soon, if it does not end by itself.
         """
-        told = threading.Event()
+        done = threading.Event()
 
         def tell() -> None:
-            if str(error) == self._words:
-                self._words = ""  # whoever waited for another rank says it
-            self._end("" if self._first else words, status)
-            told.set()
+            if str(error) == self._words or not isinstance(error, DistributedError):
+                self._words = ""  # rank 0 has one to say itself
+            self._end("" if self._first else self._explained(error), status)
+            done.set()
 
         self._messenger.call(tell)
-        told.wait(GRACE)
+        done.wait(GRACE)
+
+    def _explained(self, error: BaseException) -> str:
+        """What is told of an error; to whom it is of use, each line of where it comes from, with this rank's number."""
+        if not self._debug:
+            return told(error)
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        return "\n".join(["", *(f"rank {self._world.rank}: {line}" for line in lines)])
 
     def _stop(self) -> None:
         self._over = True
@@ -111,20 +119,21 @@ class Watch:
 
     def _leave(self, status: int) -> None:
         if self._words:
-            say(self._words)
+            say(self._words, whole=self._debug)
         leave(status)
 
     def _broken(self, error: BaseException) -> None:
         """The communication thread has failed, and nobody can be told but the user."""
-        say(f"rank {self._world.rank}: {reason(error)}; {GO_ON}")
+        why = self._explained(error) if self._debug else reason(error)
+        say(f"rank {self._world.rank}: {why}; {GO_ON}", whole=self._debug)
         leave(1)
 
 
-def say(words: str) -> None:
+def say(words: str, whole: bool = False) -> None:
     """A message for the user, as commands say theirs; a progress bar's hidden cursor comes back."""
     with suppress(OSError, ValueError):
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
-        print(f"{cursor}znnpy: {screenful(words)}", file=sys.stderr, flush=True)
+        print(f"{cursor}znnpy: {words if whole else screenful(words)}", file=sys.stderr, flush=True)
 
 
 def leave(status: int) -> None:
@@ -144,6 +153,6 @@ def _later(seconds: float, what: partial[None]) -> None:
 def _kill_all(status: int) -> None:
     """Have the launcher end what does not listen any more."""
     with suppress(Exception):
-        from mpi4py import MPI
+        from znnpy.distributed.mpi import MPI
 
         MPI.COMM_WORLD.Abort(status)

@@ -47,6 +47,9 @@ class World:
         Raises ModuleNotFoundError without mpi4py, DistributedError where MPI lets only one thread use it.
         """
         from znnpy.distributed.messenger import Messenger
+        from znnpy.distributed.mpi import begin
+
+        begin()
 
         messenger = Messenger(delays)
         return cls(messenger) if messenger.size > 1 else cls()
@@ -94,7 +97,7 @@ class World:
     def abort(self, why: str) -> None:
         """End all processes of the run at once, without any cleaning up; does not return with a messenger."""
         if self._messenger:
-            from mpi4py import MPI
+            from znnpy.distributed.mpi import MPI
 
             print(f"rank {self.rank}: {why}", flush=True)
             MPI.COMM_WORLD.Abort(1)

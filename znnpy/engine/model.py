@@ -365,8 +365,14 @@ class Model:
         self._engine.drain()
 
     def non_finite_layer(self) -> str | None:
-        """The first node or parameter, in the order of the data, that holds NaN or Inf."""
-        return self._engine.first_non_finite()
+        """The first node or parameter, in the order of the data, that holds NaN or Inf.
+
+        Of all ranks, which must ask together.
+        """
+        own, party = self._engine.first_non_finite(), self._settings.party
+        found = [it for it in (party.world.exchange(own) if party else [own]) if it]
+        nodes = {node.name for node in self._logits.nodes}
+        return next((it for it in found if it in nodes), next(iter(found), None))
 
     @property
     def task_graph(self) -> TaskGraph:

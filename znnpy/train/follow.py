@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,7 @@ from znnpy.config import config_from
 from znnpy.config.models import Config
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
+from znnpy.errors import TrainingError
 from znnpy.infer.build import training_model
 from znnpy.network import Network, trained_network, training_losses
 from znnpy.train.keeper import Stateful, StepOutcome
@@ -36,7 +37,7 @@ class Bystander:
     """Keeps nothing: rank 0 does. `verify` and `written` as in `RunKeeper`."""
 
     saved: int
-    verify: Callable[[], None]
+    verify: Callable[[str | None], str | None]
     written: Callable[[], object]
 
     def start(self, done: int) -> None:
@@ -56,10 +57,11 @@ class Bystander:
 
     def save(self, model: Stateful, iteration: int) -> str | None:
         """Let rank 0 save what was trained on this rank's files, and wait: no signal may end that."""
-        self.verify()
-        self.written()
-        self.saved = iteration
-        return None
+        wrong = self.verify(None)
+        if wrong is None:
+            self.written()
+            self.saved = iteration
+        return wrong
 
 
 def follow(world: World) -> int | None:
@@ -74,7 +76,9 @@ def follow(world: World) -> int | None:
         if told is not None:
             iteration, config = told
             with ExitStack() as stack:
-                _loop(stack, config_from(config), members, world, stop, iteration).run()
+                loop = _loop(stack, config_from(config), members, world, stop, iteration)
+                with suppress(TrainingError):  # rank 0 has the same, and ends us when it says so
+                    loop.run()
         world.exchange(None)
     return stop.requested
 
@@ -103,6 +107,7 @@ def _loop(
         partial(learning_rate, training),
         Bystander(saved, partial(verify_all, [source], world), partial(world.exchange, None)),
         stop,
+        world=world,
     )
 
 

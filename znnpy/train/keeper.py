@@ -84,7 +84,8 @@ class Keeper(Protocol):
 class RunKeeper:
     """Keeps a run in its directory and shows it: of a process alone, and of rank 0.
 
-    `verify` raises ChangedError before a state is saved that was trained on files which changed.
+    `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes
+    and returns what is not finite of the state, if anything.
     `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there.
     """
 
@@ -96,7 +97,7 @@ class RunKeeper:
         learning_rate: Callable[[int], float],
         reporter: Reporter,
         saved: int = -1,
-        verify: Callable[[], None] = lambda: None,
+        verify: Callable[[str | None], str | None] = lambda wrong: wrong,
         timings: Callable[[], Record] = dict,
         written: Callable[[], object] = lambda: None,
     ) -> None:
@@ -154,10 +155,10 @@ class RunKeeper:
     def save(self, model: Stateful, iteration: int) -> str | None:
         """Write a checkpoint, after the log that it relies on; RunError when the disk fails."""
         parameters, state = model.parameters, model.optimizer_state
-        for what, arrays in (("a weight", parameters), ("a state of the optimizer", state)):
-            if not all(np.isfinite(array).all() for array in arrays.values()):
-                return what
-        self._verify()
+        named = {"a weight": parameters, "a state of the optimizer": state}
+        wrong = self._verify(next((what for what in named if not _finite(named[what])), None))
+        if wrong:
+            return wrong
         self._log.sync()
         checkpoint = Checkpoint(
             iteration=iteration,
@@ -171,6 +172,10 @@ class RunKeeper:
         self._written()
         self.saved = iteration
         return None
+
+
+def _finite(arrays: Arrays) -> bool:
+    return all(np.isfinite(array).all() for array in arrays.values())
 
 
 def due(iteration: int, every: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from znnpy.distributed.world import World
 from znnpy.errors import ChangedError, TrainingError
 from znnpy.train.keeper import Keeper, Pace, Stateful, StepOutcome, due
 from znnpy.train.records import Record
@@ -39,7 +40,7 @@ class Trainable(Stateful, Protocol):
         """Wait for all updates."""
 
     def non_finite_layer(self) -> str | None:
-        """First layer in data order with NaN or Inf."""
+        """First layer in data order with NaN or Inf, of all ranks, which ask together."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Loop:
     record for the keeper, or None when a signal cut it short; `validated` is the last iteration with
     such a record. All calls are made from the calling thread. Raises TrainingError within one step
     when a loss, or before saving a weight or a state of the optimizer, is NaN or Inf: such are never saved.
+    All ranks of `world` raise it, with the same words.
     """
 
     def __init__(
@@ -70,10 +72,11 @@ class Loop:
         stop: Stop,
         validate: Callable[[], Record | None] | None = None,
         validated: int = 0,
+        world: World | None = None,
     ) -> None:
         self._model, self._batches, self._pace = model, batches, pace
         self._learning_rate, self._validate, self._validated = learning_rate, validate, validated
-        self._keeper, self._stop = keeper, stop
+        self._keeper, self._stop, self._world = keeper, stop, world or World()
         self._pending: deque[tuple[int, int]] = deque()  # iteration after the update, its ticket
         self._fed: deque[Batch] = deque(maxlen=FED)
         self._submitted = model.iteration
@@ -161,7 +164,8 @@ class Loop:
         fed, guilty = suspects(
             [("inputs", batch.input) for batch in self._fed]
             + [("targets", batch.target) for batch in self._fed]
-            + [("weights", batch.weight) for batch in self._fed]
+            + [("weights", batch.weight) for batch in self._fed],
+            self._world.exchange,
         )
         raise TrainingError(
             f"{what}{where}. Of the last {len(self._fed)} batches, {fed}. The last good checkpoint is "

@@ -218,6 +218,7 @@ class _Session:
             self._stop,
             self._validation(model, validation),
             standing.validated,
+            self._world,
         )
 
     def _validation(self, model: Model, sampler: Sampler | None) -> Validation | None:

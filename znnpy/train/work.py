@@ -58,12 +58,16 @@ class Verified(Protocol):
         """ChangedError unless all that was read is of the files that were opened."""
 
 
-def verify_all(readers: Iterable[Verified | None], world: World) -> None:
-    """ChangedError unless all that was read is of the files that were opened, by any rank."""
+def verify_all(readers: Iterable[Verified | None], world: World, wrong: str | None) -> str | None:
+    """What rank 0 knows to be wrong of the state that is to be saved; its word is all ranks'.
+
+    ChangedError unless all that was read is of the files that were opened, by any rank.
+    """
     for reader in readers:
         if reader:
             reader.verify()
-    world.exchange(None)
+    found: str | None = world.broadcast(wrong)
+    return found
 
 
 def loop_batches(
