@@ -46,7 +46,7 @@ def whole(run):
 
 
 HOLD = """
-import hashlib, json, sys
+import hashlib, json, sys, weakref
 from znnpy.config import load_config
 from znnpy.data.sampling.blocks import load
 from znnpy.distributed.world import World
@@ -56,17 +56,28 @@ from znnpy.train import shards
 config = load_config(sys.argv[1], json.loads(sys.argv[2]))
 shards.SLICE = 1000
 with World.open() as world:
-    sizes, move = [], world.move
+    sizes, seen, move = [], [], world.move
+    def alive():
+        return sum(it() is not None for it in seen)
     def noted(out, into):
         sizes.extend(parcel.memory.nbytes for parcel in (out, into) if parcel)
+        if into and into.memory.obj.base is not None and not any(it() is into.memory.obj.base for it in seen):
+            seen.append(weakref.ref(into.memory.obj.base))
+        assert alive() <= most + 1, (alive(), most)
         move(out, into)
     world.move = noted
     found = shards.Shards.open(config, trained_network(config), world, 0)
     room = shards._needed(found._blocks, world.size)
+    most = -(-len(found._blocks) // world.size)
+    seen += [weakref.ref(memory) for memory in found._held.values()]
     for period, _ in zip(range(6), found.periods(0)):
         for n, memory in found._held.items():
             print(json.dumps([period, world.rank, n, hashlib.md5(memory.tobytes()).hexdigest()]), flush=True)
+        del memory
         assert sum(it.nbytes for it in found._held.values()) < room
+        assert alive() == len(found._held), (alive(), len(found._held))
+        found.sample(0)
+    assert world.messenger.carried.bytes == sum(sizes)
     assert max(sizes) == 1000 and len(sizes) > 20, sizes
 """
 OVERRIDES = ["training.batch=4", "training.microbatch=1", "data.shards={exchange: 7}"]

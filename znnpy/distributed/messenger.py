@@ -138,7 +138,8 @@ class Messenger:
     def swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
         """Send memory to a rank and receive some from one, with all ranks at once; `then` when both are done."""
         late = self._delays.of_message() if self._delays else 0
-        self.call(lambda: self._later(late, partial(self._swap, out, into, then)))
+        swap = partial(self._swap, out, into, time.monotonic_ns(), then)
+        self.call(partial(self._later, late, swap))
 
     def listen(self, channel: int, listener: Listener) -> None:
         """Hand messages of a channel to a listener."""
@@ -302,9 +303,18 @@ class Messenger:
         request = self._control.Isend([message, MPI.BYTE], rank, channel)
         self._wait_for(request, partial(_delivered, message))
 
-    def _swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
+    def _swap(
+        self, out: Parcel | None, into: Parcel | None, began: int, then: Callable[[], None]
+    ) -> None:
         request = self._parcels.Ialltoallv(self._side(out), self._side(into))
-        self._wait_for(request, then)
+        sizes = [parcel.memory.nbytes for parcel in (out, into) if parcel]
+
+        def passed() -> None:
+            for size in sizes:
+                self.carried = self.carried.with_one(size, time.monotonic_ns() - began)
+            then()
+
+        self._wait_for(request, passed)
 
     def _side(self, parcel: Parcel | None) -> list[object]:
         """What of all ranks' is one's own in an exchange: one parcel at most."""

@@ -69,7 +69,10 @@ class Passage(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """All messages of a rank so far: their bytes, and seconds from a task's post to the arrival, added up."""
+    """All messages of a rank so far, blocks of volumes too: their bytes, and seconds to the arrival, added up.
+
+    From a task's post, or from when the rank that received a block, or sent one, began to wait.
+    """
 
     messages: int
     bytes: int
@@ -77,8 +80,12 @@ class Carried(NamedTuple):
 
     def and_(self, passage: Passage, transfer: Transfer) -> Carried:
         """With one more."""
-        seconds = (passage.arrived - passage.posted) / 1e9
-        return Carried(self.messages + 1, self.bytes + transfer.bytes, self.seconds + seconds)
+        return self.with_one(transfer.bytes, passage.arrived - passage.posted)
+
+    def with_one(self, size: int, nanoseconds: int) -> Carried:
+        """With one more, of so many bytes, that took so long."""
+        seconds = nanoseconds / 1e9
+        return Carried(self.messages + 1, self.bytes + size, self.seconds + seconds)
 
 
 @dataclass

@@ -110,23 +110,25 @@ def _replaced(scene: Scene, by: Mapping[Volume, Volume]) -> Scene:
 
 def _small(sampler: Sampler, number: int, count: int, largest: int) -> list[Block]:
     """Blocks of one scene: as many as are asked for, or as make each small enough."""
-    ranges = sampler.ranges(number)
-    grid, before = _finer(ranges, (1, 1, 1), count), None
+    ranges, before = sampler.ranges(number), None
     while True:
+        grid = _grid(ranges, count)
         blocks = [_block(sampler, number, cell) for cell in _cells(ranges, grid)]
         most = max(block.bytes for block in blocks)
         if most <= largest or grid == before:
             return blocks
-        count = max(len(blocks) + 1, ceil(len(blocks) * most / largest))
-        grid, before = _finer(ranges, grid, count), grid
+        count, before = max(len(blocks) + 1, ceil(len(blocks) * most / largest)), grid
 
 
-def _finer(ranges: Mapping[Flips, Range], grid: Triple, count: int) -> Triple:
+def _grid(ranges: Mapping[Flips, Range], count: int) -> Triple:
     """A grid of at least so many cells, or of single positions: the longest side of the cells is cut."""
     sides = np.min([minus(upper, lower) for lower, upper in ranges.values()], axis=0)
-    cuts = np.array(grid)
+    cuts = np.ones(3, np.int64)
     while prod(cuts.tolist()) < count and (sides > cuts).any():
         cuts[int(np.argmax(sides / cuts))] += 1
+    for axis in np.argsort(sides / cuts):  # the last cut may have made many more than asked for
+        others = prod(cuts.tolist()) // int(cuts[axis])
+        cuts[axis] = min(int(cuts[axis]), -(-count // others))
     z, y, x = cuts.tolist()
     return z, y, x
 
