@@ -60,7 +60,7 @@ def plan(net, algorithm, tile):
 PADDINGS = EVEN, UNEVEN, ONE_SIDED
 # Frames are made before any algorithm reads them: all pairs of two of the three, and more by the direct one.
 PASSES = [
-    (way, BORDERS[b], PADDINGS[(b + n + more) % 3])
+    (way, BORDERS[(b + n) % 3], PADDINGS[(b + 2 * n + more) % 3])
     for more in range(3)
     for b in range(3)
     for n, way in enumerate(WAYS)
