@@ -47,11 +47,11 @@ def test_any_of_five_blocks_gives_the_same_values(tmp_path: Path, suffix: str) -
 @pytest.mark.slow
 @pytest.mark.parametrize("patch", [None, (4, 5, 6)])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_any_of_eight_threads_gives_the_same_bytes(
+def test_any_number_of_threads_gives_the_same_bytes(
     tmp_path: Path, suffix: str, patch: tuple[int, int, int] | None
 ) -> None:
     found = set()
-    for threads in range(1, 9):
+    for threads in (1, 2, 3, 8):
         folder = tmp_path / str(threads)
         folder.mkdir()
         tiny = small(folder, "auto", threads)
