@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from small_models import small
 
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.strategies import strategy
+from znnpy.engine import model as models
 from znnpy.engine import planning
+from znnpy.engine.communication.exchange import Party
+from znnpy.engine.memory.limits import least_bytes
 
 
 @pytest.fixture
@@ -38,3 +46,52 @@ def test_a_model_of_several_microbatches_plans_no_layout_twice(planned: list[Any
     planned.clear()
     with small(**sizes, max_memory=memory - 1):
         assert all(a != b for n, a in enumerate(planned) for b in planned[:n])
+
+
+def test_ranks_leave_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `max_memory`, what microbatches take that are under way at once is half of a machine's in all."""
+    monkeypatch.setattr(planning, "CHAIN_SHARE", 1e-9)
+    with small(batch=16, microbatch=1, threads=4) as model:
+        layout, settings = replace(model._layout, numbers=range(4)), model._settings
+        several = model.memory
+    assert model.in_flight == 4
+    party = Party(Ranks.of(16, 4), strategy("tree"), 0)
+    together = replace(settings, party=party)
+    for whole, wanted in ((16 * several, 4), (4 * several, 2)):
+        monkeypatch.setattr(planning, "whole_memory", lambda whole=whole: whole)
+        found = planning.planned_with_replicas(layout, together).layout
+        assert (found.replicas == 4) == (wanted == 4)
+    assert planning.planned_with_replicas(layout, settings).layout.replicas == 4
+
+
+class AskedError(Exception):
+    """What a model asks whether it is hopeless."""
+
+
+@pytest.mark.parametrize(("size", "own"), [(1, 12), (2, 8), (3, 4)])
+def test_a_rank_stages_its_own_samples_alone(
+    size: int, own: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class World:
+        """Of so many ranks, who tell each other nothing."""
+
+        rank = 0
+
+    World.size = size  # type: ignore[attr-defined]
+
+    def told(network: Any, geometry: Any, batch: int, *_: Any, staged: int) -> None:
+        raise AskedError(batch, staged)
+
+    monkeypatch.setattr(models, "refuse_hopeless", told)
+    how = DistributedSection(strategy="tree", shared_memory=False)
+    with pytest.raises(AskedError) as found:
+        small(batch=12, microbatch=2, ranks=World(), distributed=how)
+    assert found.value.args == (2, own)
+
+
+def test_what_is_staged_counts_for_both_steps() -> None:
+    with small() as model:
+        net, geometry = model.network, model.geometry
+        inputs = 4 * model.network.inputs[0].images * int(np.prod(model.input_shape))
+        one, five = (least_bytes(net, geometry, 1, True, staged) for staged in (None, 5))
+        assert five - one == 2 * 4 * inputs

@@ -94,6 +94,22 @@ def test_stopped_in_a_validation_makes_up_for_it(tmp_path, undisturbed):
     assert state(tmp_path) == undisturbed
 
 
+def test_others_may_go_on_once_a_checkpoint_is_there(tmp_path):
+    seen = []
+    with RunLog(tmp_path / "log.jsonl") as log, RunLog(tmp_path / "timings.jsonl") as timings:
+        keeper = RunKeeper(
+            tmp_path,
+            (log, timings),
+            Pace(**PACE),
+            lambda _: 0.1,
+            Quiet(),
+            written=lambda: seen.append(newest(tmp_path).iteration),
+        )
+        assert keeper.save(LinearModel(), 10) is None
+        assert keeper.save(LinearModel(infinite_weight=0), 20) is None
+    assert seen == [10, 20]
+
+
 def test_log_has_every_update_once_and_the_validations(tmp_path):
     run(tmp_path, LinearModel(), iterations=15, log_every=5)
     records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]

@@ -154,6 +154,38 @@ def test_weights_that_only_rank_0_looks_at_end_all(config):
     assert said.count("znnpy: ") == 1
 
 
+SLOW = """
+import os, sys, time
+from pathlib import Path
+from znnpy.cli import main
+from znnpy.train import follow, keeper
+checkpoints = Path(sys.argv[1]).parent / "run/checkpoints"
+if os.environ["PMI_RANK"] == "0":
+    save = keeper.save
+    def slow(*words):
+        time.sleep(1)
+        save(*words)
+    keeper.save = slow
+else:
+    save = follow.Bystander.save
+    def looked(self, model, iteration):
+        save(self, model, iteration)
+        with open(checkpoints.parent.parent / "seen", "a") as file:
+            print(iteration, (checkpoints / f"iteration-{iteration:09}.npz").exists(), file=file)
+    follow.Bystander.save = looked
+main(["train", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.slow
+def test_all_ranks_wait_until_a_checkpoint_is_there(config):
+    words = (config, *MICROBATCHES, "--set", "training.iterations=3", "--set", "data.validation=[]")
+    line = mpiexec(2, sys.executable, "-c", SLOW, *words)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (config.parent / "seen").read_text().splitlines() == ["0 True", "3 True"]
+
+
 FAIL = """
 import os, sys
 from znnpy.cli import main
