@@ -110,7 +110,11 @@ def test_all_that_is_wrong_with_volumes_is_told_before_anything_is_measured(
     [
         ("output_shape: 12", "output_shape: 17", ["no patch fits", "(16, 17, 17)"]),
         ("h5:labels", "h5:floats", ["data.train.0", "data.train.1", "float32", "integer labels"]),
-        ("labels: data.h5:labels", "mask: data.h5:labels", ["data.train.0", "labels", "missing"]),
+        (
+            "labels: data.h5:labels",
+            "mask: data.h5:labels",
+            ["data.train.0", "labels", "comes without labels"],
+        ),
         ("  test:", "  target: labels\n  test:", ["from 0 to", "kind: mask"]),
         ("  test:", "  target: mask\n  test:", []),
         ("{image: data.h5:raw}", "{image: data.h5:small}", []),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import warnings
 from pathlib import Path
 
 import h5py
@@ -248,3 +250,66 @@ def test_labels_of_another_shape_are_told_with_what_is_expected(tmp_path: Path) 
         write(tmp_path, pair, pair),
         "a.h5:y has 2 axes, shape (200, 4); expected 3 (z, y, x) or 4 (c, z, y, x), or 1 (number): a label for",
     )
+
+
+def warned(path: Path, *settings: str) -> list[str]:
+    """What `znnpy check` and training warn of, each in one line."""
+    config = load_config(path, ["training.iterations=1", *settings])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        survey(config, trained_network(config))
+        checked = len(found)
+        train(config, reporter=Quiet())
+    words = [str(warning.message) for warning in found]
+    assert bool(words[:checked]) == bool(words[checked:])
+    return words
+
+
+@pytest.mark.parametrize(
+    ("factor", "normalize", "words"),
+    [
+        (1, "{kind: fixed, mean: 100, deviation: 60}", ""),
+        (1, "{kind: fixed, mean: 0, deviation: 256}", ""),
+        (1 / 255, "{kind: fixed, mean: 0.4, deviation: 0.2}", ""),
+        (1, "{kind: fixed, mean: 0.4, deviation: 0.2}", "values from 0 to 199 to -2 to 993, where"),
+        (1 / 255, "{kind: fixed, mean: 100, deviation: 60}", "to -1.667 to -1.654, where networks"),
+    ],
+)
+def test_numbers_of_other_values_are_doubted(
+    tmp_path: Path, factor: float, normalize: str, words: str
+) -> None:
+    pair = idx(tmp_path)[0]
+    if factor != 1:
+        write_idx(tmp_path / pair["image"], (squares(200, 8)[0] * factor).astype(np.float32))
+    found = warned(write(tmp_path, pair, pair), f"data.normalize={normalize}")
+    assert bool(found) == bool(words)
+    assert all(words in said for said in found)
+
+
+def test_a_network_that_sees_several_images_at_once_is_doubted(tmp_path: Path) -> None:
+    path = write(tmp_path, *idx(tmp_path))
+    deep = ("network.layers.0.conv.size=3", "data.test=[]")
+    assert all("sees 3 of them at once" in said for said in warned(path, *deep))
+    assert warned(path, *deep, "run.directory=" + str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("form", ["h5", "npz"])
+def test_gzip_of_other_files_is_told(tmp_path: Path, form: str) -> None:
+    images, labels = squares(20, 8)
+    path = tmp_path / f"a.{form}"
+    if form == "npz":
+        np.savez(path, x=images, y=labels)
+    else:
+        with h5py.File(path, "w") as file:
+            file["x"], file["y"] = images, labels
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    pair = {"image": f"a.{form}:x", "labels": f"a.{form}:y"}
+    refused(
+        write(tmp_path, pair, pair),
+        f"a.{form} is compressed by gzip, which only idx files may be",
+    )
+
+
+def test_images_without_labels_are_refused(tmp_path: Path) -> None:
+    pair = {"image": idx(tmp_path)[0]["image"]}
+    refused(write(tmp_path, pair, pair), "comes without labels for output 'output'; given: none")

@@ -14,7 +14,7 @@ from znnpy.data.memory import available, available_memory, readable
 from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
 from znnpy.data.samples.cifar import open_cifar
-from znnpy.data.samples.idx import is_idx, open_idx
+from znnpy.data.samples.idx import GZIP, is_idx, open_idx
 from znnpy.data.samples.npz import ZIP, open_npz
 from znnpy.data.tiff.folder import TiffFolder, planes_of
 from znnpy.data.tiff.volume import TiffVolume
@@ -25,11 +25,16 @@ from znnpy.errors import VolumeError
 
 Role = Literal["raw", "labels"]
 Keep = Literal["auto", "memory", "file"]
-Kind = Literal["hdf5", "tiff", "planes", "zarr", "idx", "npz", "cifar"]
+Kind = Literal["hdf5", "tiff", "planes", "zarr", "idx", "gzip", "npz", "cifar"]
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
-_PLAIN = {"tiff": "a TIFF file", "planes": "a folder of TIFF files", "idx": "an idx file"}
+_PLAIN = {
+    "tiff": "a TIFF file",
+    "planes": "a folder of TIFF files",
+    "idx": "an idx file",
+    "gzip": "compressed by gzip, which only idx files may be (unpack others),",
+}
 
 
 def open_volume(
@@ -80,7 +85,7 @@ def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
             from znnpy.data.zarr.volume import ZarrVolume
 
             return ZarrVolume(path, dataset, names, labels, trust)
-        case "idx":
+        case "idx" | "gzip":
             return open_idx(path, labels=labels, trust=trust)
         case "npz":
             return open_npz(path, dataset, names, labels=labels, trust=trust)
@@ -142,6 +147,8 @@ def _kind(path: Path) -> Kind:
         return "npz"
     if path.suffix.lower() == CIFAR and head:
         return "cifar"
+    if head[:2] == GZIP:
+        return "gzip"
     if is_idx(head):
         return "idx"
     if head[:2] in _PICKLE:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from functools import partial
 
 from znnpy.config.models import Config, VolumeSection
+from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
 from znnpy.data.scene import Scene
@@ -46,6 +48,7 @@ def make_sampler(
     refuse_numbers(config, network)
     section, augment = config.training, config.augment
     geometry = trained_geometry(config, network)
+    _doubt_labels(scenes, geometry)
     with blamed_on_loss(config):
         strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
         refuse_apart(training_losses(config, network), strides)
@@ -64,6 +67,18 @@ def make_sampler(
         examine=examine,
         possible=partial(largest, network),
     )
+
+
+def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
+    """Warn where labels are one for each image, and the network sees several images at once."""
+    deep = max(view[0] for view in geometry.fields_of_view.values())
+    each = [it for scene in scenes for it in scene.labels.values() if isinstance(it, OneEach)]
+    if deep > 1 and each:
+        warnings.warn(
+            f"{each[0].name} has a label for each image, but the network sees {deep} of them at once: images lie "
+            "along z, where filters, pooling and strides should be 1",
+            stacklevel=3,
+        )
 
 
 def _outputs(config: Config, network: Network, geometry: Geometry) -> dict[str, OutputPatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -13,9 +14,16 @@ from znnpy.config.models import Config, VolumeSection
 from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.taken import check_kind, check_labels
 from znnpy.data.values.glance import glance
+from znnpy.data.values.normalise import Fixed, unlikely
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.geometry.finest import finest
-from znnpy.infer.material import make_targets, open_scene, open_source, refuse_numbers
+from znnpy.infer.material import (
+    make_targets,
+    mode_of,
+    open_scene,
+    open_source,
+    refuse_numbers,
+)
 from znnpy.infer.tiling import Tiling
 from znnpy.network import Network
 from znnpy.train.patches import make_sampler
@@ -69,6 +77,10 @@ def _each(
         try:
             role = "raw" if key.startswith("image") else "labels"
             with open_source(source, config.data, role) as volume:  # type: ignore[arg-type]
+                finite = role == "raw" and not config.data.replace_nonfinite
+                seen, mode = glance(volume, finite=finite), mode_of(config.data)
+                if role == "raw" and isinstance(mode, Fixed) and (words := unlikely(seen, mode)):
+                    warnings.warn(f"{place}.{key}: {volume.name}: {words}", stacklevel=2)
                 found.append(
                     {
                         "key": f"{place}.{key}",
@@ -76,11 +88,7 @@ def _each(
                         "shape": volume.shape,
                         "type": str(volume.dtype),
                         "resolution": volume.resolution,
-                        **asdict(
-                            glance(
-                                volume, finite=role == "raw" and not config.data.replace_nonfinite
-                            )
-                        ),
+                        **asdict(seen),
                     }
                 )
         except (ZnnpyError, OSError) as error:

@@ -268,7 +268,7 @@ def test_refused() -> None:
     )
     with pytest.raises(VolumeError, match="integer labels"):
         sampler([floats], (3, 3, 3), (1, 1, 1), target=AffinityTarget())
-    with pytest.raises(VolumeError, match="labels for output other is missing; given: out"):
+    with pytest.raises(VolumeError, match="comes without labels for output 'other'; given: out"):
         Sampler(
             [scene()],
             {"in": InputPatch((3, 3, 3))},

@@ -24,8 +24,8 @@ GZIP = b"\x1f\x8b"
 
 
 def is_idx(head: bytes) -> bool:
-    """Whether a file of these first bytes is an idx file, or may hold one."""
-    return head[:2] == GZIP or _is_magic(head)
+    """Whether a file begins as idx files do."""
+    return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= _AXES
 
 
 def open_idx(path: Path, *, labels: bool, trust: Trust) -> Volume:
@@ -48,7 +48,7 @@ def open_idx(path: Path, *, labels: bool, trust: Trust) -> Volume:
 
 def _array(stream: IO[bytes], path: Path, trust: Trust) -> Array:
     head = stream.read(4)
-    if not _is_magic(head):
+    if not is_idx(head):
         raise VolumeError(
             f"{path} holds no idx array: it begins with {head!r}, where two zeros, a type and the number "
             "of axes are expected; of an archive such as .tar.gz, unpack the files first"
@@ -75,7 +75,3 @@ def _filled(stream: IO[bytes], path: Path, shape: tuple[int, ...], dtype: np.dty
             f"{path} is longer than the {wanted} bytes of shape {shape} that its header declares"
         )
     return np.frombuffer(data, dtype).reshape(shape)
-
-
-def _is_magic(head: bytes) -> bool:
-    return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= _AXES

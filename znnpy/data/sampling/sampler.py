@@ -455,7 +455,7 @@ class Sampler:
             missing = [node for node in wanted if node not in given]
             if missing:
                 raise VolumeError(
-                    f"{name}: {what} {missing[0]} is missing; given: {', '.join(given)}"
+                    f"{name} comes without {what} {missing[0]!r}; given: {', '.join(given) or 'none'}"
                 )
         for node, output in self._outputs.items():
             volume, mask = scene.labels[node], scene.masks.get(node)

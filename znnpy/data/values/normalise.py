@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod, sqrt
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.data.moments import byte_sums, short_sums
 from znnpy_kernels.machine.native import Native
 
+from znnpy.data.values.glance import Glance, glance
 from znnpy.data.values.odd import judge, oddities, usable
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.errors import VolumeError
@@ -25,6 +27,10 @@ SAMPLED = 64
 CACHED = 1 << 15  # values that are summed up at a time: in float64 they stay in the cache
 PIECE = 8 << 20
 SUMS = {np.dtype(np.uint8): byte_sums, np.dtype(np.uint16): short_sums}
+
+
+FAR, FLAT = 100.0, 0.02
+"""Normalised values beyond the one, and spreads below the other, are hardly meant: bytes by numbers for 0..1."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ def normalisation(
     Depends on the voxels alone, not on whether the volume is in memory. `unit` divides integers by
     the largest value of their type and leaves floats as they are; `none` only turns into float32. A
     constant channel becomes 0 under `mean_std`. Floats are looked through in any mode: VolumeError names
-    the first value that float32 cannot hold, unless `replace` is given, and absurd ones make a warning.
+    the first value that float32 cannot hold, unless `replace` is given, and absurd ones make a warning, as do
+    `Fixed` numbers that are hardly those of such values.
     """
     zero, one = np.zeros(volume.channels), np.ones(volume.channels)
     if mode == "mean_std":
@@ -79,11 +86,27 @@ def normalisation(
     if volume.dtype.kind == "f":
         moments(volume, replace=replace)
     if isinstance(mode, Fixed):
+        if words := unlikely(glance(volume, finite=False), mode):
+            warnings.warn(f"{volume.name}: {words}", stacklevel=3)
         mean = _by_channel(mode.mean, "mean", volume)
         return Normalisation(mean, 1.0 / _by_channel(mode.deviation, "deviation", volume), replace)
     integers = mode == "unit" and volume.dtype.kind in "ui"
     largest = np.iinfo(volume.dtype).max if integers else 1
     return Normalisation(zero, one / largest, replace)
+
+
+def unlikely(found: Glance, fixed: Fixed) -> str:
+    """What is doubtful about numbers for values of such a range, in words; "" if they may be meant."""
+    mean, deviation = np.broadcast_arrays(fixed.mean, fixed.deviation)
+    low = float(((found.lowest - mean) / deviation).min())
+    high = float(((found.highest - mean) / deviation).max())
+    spread = float(((found.highest - found.lowest) / deviation).max())
+    if max(-low, high) <= FAR and spread >= FLAT:
+        return ""
+    return (
+        f"data.normalize takes values from {found.lowest:g} to {found.highest:g} to {low:.4g} to {high:.4g}, "
+        "where networks want a few units around 0: are its mean and deviation those of other values?"
+    )
 
 
 def _by_channel(numbers: tuple[float, ...], key: str, volume: Volume) -> Float64:
