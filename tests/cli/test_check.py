@@ -128,6 +128,25 @@ def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: l
         assert word in errors
 
 
+def test_windows_are_of_the_output_that_predicts(check: Check) -> None:
+    """Not of the coarser ones, which help to train."""
+    network = CONFIG[: CONFIG.index("data:")]
+    unet = "network:\n  unet: {widths: [2, 2, 2], supervise: 1}\n"
+    code, out, _ = check(config=CONFIG.replace(network, unet))
+    assert code == 0
+    assert "in windows of 12x12x12, overlap" in out
+    assert "output1" in out
+
+
+def test_who_is_refused_for_memory_by_estimates_is_told_so(check: Check) -> None:
+    config = CONFIG.replace("threads: 2", "threads: 2, max_memory: 3MiB")
+    code, _, errors = check(config=config)
+    assert code == 1
+    assert "max_memory is 3.0 MiB" in errors
+    assert "Algorithms are estimated here" in errors
+    assert "estimated" not in check("--measure", config=config)[2]
+
+
 def test_the_size_that_is_advised_is_possible(check: Check) -> None:
     """Of a valid U-Net, whose sizes are even; at least 17 less than the volume's."""
     network = CONFIG[: CONFIG.index("data:")]

@@ -285,7 +285,10 @@ def test_journal_says_how_windows_lie(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("windowed")
 def test_windows_beyond_the_memory_are_refused(tmp_path: Path) -> None:
     tiny = small(tmp_path, inference={"window": 300}, max_memory=1 << 30)
-    with pytest.raises(PlanError, match=r"windows of \(300, 300, 300\) .* inference.window"):
+    with pytest.raises(
+        PlanError,
+        match=r"windows of \(300, 300, 300\) .* give --max-memory \d+MiB .* \(inference.window\)",
+    ):
         tiny.run(patch=None)
 
 

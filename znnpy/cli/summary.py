@@ -15,9 +15,11 @@ from znnpy.data.memory import readable
 from znnpy.engine.autotune import known, known_or_estimated, planned
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import least_bytes, refuse_hopeless
-from znnpy.engine.planning import estimated_work, planned_within
+from znnpy.engine.planning import MemoryPlan, estimated_work, planned_within
 from znnpy.engine.steps import Settings
+from znnpy.errors import PlanError
 from znnpy.geometry import Geometry, trained_geometry
+from znnpy.geometry.finest import finest
 from znnpy.infer.build import make_optimizer, pinned_plan
 from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
@@ -61,7 +63,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     network = trained_network(config)
     make_targets(config, network)
     geometry = trained_geometry(config, network)
-    prediction = Tiling.of(config, densest(network)).words()
+    prediction = Tiling.of(config, densest(finest(network))).words()
     sizes = training.at_once, True
     refuse_hopeless(network, geometry, *sizes, run.max_memory, staged=training.batch)
     volumes = survey(config, network)
@@ -85,7 +87,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
             run.policy,
             max_memory=run.max_memory,
         )
-        memory = planned_within(layout, settings)
+        memory = _planned(layout, settings, algorithms)
         in_flight = memory.layout.replicas
         bytes_, uses, kept, again = memory.bytes, dict(memory.uses), memory.kept, memory.again
         work = estimated_work(memory.layout, settings) + again
@@ -115,6 +117,19 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "update_seconds": work / threads,
         "warnings": doubtful_outputs(network, training.loss) + left_out(training),
     }
+
+
+def _planned(layout: Layout, settings: Settings, algorithms: list[dict[str, Any]]) -> MemoryPlan:
+    """Memory as planned; PlanError says where other algorithms might need less."""
+    try:
+        return planned_within(layout, settings)
+    except PlanError as error:
+        if any(row["why"] == _UNKNOWN for row in algorithms):
+            raise PlanError(
+                f"{error}. Algorithms are estimated here; training measures them first and may need "
+                "another amount: --measure does it now"
+            ) from None
+        raise
 
 
 def _expected_tasks(

@@ -300,7 +300,8 @@ def _chosen(
         return Chosen(found)
     what = "windows" if windows else "patches"
     would = (
-        "smaller ones, inference.window, take less and give other values"
+        f"give --max-memory {-(-needs(found) // (1 << 20))}MiB or more, or smaller windows "
+        "(inference.window), which make other values"
         if windows
         else f"patches of {search(limit).patch} would fit"
     )

@@ -13,6 +13,7 @@ from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.errors import RunError, ZnnpyError
+from znnpy.geometry.finest import finest
 from znnpy.infer.build import training_model
 from znnpy.infer.dense import densest
 from znnpy.infer.evaluate import Evaluation, refuse_labels
@@ -132,7 +133,9 @@ class _Session:
             unread = data.model_copy(update={"in_memory": False})
             with closing(open_scene(section, unread, self._network)) as scene:
                 refuse_labels(self._config, self._network, scene)
-        Tiling.of(self._config, densest(self._network)).words()  # refuses an impossible window
+        Tiling.of(
+            self._config, densest(finest(self._network))
+        ).words()  # refuses an impossible window
         if self._world.size > 1:
             self._tell_state()
         model = stack.enter_context(self._model())
