@@ -95,9 +95,9 @@ def test_a_wrong_config_is_told_once(config):
 def test_what_another_rank_cannot_open_is_told_with_its_number(config, debug):
     script = (
         "import os; from znnpy.cli import main\n"
-        "from znnpy.train import work; from znnpy.errors import VolumeError\n"
+        "from znnpy.train import patches; from znnpy.errors import VolumeError\n"
         "def broken(*_): raise VolumeError('data.h5 is not here')\n"
-        "if os.environ['PMI_RANK'] == '1': work.open_scene = broken\n"
+        "if os.environ['PMI_RANK'] == '1': patches.open_scene = broken\n"
         "main(['train', *__import__('sys').argv[1:]])"
     )
     words = (config, *MICROBATCHES, *["--debug"] * debug)
