@@ -214,7 +214,7 @@ def _by_part(
 
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
-    """A network around one conv edge whose source needs a gradient too."""
+    """A network around one conv edge whose source needs a gradient too, or is an input."""
     edge = Edge(
         "conv",
         "conv_transpose" if shape.transposed else "conv",
@@ -227,17 +227,15 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
         border=shape.border,
         output_padding=_added(shape),
     )
-    lift = Edge("lift", "crop", "input", "source")
-    if shape.transposed:  # what grows must have shrunk before
-        lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
-    network = Network(
-        (
-            Node("input", "input", shape.inputs),
-            Node("source", "transfer", shape.inputs),
-            Node("target", "sum", shape.outputs),
-        ),
-        (lift, edge),
-    )
+    target = Node("target", "sum", shape.outputs)
+    if shape.training and "gradient" not in shape.passes and not shape.transposed:
+        network = Network((Node("source", "input", shape.inputs), target), (edge,))
+    else:
+        lift = Edge("lift", "crop", "input", "source")
+        if shape.transposed:  # what grows must have shrunk before
+            lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
+        ends = Node("input", "input", shape.inputs), Node("source", "transfer", shape.inputs)
+        network = Network((*ends, target), (lift, edge))
     # Few images of a source stay planar where their gradient, if any, is made directly.
     back = method if "gradient" in shape.passes else Method("direct")
     plan = Plan({"conv": LayerPlan.of(method, back, method)})

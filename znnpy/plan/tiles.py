@@ -32,6 +32,7 @@ GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large,
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 LANES_RATE = 25e9  # of few images, with the gathering of their voxels
 FEW_RATE = 20e9  # bytes/s of products with them
+PHASED = 2.0  # times the transform of a tile: of voxels that lie apart
 PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
 PLANES_SHARE = 0.7  # of a transform: lines along the first axis are left to the products
 PACKING_SAVES = 1.3  # times the lanes, at least
@@ -160,7 +161,7 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
     """Estimated seconds on one core, by part: three passes, and what two of them share."""
     columns = -(-shape.outputs // LANES_COUNTED)
     tiles = tiles_of(shape, tile)
-    ahead = _transform_seconds(tile, shape.inputs)
+    ahead = _transform_seconds(tile, shape.inputs) * (PHASED if shape.phases.split else 1.0)
     outputs = tiles * _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     pairs = shape.inputs * columns
     filters = pairs * _filter_seconds(shape, tile) if shape.training else 0.0

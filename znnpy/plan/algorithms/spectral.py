@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from znnpy.layers.values import ONCE
+from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.combine import cheapest, needed
-from znnpy.plan.cost import CLEAR_RATIO, LANES_COUNTED, MOST_BYTES, ConvShape
+from znnpy.plan.cost import (
+    CLEAR_RATIO,
+    LANES_COUNTED,
+    MOST_BYTES,
+    STREAM_RATE,
+    ConvShape,
+    padded,
+)
 from znnpy.plan.tiles import best_tiles, spectral_bytes, spectral_costs
 from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 
@@ -37,7 +44,7 @@ def refusal(size: Triple, stride: Triple) -> str:
 
 
 def dense(shape: ConvShape) -> ConvShape:
-    """The layer without stride that tiles make of one, in the direction in which filters go.
+    """The dense layer that tiles make of a strided one, in the direction in which filters go; `stride` stays as it is.
 
     Phases are so many images more, each from a vector of its own on; planar ones lie together in one.
     """
@@ -58,7 +65,7 @@ def dense(shape: ConvShape) -> ConvShape:
     inputs = phases.count * shape.inputs
     if "gradient" in shape.passes or inputs > LANES_COUNTED:
         inputs = phases.count * -(-shape.inputs // LANES_COUNTED) * LANES_COUNTED
-    return replace(shape, inputs=inputs, size=phases.size, dilation=phases.dilation, stride=ONCE)
+    return replace(shape, inputs=inputs, size=phases.size, dilation=phases.dilation)
 
 
 def told(shape: ConvShape) -> list[Method]:
@@ -74,7 +81,9 @@ def candidates(shape: ConvShape) -> list[Method]:
         # Full correlation covers other extents: what suits it need not suit the other passes.
         tiles += best_tiles(replace(like, passes=("gradient",)), 1, MOST_BYTES)
     tiles += _taken_if_told(shape)
-    most = len(PASSES) * direct_seconds(shape) * CLEAR_RATIO
+    # Direct convolution with strides is seldom slower than its estimate, tiles of phases seldom faster.
+    ratio = 1.0 if shape.phases.split else CLEAR_RATIO
+    most = len(PASSES) * direct_seconds(shape) * ratio
     return [
         Method("spectral", tile)
         for tile in dict.fromkeys(tiles)
@@ -120,6 +129,10 @@ def _turned(found: PartSeconds) -> PartSeconds:
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
-    """A forward pass with the transforms of its images."""
+    """A forward pass with the transforms of its images.
+
+    Bias and function of what a transposed convolution makes are a pass over its images.
+    """
     found = costs(shape, tile)
-    return found.get("images", 0.0) + found["forward"]
+    values = padded(shape.outputs) * voxels(shape.target) if shape.transposed else 0
+    return found.get("images", 0.0) + found["forward"] + 8 * shape.batch * values / STREAM_RATE
