@@ -173,3 +173,18 @@ def test_records_are_read_back_and_checked():
     record["c"]["weight"] = "gauss"
     with pytest.raises(PlanError, match="'gauss' in the weight pass of 'c'"):
         Plan.from_record(record, network())
+
+
+@pytest.mark.parametrize(
+    ("size", "images", "measured"), [(2, 32, False), (5, 32, True), (7, 32, True), (5, 4, False)]
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_strided_layers_are_measured_where_tiles_may_win(size, images, measured, transposed):
+    small, large = (16, 16, 16), (32, 32, 32)
+    ends = (small, large) if transposed else (large, small)
+    taps, stride = (size, size, size), (2, 2, 2)
+    shape = ConvShape(images, images, taps, (1, 1, 1), stride, *ends, 1, transposed=transposed)
+    found = candidates(shape)
+    assert found[0] == Method("direct")
+    assert (len(found) > 1) == measured
+    assert all(method.algorithm == "spectral" for method in found[1:])

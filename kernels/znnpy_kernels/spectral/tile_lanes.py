@@ -19,7 +19,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     extent_z, extent_y, extent_x    voxels from the lattice's first on: beyond are zeros
     apart_z, apart_y, apart_x   voxels from point to point of the lattice
     size_z, size_y, size_x      points of a tile
-    target, target_block        spectra of the first block of the grid; stride
+    target, target_block, target_frequency      spectra of the first block of the grid; strides
     scratch, scratch_worker     64-byte aligned; worker w owns `lanes_floats(size)` floats from
                                 w * scratch_worker on
 
@@ -51,7 +51,7 @@ AT = words(
     "source source_image source_z source_y source_x images tiles tiles_y tiles_x block0 block1 "
     "step_z step_y step_x extent_z extent_y extent_x apart_z apart_y apart_x phases_z phases_y "
     "phases_x phase_z phase_y phase_x between_z between_y between_x size_z size_y size_x target "
-    "target_block scratch scratch_worker",
+    "target_block target_frequency scratch scratch_worker",
 )
 WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
 TABLE_BYTES = 8 * WORDS * LANES
@@ -158,5 +158,6 @@ def tile_lanes(args: Any, worker: int) -> None:
         _gathered(args, size, table, tile, room)
         forward_planes(room, steps, origin, size, size, work, 1.0, scratch, room)
         target = args[AT.target] + 4 * block * args[AT.target_block]
-        columns = to_spectra(work, size, 1, target, 0, 2 * VECTOR_BYTES, VECTOR_BYTES, 1.0, scratch)
+        frequency = 4 * args[AT.target_frequency]
+        columns = to_spectra(work, size, 1, target, 0, frequency, VECTOR_BYTES, 1.0, scratch)
         forward_lines(size[last_axis(size)[0]], columns, 1.0)

@@ -37,7 +37,7 @@ def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.nd
         tile_lanes.run(
             source=source, source_image=tensor.block, images=images, tiles=tiling.number,
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], block0=first, block1=last,
-            target=found.ctypes.data, target_block=found[0].size, scratch_worker=0,
+            target=found.ctypes.data, target_block=found[0].size, target_frequency=2 * LANES, scratch_worker=0,
             scratch=scratch.ctypes.data + 4 * start, **words("source", strides),
             **words("step", tiling.step), **words("extent", tiling.limits(image)),
             **words("apart", ONE), **words("phases", ONE), **words("phase", ONE),

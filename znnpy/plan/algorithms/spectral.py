@@ -12,6 +12,7 @@ from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.combine import cheapest, needed
 from znnpy.plan.cost import (
     CLEAR_RATIO,
+    FEW_IMAGES,
     LANES_COUNTED,
     MOST_BYTES,
     STREAM_RATE,
@@ -75,6 +76,8 @@ def told(shape: ConvShape) -> list[Method]:
 
 def candidates(shape: ConvShape) -> list[Method]:
     """The best sizes that fit in memory, unless clearly slower than direct convolution."""
+    if _loses(shape):
+        return []
     like = dense(shape)
     tiles = best_tiles(like, MEASURED_TILES, MOST_BYTES)
     if "gradient" in like.passes:
@@ -91,6 +94,11 @@ def candidates(shape: ConvShape) -> list[Method]:
     ]
 
 
+def _loses(shape: ConvShape) -> bool:
+    """Whether no tile is as fast as direct convolution: phases of few images fill few lanes, or few tiles a vector."""
+    return shape.phases.split and min(shape.inputs, shape.outputs) <= FEW_IMAGES
+
+
 def _taken_if_told(shape: ConvShape) -> list[Triple]:
     """Tiles that `conv: spectral` would take, as long as they fit."""
     found = {method: costs(shape, method.tile) for method in told(shape)}
@@ -103,6 +111,8 @@ def _taken_if_told(shape: ConvShape) -> list[Triple]:
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
     """The best sizes that fit in memory."""
+    if _loses(shape):
+        return []
     tiles = best_tiles(dense(shape), TRIED_TILES, MOST_BYTES, most_seconds)
     return [Method("spectral", tile) for tile in tiles]
 

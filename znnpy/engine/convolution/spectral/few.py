@@ -49,32 +49,44 @@ SHORTER = 4  # tasks than others
 
 
 class _Run(NamedTuple):
-    """Tiles that lie in one block of lanes; `tile` is the first one's number in a group."""
+    """Tiles that lie in one block of lanes; `tile` is the first one's number in a group.
+
+    `across`: each lies in a block of its own, in the same lanes.
+    """
 
     grid: Grid
     block: int
     lane: int
     tile: int
     tiles: int
+    across: bool = False
 
 
 class FewSpectra:
-    """Spectra of all tiles of few images: [grid][block of lanes][frequency][re, im][lane]."""
+    """Spectra of all tiles of few images: [grid][block of lanes][frequency][re, im][lane].
 
-    def __init__(self, tiling: Tiling, images: int) -> None:
+    Of several `phases` a block holds few tiles, so products take them `across` blocks, to read filters for many at
+    once: [frequency][grid][block of lanes][re, im][lane].
+    """
+
+    def __init__(self, tiling: Tiling, images: int, phases: int = 1) -> None:
+        images *= phases
         self.tiling, self.images, self.tiles = tiling, images, LANES // images
-        self.block_stride = tiling.frequencies * PAIR
+        self.across = phases > 1
         self.firsts: dict[int, int] = {}  # block by the first tile of its grid
         self.blocks = 0
         for grid in tiling.grids:
             self.firsts[grid.first] = self.blocks
             self.blocks += self.count(grid)
+        # An odd number of pairs of lines, so that frequencies do not fall on one set of the caches.
+        self.frequency_stride = (self.blocks | 1) * PAIR if self.across else PAIR
+        self.block_stride = PAIR if self.across else tiling.frequencies * PAIR
         self.place = Buffer(Name(FEW_TILES))
 
     @property
     def floats(self) -> int:
         """Of all blocks."""
-        return self.blocks * self.block_stride
+        return self.tiling.frequencies * self.frequency_stride * (1 if self.across else self.blocks)
 
     def count(self, grid: Grid) -> int:
         """Blocks of a grid."""
@@ -82,8 +94,8 @@ class FewSpectra:
 
     def at(self, grid: Grid, block: int, lane: int = 0, frequency: int = 0) -> int:
         """Address of a block of a grid."""
-        floats = (self.firsts[grid.first] + block) * self.block_stride + frequency * PAIR + lane
-        return self.place.address + 4 * floats
+        floats = (self.firsts[grid.first] + block) * self.block_stride + lane
+        return self.place.address + 4 * (floats + frequency * self.frequency_stride)
 
     def region(self, grid: Grid, block: int) -> Region:
         """One block."""
@@ -106,7 +118,9 @@ class FewSpectra:
         return found
 
     def runs(self, others: TileSpectra, group: int) -> list[_Run]:
-        """The tiles of a group of other spectra, block by block."""
+        """The tiles of a group of other spectra, block by block or across blocks."""
+        if self.across:
+            return self._across(others, group)
         found = []
         for stretch in others.stretches(group):
             for block in range(stretch.low // self.tiles, -(-stretch.high // self.tiles)):
@@ -117,11 +131,27 @@ class FewSpectra:
                 found.append(_Run(stretch.grid, block, lane, tile, high - low))
         return found
 
+    def _across(self, others: TileSpectra, group: int) -> list[_Run]:
+        found = []
+        for stretch in others.stretches(group):
+            for first in range(stretch.low, min(stretch.low + self.tiles, stretch.high)):
+                tile, tiles = stretch.grid.first + first - stretch.start, stretch.high - first
+                block, place = divmod(first, self.tiles)
+                count = -(-tiles // self.tiles)
+                lane = place * self.images
+                found.append(_Run(stretch.grid, block, lane, tile, count, across=True))
+        return found
+
+    def regions(self, run: _Run) -> list[Region]:
+        """The blocks of a run."""
+        blocks = run.tiles if run.across else 1
+        return [self.region(run.grid, run.block + block) for block in range(blocks)]
+
 
 def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
     """Spectra of the source's tiles, made now unless the other pass has left them."""
     phases, tiling = phases_of_edge(build, edge), tiling_of(build, edge, which)
-    x = FewSpectra(tiling, phases.count * build.seen(edge).images)
+    x = FewSpectra(tiling, build.seen(edge).images, phases.count)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
     shape = phases.counts, phases.apart, phases.stride, tiling.tile, tiling.new, tiling.dilation
@@ -158,6 +188,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
                     **sizes("size", tiling.tile),
                     "target": x.at(grid, 0),
                     "target_block": x.block_stride,
+                    "target_frequency": x.frequency_stride,
                     **build.worker_scratch(lanes_floats(tiling.tile)),
                 },
                 what=what,
@@ -204,7 +235,7 @@ def emit_few_products(
                 _words(x, run, w, y, group, low, high),
                 what=Identity(edge.name, Pass.FORWARD, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
-                reads=[x.region(run.grid, run.block), w.place.region()],
+                reads=[*x.regions(run), w.place.region()],
                 writes=[y.places[group].region(strand=number)],
             )
             number += 1
@@ -227,7 +258,7 @@ def emit_few_weight_products(
                 what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
                 reads=[
-                    x.region(run.grid, run.block),
+                    *x.regions(run),
                     dy.places[group].region(),
                     *([sums] if group + number else ()),
                 ],
@@ -303,8 +334,8 @@ def _words(
 ) -> dict[str, int]:
     return {
         "x": x.at(run.grid, run.block, run.lane, low),
-        "x_frequency": PAIR,
-        "x_tile": x.images,
+        "x_frequency": x.frequency_stride,
+        "x_tile": x.block_stride if run.across else x.images,
         "x_block": PAIR,
         "w": w.at(frequency=low),
         "w_frequency": w.frequency_stride,
@@ -312,7 +343,7 @@ def _words(
         "w_block": PAIR,
         "y": y.at(group, run.tile, frequency=low),
         "y_frequency": y.frequency_stride,
-        "y_tile": y.tile_stride,
+        "y_tile": y.tile_stride * (x.tiles if run.across else 1),
         "y_block": y.block_stride,
         "frequencies": high - low,
         "tiles": run.tiles,

@@ -10,6 +10,7 @@ from znnpy.engine.convolution.spectral.buffers import (
     along,
     by_columns,
     edge_spectra,
+    grouped_spectra,
     is_few,
     is_transposed,
     phases_of_edge,
@@ -292,6 +293,8 @@ def _like(x: TileSpectra | FewSpectra, end: Views) -> TileSpectra:
         return PlaneSpectra(x.tiling, end.images, x.most)
     if isinstance(x, TileSpectra):
         return spectra_of(x.tiling, end, x.most)
+    if x.across:
+        return grouped_spectra(x.tiling, end)
     packed = end.lanes == LANES and saves_lanes(end.images, LANES)
     if packed and leaves_cache(x.tiling.tile):
         return x.planes(end.images)
