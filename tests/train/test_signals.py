@@ -19,14 +19,25 @@ with StopSignals() as stop, stop.deferred():
 """
 
 
-def test_deferred_is_noted_and_not_deferred_is_raised():
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_deferred_is_noted_and_not_deferred_is_raised(number):
+    before = signal.getsignal(number)
     with StopSignals() as stop, stop.deferred():
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.requested == signal.SIGTERM
-    with StopSignals(), pytest.raises(Stopped, match="SIGTERM"):
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
+        os.kill(os.getpid(), number)
+        assert stop.requested == number
+    with StopSignals(), pytest.raises(Stopped, match=number.name):
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_hangup_that_is_ignored_still_is():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_second_signal_leaves_at_once():

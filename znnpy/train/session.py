@@ -63,7 +63,7 @@ def train(
     world: World | None = None,
     different_cpus: bool = False,
 ) -> Outcome:
-    """Train until done or stopped by SIGINT or SIGTERM; goes on with a run that is there.
+    """Train until done or stopped by SIGINT, SIGTERM or SIGHUP; goes on with a run that is there.
 
     `world`: this process is rank 0 of it, and the others `follow`; `different_cpus` as in `refuse_mixed`.
     Call from the main thread to have signals handled. Raises ZnnpyError subclasses for what the

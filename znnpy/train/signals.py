@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: asked once, finish the step and save; asked twice, leave at once."""
+"""Ctrl-C, SIGTERM and a terminal that is closed: asked once, finish the step and save; asked twice, leave at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Stop(Protocol):
 
 
 class StopSignals:
-    """Context manager that catches SIGINT and SIGTERM; outside the main thread it does nothing.
+    """Context manager that catches SIGINT, SIGTERM and SIGHUP; outside the main thread it does nothing.
+
+    A SIGHUP that was ignored (`nohup`) still is.
 
     Outside `deferred()` the first signal raises Stopped where the main thread stands, and ends the
     process if that has not left the context a second later. Inside, it is only noted in
@@ -57,7 +59,10 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            caught = [signal.SIGINT, signal.SIGTERM]
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                caught.append(signal.SIGHUP)  # which MPI's libraries swallow
+            for number in caught:
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
