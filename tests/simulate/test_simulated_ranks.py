@@ -189,5 +189,10 @@ def test_the_table_of_a_profile():
     for row in found["rows"]:
         assert row["seconds"] == pytest.approx(found["alone"] + row["exposed"] + row["unequal"])
         assert row["wire"] > 0
+    own = simulate_scaling(
+        measured, lambda graph: sums(3), (4,), links, colors=3, chunk=MIB // 4, steps=6
+    )
+    assert {row["colors"] for row in own["rows"]} == {1, 3}
+    assert {row["strategy"] for row in own["rows"]} == set(STRATEGIES)
     with pytest.raises(ValueError, match="nothing to add up"):
         simulate_scaling(measured, lambda graph: [])

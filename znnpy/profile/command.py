@@ -151,7 +151,9 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     summary = _frame(subject, model) | simulate_runs(made)
     summary["runs"] = list(_runs(made, summary))
     if wishes.ranks:
-        summary["ranks"] = simulate_ranks(made, wishes.ranks, wishes.links)
+        how = subject.config.distributed
+        found = simulate_ranks(made, wishes.ranks, wishes.links, how.colors, how.chunk)
+        summary["ranks"] = found
     if wishes.policies:
         summary["policies"] = simulate_policies(made, seconds)
         summary["sums"] = compare_sums(counts[-1])

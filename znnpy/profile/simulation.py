@@ -40,10 +40,26 @@ def simulate_policies(made: Made, seconds: Mapping[str, float]) -> list[dict[str
     return compare_policies(_measured(made), _wide(made), seconds)
 
 
-def simulate_ranks(made: Made, ranks: Sequence[int], links: Links) -> dict[str, Any]:
-    """`ranks` of a summary: every rank computes what was recorded, and they add up gradients."""
+def simulate_ranks(
+    made: Made,
+    ranks: Sequence[int],
+    links: Links,
+    colors: int | None = None,
+    chunk: int | None = None,
+) -> dict[str, Any]:
+    """`ranks` of a summary: every rank computes what was recorded, and they add up gradients.
+
+    `colors`, `chunk` as in `simulate_scaling`.
+    """
     layers = made[max(made)][1].added_up()
-    return simulate_scaling(_measured(made), lambda graph: exchanges(graph, layers), ranks, links)
+    return simulate_scaling(
+        _measured(made),
+        lambda graph: exchanges(graph, layers),
+        ranks,
+        links,
+        colors=colors,
+        chunk=chunk,
+    )
 
 
 def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list[Exchange]]:

@@ -26,13 +26,16 @@ def simulate_scaling(
     links: Links | None = None,
     steps: int = STEPS,
     seed: int = 0,
+    colors: int | None = None,
+    chunk: int | None = None,
 ) -> dict[str, Any]:
     """`ranks` of a profile's summary, JSON-able: every rank computes what was recorded, once an update.
 
     Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
     a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`, more
     than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
-    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. Raises
+    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. `colors`,
+    `chunk`: those of a config (default: several colors side by side, the strategies' own chunks). Raises
     ValueError when nothing was measured or there is nothing to add up.
     """
     known, workers, links = calibrated(measured), max(measured), links or Links()
@@ -50,7 +53,9 @@ def simulate_scaling(
     alone, rows = run(1, STRATEGIES["tree"], links).steady, []
     free = replace(links, latency=0.0, bandwidth=inf, adding=0.0)
     undelayed = {count: run(count, STRATEGIES["allreduce"], free).steady for count in ranks}
-    for count, strategy in ((number, it) for number in ranks for it in _ways(number)):
+    for count, strategy in (
+        (number, it) for number in ranks for it in _ways(number, colors, chunk)
+    ):
         found = run(count, strategy, links)
         rows.append(
             {
@@ -73,9 +78,8 @@ def simulate_scaling(
     }
 
 
-def _ways(ranks: int) -> Iterator[Strategy]:
+def _ways(ranks: int, colors: int | None, chunk: int | None) -> Iterator[Strategy]:
+    several = [it for it in COLORS if it <= ranks] if colors is None else [colors]
     for strategy in STRATEGIES.values():
-        if strategy.colors > 1:
-            yield from (adjusted(strategy, colors) for colors in COLORS if colors <= ranks)
-        else:
-            yield strategy
+        for each in several if strategy.colors > 1 else [None]:
+            yield adjusted(strategy, each, chunk)
