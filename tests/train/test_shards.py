@@ -1,6 +1,7 @@
 """Ranks that hold shards: who has what and when, no file after the beginning, the same bits, ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -131,7 +132,10 @@ def test_bits_repeat_without_reading_and_through_a_stop(config, tmp_path, ranks)
     words = ("--set", "data.test=[]", "--set", f"run.directory={again}")
     line = mpiexec(ranks, *command("train", config, *SHARDS, *words))
     for at in (5, 16):  # in the first period, and in the third
-        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        late = {**os.environ, "ZNNPY_DELAYS": f"{at}:0.005"}
+        with subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=late
+        ) as run:
             while run.poll() is None and lines_of(again / "log.jsonl") < at:
                 time.sleep(0.01)
             for rank in ranks_of(run):
