@@ -19,6 +19,7 @@ from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
 
 PATIENCE = 60.0
+GRAPHS = int(os.environ.get("ZNNPY_GRAPHS", "40"))  # random ones for each number of workers
 
 
 def pipelined(executor: Executor | SerialExecutor, steps: int) -> None:
@@ -75,7 +76,7 @@ def test_random_graphs_pipelined(graph: int, workers: int, steals: int, spin_ns:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", range(1, 9))
 def test_stress_random_graphs(workers: int) -> None:
-    for seed in range(125):
+    for seed in range(GRAPHS):
         logged = two_copies(seed * 8 + workers, size=60, steps=8)
         with Executor(logged.graph, workers=workers, seed=seed, spin_ns=seed % 3) as executor:
             pipelined(executor, 8)
@@ -107,7 +108,7 @@ def test_the_same_bits_as_the_serial_executor(workers: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", range(1, 9))
 def test_stress_the_same_bits(workers: int) -> None:
-    for seed in range(125):
+    for seed in range(GRAPHS):
         same_bits(8 * seed + workers, workers, 6)
 
 
