@@ -34,6 +34,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "a.h5"
 
 
+@pytest.mark.slow
 def test_files(capsys: pytest.CaptureFixture[str], data: Path) -> None:
     out, _ = run(capsys, "view", "a.h5:raw", "a.h5:labels", "prediction=a.h5:raw", "--slices", 2)
     assert out.split() == ["view/z00001.png", "view/z00004.png"]

@@ -43,6 +43,7 @@ def test_a_launcher_that_mpi_does_not_know_is_noticed():
     assert "4 ranks were started, but the MPI library of mpi4py sees this one alone" in words
 
 
+@pytest.mark.slow
 def test_alone_nothing_of_mpi_is_loaded():
     code = (
         "import sys\nfrom znnpy.cli import main\ntry: main(['train', 'no.yaml'])\n"

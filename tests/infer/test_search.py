@@ -30,7 +30,7 @@ def needs(candidate):
     return candidate.bytes(2)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("conv", ["auto", "direct", "spectral"])
 def test_best_of_those_that_fit(conv):
     last = math.inf

@@ -160,7 +160,7 @@ def test_any_blocks_threads_and_memory_give_the_same_bytes(tmp_path: Path, flips
     assert one.std() > 0
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".h5", ".zarr"])
 @pytest.mark.usefixtures("windowed")
 def test_restarts_with_other_threads_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:

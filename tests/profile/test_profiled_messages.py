@@ -162,6 +162,7 @@ def profiled_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_ranks_record_what_they_sent(profiled_ranks: Path) -> None:
     summary = json.loads((profiled_ranks / "summary.json").read_text())
     (run,) = summary["runs"]
@@ -178,6 +179,7 @@ def test_ranks_record_what_they_sent(profiled_ranks: Path) -> None:
     assert total == pytest.approx(run["seconds"], rel=0.02)
 
 
+@pytest.mark.slow
 def test_ranks_show_messages_in_trace_and_report(profiled_ranks: Path) -> None:
     with gzip.open(profiled_ranks / "trace.json.gz", "rt") as file:
         events = json.load(file)["traceEvents"]

@@ -176,6 +176,7 @@ def test_a_message_that_nobody_posts_is_found():
         simulate_ranks([replay, replay], [], 1, IDEAL, 2)
 
 
+@pytest.mark.slow
 def test_the_table_of_a_profile():
     graph = layered(3)
     costs = graph.cost * 1e-3

@@ -246,7 +246,7 @@ def test_graph() -> None:
     trained(f"network={flow(graph)}", "data.target={kind: affinity}")
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("unet", unets(), ids=lambda keys: "-".join(map(str, list(keys)[-1:])))
 def test_unets(unet: dict[str, Any]) -> None:
     coarse = "training.output_shape=[4, 16, 16]"
