@@ -38,7 +38,7 @@ LeNet, 64 images in 8 microbatches, was simulated on 16 workers: 13.1, 14.8 and 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a layout needs: `bytes` in all, and where buffers lie that share memory.
+    """What `layout` needs: `bytes` in all, and where buffers lie that share memory.
 
     `workspace`: floats of each worker's scratch. `uses` tells how many bytes serve what at the moment
     that needs most; "gaps" are those that then lie idle. `again`: estimated seconds of tasks that make

@@ -61,7 +61,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         first, last = _planes(gradient, dilation, low, high)
         seen = min(source.extent, last + 2 * dilation[gradient.cut])
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
-        inputs = sum(parameter.pieces[piece].inputs for piece in panel.pieces[: len(panel.sources)])
+        inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
+        share = sum(piece.floats for piece in pieces) / parameter.floats
         step.add(
             winograd_gradient,
             {
@@ -77,11 +78,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 "target": leaf.address + 4 * pieces[0].start,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
-            cost=seconds
-            * (high - low)
-            / planes
-            * sum(it.floats for it in pieces)
-            / parameter.floats,
+            cost=seconds * (high - low) / planes * share,
             reads=[
                 *(it for block in panel.sources for it in source.met(batch, block, first, seen)),
                 *(it for block in panel.targets for it in gradient.met(batch, block, first, last)),
