@@ -16,7 +16,7 @@ import argparse
 
 from znnpy.engine.autotune import timed
 from znnpy.network.types import Triple
-from znnpy.plan import PASSES, ConvShape, Costs, Method, PassName, candidates
+from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Costs, Method, PassName, candidates
 from znnpy.plan.combine import cheapest, needed, shared_total
 
 LAYERS = (
@@ -34,6 +34,7 @@ LAYERS = (
 )
 INPUTS = ("conv 1 16 5 2 32", "conv 1 32 7 2 32", "conv 3 64 1x7x7 1x2x2 1x112x112")
 DIRECT = Method("direct")
+TOLD = 3  # tiles, the best by estimate, also where `conv: auto` tries none
 
 
 def main() -> None:
@@ -48,13 +49,14 @@ def main() -> None:
 def line(words: str, source: str) -> str:
     """One line of the table."""
     shape = shape_of(words, PASSES if source == "node" else ("forward", "weight"))
-    methods = list(dict.fromkeys([DIRECT, *candidates(shape)]))
+    tried = candidates(shape)
+    methods = list(dict.fromkeys([*tried, *ALGORITHMS["spectral"].told(shape)[:TOLD]]))
     costs = needed(timed(shape, methods), shape)
     sums = {method: shared_total(dict.fromkeys(PASSES, method), costs) for method in methods}
     best = min(
         (method for method in methods if method != DIRECT), key=sums.__getitem__, default=None
     )
-    chosen = cheapest(costs)
+    chosen = cheapest({method: costs[method] for method in tried})
     cells = [words, passes(shape, DIRECT, costs)]
     if best:
         tile = str(best).removeprefix("spectral ")
