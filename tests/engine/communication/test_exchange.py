@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from declared_updates import SIZE, chain
 
+from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import strategy
 from znnpy.distributed.transfers import Transfer, Way
+from znnpy.distributed.windows import Windows
 from znnpy.engine.communication.exchange import Party
 from znnpy.engine.emit import emit_update
 from znnpy.engine.layers.optimizer import Optimizer
@@ -263,3 +266,27 @@ def test_who_is_waited_for_elsewhere_runs_first() -> None:
     graph = made(1, 2, strategy("tree")).graph
     posts = tasks(graph, 0, Part.POST)
     assert (graph.priority[posts] == graph.priority.max()).all()
+
+
+def test_a_host_whose_memory_is_hidden_after_it_was_planned_with_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Plans have no rooms for what is to be read where it is."""
+    world: Any = SimpleNamespace(
+        exchange=lambda told: [told, told], messenger=SimpleNamespace(address=0)
+    )
+    network = load_network(NET)
+    direct = LayerPlan.of(*[Method("direct")] * len(PASSES))
+    plan = Plan({edge.name: direct for edge in network.edges})
+    build = Build.new(Arena(), Layout(network, fit(network, SIZE), plan, 1, training=True), 1)
+    party = Party(Ranks.of(2, 2), strategy("tree"), 0, world, frozenset({1}))
+    for shifts in ({1: 4096}, {}):
+        found = SimpleNamespace(shifts=shifts)
+        monkeypatch.setattr(Windows, "open", lambda *_, found=found: found)
+        if shifts:
+            assert party.seeing(build).exchange().outbox.shifts == shifts
+        else:
+            with pytest.raises(DistributedError, match="shared_memory: false"):
+                party.seeing(build)
+    alone = Party(Ranks.of(2, 2), strategy("tree"), 0, world)
+    assert alone.seeing(build) is alone
