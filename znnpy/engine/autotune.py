@@ -14,6 +14,7 @@ from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.memory.arena import Arena, aligned_bytes
+from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.regions import Buffer
@@ -118,7 +119,8 @@ def timed(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     smaller = {method: _smaller(shape, method) for method in methods}
     memory = aligned_bytes(max(_bytes(smaller[method], method) for method in methods))
     memory.fill(0)  # now, rather than in the first run
-    trials = {method: _Trial(smaller[method], method, memory) for method in methods}
+    others = np.zeros(FLUSHED_BYTES // 4, np.float32)
+    trials = {method: _Trial(smaller[method], method, memory, others) for method in methods}
     scales = {method: _scales(shape, smaller[method], method) for method in methods}
 
     def look(method: Method) -> Look:
@@ -159,9 +161,11 @@ def _less(size: Triple, axis: int, by: int) -> Triple:
 
 
 class _Trial:
-    """Timed runs of one layer by one method."""
+    """Timed runs of one layer by one method, in memory that others use in turns, as they do what flushes caches."""
 
-    def __init__(self, shape: ConvShape, method: Method, memory: NDArray[np.uint8]) -> None:
+    def __init__(
+        self, shape: ConvShape, method: Method, memory: NDArray[np.uint8], others: Floats
+    ) -> None:
         layout, edge = _alone(shape, method)
         build = Build.new(Arena(memory), layout, 0)
         step = _emit(build, edge, shape)
@@ -170,7 +174,7 @@ class _Trial:
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
         self._tasks = _by_part(graph, shape, _free(build, edge))
-        self._others = np.zeros(FLUSHED_BYTES // 4, np.float32)
+        self._others = others
 
     def look(self) -> Look:
         """Seconds of each task of one run, by part, by the serial executor's record."""
