@@ -76,24 +76,15 @@ def updates(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
     found, others = _run(net, ranks, "ours.py", own)
     blocking = found["strategies"].get("blocking")
     for name, times in found["strategies"].items():
-        row = {"by": f"znnpy {name}", **_exposed(times), "others": others}
+        row = {"by": f"znnpy {name}", **times, "others": others}
         if blocking and name != "blocking":
-            row["overlap"] = 1 - row["exposed"] / (blocking["seconds"] - blocking["alone"])
+            row["overlap"] = 1 - times["exposed"] / blocking["exposed"]
         yield row
     if options.torch:
         where = ["--address", net.address, "--interface", net.interface]
         found, others = _run(net, ranks, "ddp.py", [*more, *where], options.torch)
-        yield {"by": f"DistributedDataParallel, torch {found['torch']}", **_exposed(found)} | {
-            "others": others
-        }
-
-
-def _exposed(times: dict[str, float]) -> Row:
-    return {
-        "seconds": times["seconds"],
-        "alone": times["alone"],
-        "exposed": times["seconds"] - times["alone"],
-    }
+        by = f"DistributedDataParallel, torch {found.pop('torch')}"
+        yield {"by": by, **found, "others": others}
 
 
 def sweep(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
@@ -193,7 +184,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--conv", default="auto", help="znnpy's algorithm of convolutions")
     parser.add_argument("--strategies", nargs="+", metavar="NAME[:COLORS]",
                         default=["tree", "multicolor:2", "multicolor:4", "allreduce", "blocking"])  # fmt: skip
-    parser.add_argument("--updates", type=int, default=5, help="of a block")
+    parser.add_argument("--updates", type=int, default=20, help="of a block")
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--torch", metavar="PYTHON", help="a Python that has torch and gloo")
     parser.add_argument("--sweep", action="store_true", help="sums of many sizes, no network")

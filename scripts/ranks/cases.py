@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 from peers.cases import RECIPES, Case, image_case, network_case
 
@@ -12,3 +13,10 @@ def case_of(name: str, samples: int | None) -> Case:
     if name in RECIPES:
         return image_case(name, samples)
     return replace(network_case(name), batch=samples or 1)
+
+
+def compared(blocks: list[tuple[float, float]]) -> dict[str, float]:
+    """Medians over blocks of (seconds of an update with messages, without), and of what messages add."""
+    together, alone = zip(*blocks, strict=True)
+    more = [with_messages - without for with_messages, without in blocks]
+    return {"seconds": median(together), "alone": median(alone), "exposed": median(more)}

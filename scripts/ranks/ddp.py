@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -26,7 +25,7 @@ def main() -> None:
     from peers.contestants import Torch
     from peers.images import TorchImages
 
-    from ranks.cases import case_of
+    from ranks.cases import case_of, compared
     from znnpy.network.parameters import initial_parameters
 
     torch.set_num_threads(options.threads)
@@ -49,7 +48,9 @@ def main() -> None:
         torch.distributed.barrier()
         start = time.perf_counter()
         own.run(count)
-        return (time.perf_counter() - start) / count
+        slowest = torch.tensor((time.perf_counter() - start) / count)
+        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+        return float(slowest)
 
     updates(3)
     blocks = []
@@ -59,8 +60,7 @@ def main() -> None:
             blocks.append((together, updates(options.updates)))
     torch.distributed.destroy_process_group()
     if rank == 0:
-        seconds, alone = (statistics.median(column) for column in zip(*blocks, strict=True))
-        print(json.dumps({"seconds": seconds, "alone": alone, "torch": torch.__version__}))
+        print(json.dumps({**compared(blocks), "torch": torch.__version__}))
 
 
 def _options() -> argparse.Namespace:

@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import json
 import os
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from peers.cases import Case
 
 import znnpy
-from ranks.cases import case_of
+from ranks.cases import case_of, compared
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.strategies import STRATEGIES
 from znnpy.distributed.world import World
@@ -55,13 +54,13 @@ class Rank:
         self.sample = case.sample(world.rank)
 
     def seconds(self, count: int) -> float:
-        """Seconds of an update, of so many in a row that begin on all ranks at once."""
+        """Seconds of an update on the slowest rank, of so many in a row that begin on all ranks at once."""
         self.world.exchange(None)
         start = time.perf_counter()
         for _ in range(count):
             self.model.submit(*self.sample, learning_rate=0.01)
         self.model.drain()
-        return (time.perf_counter() - start) / count
+        return max(self.world.exchange((time.perf_counter() - start) / count))
 
     def close(self) -> None:
         """Free the memory."""
@@ -93,8 +92,7 @@ def main() -> None:
                 for _ in range(options.blocks)
             ]
             together.close()
-            seconds, undelayed = (statistics.median(it) for it in zip(*blocks, strict=True))
-            found[word] = {"seconds": seconds, "alone": undelayed}
+            found[word] = compared(blocks)
         parameters = sum(value.size for value in alone.model.parameters.values())
         alone.close()
         if world.rank == 0:
