@@ -55,12 +55,12 @@ def test_ranks_leave_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> Non
         layout, settings = replace(model._layout, numbers=range(4)), model._settings
         several = model.memory
     assert model.in_flight == 4
-    party = Party(Ranks.of(16, 4), strategy("tree"), 0)
-    together = replace(settings, party=party)
-    for whole, wanted in ((16 * several, 4), (4 * several, 2)):
-        monkeypatch.setattr(planning, "whole_memory", lambda whole=whole: whole)
+    ranks = Ranks.of(16, 4), strategy("tree"), 0
+    for whole, beside, enough in ((16, 4, True), (4, 4, False), (4, 1, True)):
+        monkeypatch.setattr(planning, "whole_memory", lambda whole=whole: whole * several)
+        together = replace(settings, party=Party(*ranks, beside=beside))
         found = planning.planned_with_replicas(layout, together).layout
-        assert (found.replicas == 4) == (wanted == 4)
+        assert (found.replicas == 4) == enough
     assert planning.planned_with_replicas(layout, settings).layout.replicas == 4
 
 
@@ -73,9 +73,12 @@ def test_a_rank_stages_its_own_samples_alone(
     size: int, own: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class World:
-        """Of so many ranks, who tell each other nothing."""
+        """So many ranks of one host."""
 
         rank = 0
+
+        def exchange(self, value: Any) -> list[Any]:
+            return [value] * size
 
     World.size = size  # type: ignore[attr-defined]
 

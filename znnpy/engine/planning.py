@@ -175,7 +175,7 @@ def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
     if len(layout.numbers) == 1:
         return planned_memory(layout, settings)
     one = found = _OneMicrobatch.of(replace(layout, filters_kept=True), settings)
-    ranks = settings.party.ranks.size if settings.party else 1  # which may share this machine
+    ranks = settings.party.beside if settings.party else 1
     room = whole_memory() // (2 * ranks) if settings.max_memory is None else settings.max_memory
     wanted = _wanted(one, settings)
     for halved in range(wanted.bit_length()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from socket import gethostname
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,8 @@ Record = Mapping[str, Mapping[str, Any]]
 class Party:
     """The ranks that train together: what each owns, their strategy, and which this one is.
 
-    `near`: those whose memory is to be read where it is. Without a `world` its graphs can be looked at,
-    and not run.
+    `near`: those whose memory is to be read where it is. `beside`: how many run on this one's host, itself
+    too. Without a `world` its graphs can be looked at, and not run.
     """
 
     ranks: Ranks
@@ -50,6 +51,7 @@ class Party:
     _world: World | None = None
     near: frozenset[int] = frozenset()
     windows: Windows | None = None
+    beside: int = 1
 
     @classmethod
     def of(
@@ -64,7 +66,9 @@ class Party:
         else:
             how = strategy(wanted.strategy, wanted.colors, wanted.chunk)
         shared = wanted.shared_memory and how.fixed
-        return cls(ranks, how, world.rank, world, Windows.near(world) if shared else frozenset())
+        near = Windows.near(world) if shared else frozenset()
+        hosts = world.exchange(gethostname())
+        return cls(ranks, how, world.rank, world, near, beside=hosts.count(hosts[world.rank]))
 
     @property
     def world(self) -> World:
