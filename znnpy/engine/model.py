@@ -371,8 +371,8 @@ class Model:
         """
         own, party = self._engine.first_non_finite(), self._settings.party
         found = [it for it in (party.world.exchange(own) if party else [own]) if it]
-        nodes = {node.name for node in self._logits.nodes}
-        return next((it for it in found if it in nodes), next(iter(found), None))
+        nodes = [node.name for node in self._logits.nodes if node.name in found]
+        return next(iter(nodes + found), None)
 
     @property
     def task_graph(self) -> TaskGraph:

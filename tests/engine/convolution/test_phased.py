@@ -143,3 +143,42 @@ def test_predictions_are_those_of_training(hourglass):
 
 def test_filters_that_are_kept_for_all_microbatches(hourglass):
     check_network(*hourglass, conv="spectral", microbatch=1, threads=1)
+
+
+@pytest.mark.parametrize("images", [(17, 20), (20, 17)])
+def test_transposed_layers_of_one_phase_in_large_tiles(images):
+    """Tiles that leave the cache, images that are packed: what goes column by column where filters go along."""
+    first, last = images
+    nodes = [("input", "input", 1), ("a", "transfer", first), ("out", "transfer", last)]
+    edges = [
+        ("conv", "input", "a", {"size": (1, 1, 2)}),
+        ("conv_transpose", "a", "out", {"size": (3, 3, 3)}),
+    ]
+    layer = dict.fromkeys(PASSES, "spectral") | {f"{which}_tile": (22, 22, 22) for which in PASSES}
+    net = network(nodes, edges)
+    plan = {
+        edge.name: layer if edge.kind == "conv_transpose" else dict.fromkeys(PASSES, "direct")
+        for edge in net.edges
+    }
+    check_network(net, (24, 23, 22), plan=plan, threads=1)
+
+
+def test_strided_layers_that_see_as_many_taps_of_different_sizes():
+    """3 and 4 taps with a stride of 2 are 2 taps a phase; images of 41 voxels make 21 and 20 of them."""
+    nodes = [
+        ("input", "input", 1),
+        ("a", "transfer", 9),
+        ("b", "transfer", 9),
+        ("out", "transfer", 2),
+    ]
+    padding = {"stride": (2, 2, 2), "padding": ((1, 1),) * 3}
+    edges = [
+        ("conv", "input", "a", {"size": (3, 3, 3)} | padding),
+        ("conv", "input", "b", {"size": (4, 4, 4)} | padding),
+        ("conv", "a", "out", {"size": (3, 3, 3)}),
+        ("conv", "b", "out", {"size": (2, 2, 2)}),
+    ]
+    layer = dict.fromkeys(PASSES, "spectral") | {f"{which}_tile": (6, 6, 6) for which in PASSES}
+    net = network(nodes, edges)
+    plan = {edge.name: layer for edge in net.edges}
+    check_network(net, (9, 9, 9), plan=plan, threads=1)

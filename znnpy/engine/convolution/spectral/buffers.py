@@ -118,6 +118,7 @@ def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> 
                 tiling.tile,
                 tiling.new,
                 tiling.dilation,
+                tiling.extents,
                 group,
             )
             name = Name(TILES, edge.source, shape)
@@ -128,9 +129,9 @@ def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> 
 def by_columns(build: Build, edge: Edge, tile: Triple) -> bool:
     """Whether products go column by column: tiles are large, both ends packed if one saves lanes so.
 
-    Phases are not packed.
+    Phases are not packed. What leads back is the pass to the source there, which it is not of transposed layers.
     """
-    if phases_of_edge(build, edge).split:
+    if phases_of_edge(build, edge).split or is_transposed(edge):
         return False
     ends = build.seen(edge), build.images.contributions[edge.name]
     packed = any(saves_lanes(end.images, LANES) for end in ends)

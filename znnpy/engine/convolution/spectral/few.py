@@ -154,9 +154,10 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
     x = FewSpectra(tiling, build.seen(edge).images, phases.count)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
-    shape = phases.counts, phases.apart, phases.stride, tiling.tile, tiling.new, tiling.dilation
+    split = phases.counts, phases.apart, phases.stride
+    grid = tiling.tile, tiling.new, tiling.dilation, tiling.extents
     view = build.layout.padding(edge), edge.border
-    name = Name(FEW_TILES, edge.source, (*shape, *view, same or PASS_OF[which]))
+    name = Name(FEW_TILES, edge.source, (*split, *grid, *view, same or PASS_OF[which]))
     x.place = build.shared(name, x.floats)
     if step.once(x.place):
         kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
