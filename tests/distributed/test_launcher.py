@@ -1,6 +1,6 @@
 import pytest
 
-from znnpy.distributed.launcher import announced
+from znnpy.distributed.launcher import announced, rank_in
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from znnpy.distributed.launcher import announced
 )
 def test_ranks_are_counted_as_launchers_say(environment, ranks):
     assert announced(environment) == ranks
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [({}, None), ({"PMI_RANK": "0"}, 0), ({"PMI_RANK": "x", "SLURM_PROCID": "2"}, 2)],
+)
+def test_who_is_no_rank_has_no_number(environment, rank):
+    assert rank_in(environment) == rank

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from znnpy.distributed.launcher import announced_rank
+from znnpy.distributed.launcher import announced_rank, rank_in
 from znnpy.distributed.watch import leave, say
 
 TURN = 4.0  # seconds between ranks: where rank 0 is not there to speak, others have a word in turn
@@ -36,7 +36,8 @@ def stopped_here() -> str:
         launcher = psutil.Process().parent()
         for process in launcher.children() if launcher else ():
             if process.status() == psutil.STATUS_STOPPED:
-                found.append(f"rank {announced_rank(process.environ())} (pid {process.pid})")
+                rank = rank_in(process.environ())
+                found += [f"rank {rank} (pid {process.pid})"] if rank is not None else []
     return " and ".join(found)
 
 

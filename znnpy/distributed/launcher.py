@@ -24,7 +24,12 @@ def announced(environment: Mapping[str, str] = os.environ) -> int:
     return 0 if "PMI_RANK" in environment or "PMIX_RANK" in environment else 1
 
 
-def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
+def announced_rank() -> int:
     """This process's number among them, before MPI says it; 0 where nothing says it."""
+    return rank_in(os.environ) or 0
+
+
+def rank_in(environment: Mapping[str, str]) -> int | None:
+    """The number of a rank that has this environment; None of a process that is none."""
     ranks = (environment.get(name, "") for name in _RANKS)
-    return next((int(rank) for rank in ranks if rank.isdigit()), 0)
+    return next((int(rank) for rank in ranks if rank.isdigit()), None)
