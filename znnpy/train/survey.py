@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from math import prod
 from typing import Any
 
@@ -88,7 +87,10 @@ def _each(
                         "shape": volume.shape,
                         "type": str(volume.dtype),
                         "resolution": volume.resolution,
-                        **asdict(seen),
+                        "lowest": seen.lowest,
+                        "highest": seen.highest,
+                        "voxels": seen.voxels,
+                        "whole": seen.whole,
                     }
                 )
         except (ZnnpyError, OSError) as error:

@@ -4,7 +4,7 @@ import numpy as np
 
 from znnpy.data.values import glance as glances
 from znnpy.data.values.glance import glance
-from znnpy.data.volume import Array, Triple, Volume
+from znnpy.data.volume import Array, ArrayVolume, Triple, Volume
 
 
 class Steps(Volume):
@@ -25,6 +25,19 @@ class Steps(Volume):
 def test_a_small_volume_is_read_whole() -> None:
     found = glance(Steps((30, 5, 5)))
     assert (found.lowest, found.highest, found.voxels, found.whole) == (0, 29, 750, True)
+
+
+def test_each_channel_has_its_range() -> None:
+    values = np.zeros((3, 2, 3, 3), np.float32)
+    values[0, 0, 0, 0], values[0, 1] = np.nan, 5
+    values[1], values[2] = np.nan, -7
+    found = glance(ArrayVolume(values), finite=False)
+    assert found.ranges[0] == (0, 5)
+    assert np.isnan(found.ranges[1]).all()
+    assert found.ranges[2] == (-7, -7)
+    assert (found.lowest, found.highest) == (-7, 5)
+    nothing = glance(ArrayVolume(values[1:2]), finite=False)
+    assert np.isnan([nothing.lowest, nothing.highest]).all()
 
 
 def test_of_a_large_one_a_part_from_end_to_end() -> None:

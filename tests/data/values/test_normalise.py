@@ -10,7 +10,14 @@ import pytest
 
 from znnpy.data.source import load, open_volume
 from znnpy.data.values import normalise
-from znnpy.data.values.normalise import Fixed, moments, normalisation, statistics_slabs
+from znnpy.data.values.glance import glance
+from znnpy.data.values.normalise import (
+    Fixed,
+    moments,
+    normalisation,
+    statistics_slabs,
+    unlikely,
+)
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 
@@ -66,6 +73,28 @@ def test_memory_and_file_agree_bitwise(tmp_path: Path, monkeypatch: pytest.Monke
         by_file = moments(volume)
         in_memory = moments(load(volume, "memory"))
     assert np.array_equal(by_file, in_memory)
+
+
+def doubts(values: np.ndarray, mean: tuple[float, ...], deviation: tuple[float, ...]) -> str:
+    return unlikely(glance(ArrayVolume(values), finite=False), Fixed(mean, deviation))
+
+
+def test_fixed_numbers_are_doubted_channel_by_channel():
+    values = RANDOM.random((2, 4, 8, 8)).astype(np.float32)
+    values[1] *= 255
+    assert doubts(values, (0.5, 120.0), (0.2, 50.0)) == ""
+    assert "values of channel 1 from" in doubts(values, (0.5,), (0.2,))
+    assert "values of channel 0 from" in doubts(values, (120.0,), (50.0,))
+    assert "takes values from" in doubts(values[:1], (120.0,), (50.0,))
+    values[1] = 120  # a channel that is not used
+    assert doubts(values, (0.5, 120.0), (0.2, 50.0)) == ""
+
+
+def test_values_that_are_not_finite_are_no_reason_to_doubt():
+    values = np.full((2, 4, 8, 8), np.nan, np.float32)
+    assert doubts(values, (0.5,), (0.2,)) == ""
+    values[1] = RANDOM.random((4, 8, 8))
+    assert doubts(values, (0.5,), (0.2,)) == ""
 
 
 def test_fixed_numbers_are_the_same_for_all_volumes():

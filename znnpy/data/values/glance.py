@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import nan, prod
 
 import numpy as np
 
@@ -17,12 +17,21 @@ SHALLOWEST = 8
 
 @dataclass(frozen=True)
 class Glance:
-    """The least and greatest value among `voxels` of a volume (of each channel), all or some."""
+    """The least and greatest value of each channel among `voxels` of a volume, all or some; NaN if none is finite."""
 
-    lowest: float
-    highest: float
+    ranges: tuple[tuple[float, float], ...]
     voxels: int
     whole: bool
+
+    @property
+    def lowest(self) -> float:
+        """Of all channels."""
+        return min((low for low, _ in self.ranges if low == low), default=nan)
+
+    @property
+    def highest(self) -> float:
+        """Of all channels."""
+        return max((high for _, high in self.ranges if high == high), default=nan)
 
 
 def glance(volume: Volume, *, finite: bool = True) -> Glance:
@@ -32,16 +41,16 @@ def glance(volume: Volume, *, finite: bool = True) -> Glance:
     """
     whole = volume.nbytes <= WHOLE
     places = [((0, 0, 0), volume.extent)] if whole else _places(volume)
-    low, high, voxels = [], [], 0
+    ends: list[list[float]] = [[] for _ in range(volume.channels)]
+    voxels = 0
     for lower, upper in places:
         values = volume.read(lower, upper, finite=finite)
         voxels += prod(values.shape[1:])
-        seen = values[np.isfinite(values)]
-        low += [seen.min()] if seen.size else []
-        high += [seen.max()] if seen.size else []
-    if not low:
-        return Glance(np.nan, np.nan, voxels, whole)
-    return Glance(np.min(low).item(), np.max(high).item(), voxels, whole)
+        for found, channel in zip(ends, values, strict=True):
+            seen = channel[np.isfinite(channel)]
+            found += [seen.min().item(), seen.max().item()] if seen.size else []
+    ranges = tuple((min(found, default=nan), max(found, default=nan)) for found in ends)
+    return Glance(ranges, voxels, whole)
 
 
 def _places(volume: Volume) -> list[tuple[Triple, Triple]]:

@@ -86,27 +86,31 @@ def normalisation(
     if volume.dtype.kind == "f":
         moments(volume, replace=replace)
     if isinstance(mode, Fixed):
+        mean = _by_channel(mode.mean, "mean", volume)
+        deviation = _by_channel(mode.deviation, "deviation", volume)
         if words := unlikely(glance(volume, finite=False), mode):
             warnings.warn(f"{volume.name}: {words}", stacklevel=3)
-        mean = _by_channel(mode.mean, "mean", volume)
-        return Normalisation(mean, 1.0 / _by_channel(mode.deviation, "deviation", volume), replace)
+        return Normalisation(mean, 1.0 / deviation, replace)
     integers = mode == "unit" and volume.dtype.kind in "ui"
     largest = np.iinfo(volume.dtype).max if integers else 1
     return Normalisation(zero, one / largest, replace)
 
 
 def unlikely(found: Glance, fixed: Fixed) -> str:
-    """What is doubtful about numbers for values of such a range, in words; "" if they may be meant."""
-    mean, deviation = np.broadcast_arrays(fixed.mean, fixed.deviation)
-    low = float(((found.lowest - mean) / deviation).min())
-    high = float(((found.highest - mean) / deviation).max())
-    spread = float(((found.highest - found.lowest) / deviation).max())
-    if max(-low, high) <= FAR and spread >= FLAT:
-        return ""
-    return (
-        f"data.normalize takes values from {found.lowest:g} to {found.highest:g} to {low:.4g} to {high:.4g}, "
-        "where networks want a few units around 0: are its mean and deviation those of other values?"
+    """What is doubtful about numbers for values of such ranges, in words; "" if they may be meant."""
+    mean, deviation = (
+        values if len(values) > 1 else values * len(found.ranges)
+        for values in (fixed.mean, fixed.deviation)
     )
+    for number, (ends, center, unit) in enumerate(zip(found.ranges, mean, deviation, strict=False)):
+        low, high = ((value - center) / unit for value in ends)
+        if max(-low, high) > FAR or 0 < high - low < FLAT:
+            channel = f" of channel {number}" if len(found.ranges) > 1 else ""
+            return (
+                f"data.normalize takes values{channel} from {ends[0]:g} to {ends[1]:g} to {low:.4g} to {high:.4g}, "
+                "where networks want a few units around 0: are its mean and deviation those of other values?"
+            )
+    return ""
 
 
 def _by_channel(numbers: tuple[float, ...], key: str, volume: Volume) -> Float64:
