@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, Target
 from znnpy.data.scene import Scene
 from znnpy.data.source import open_volume
 from znnpy.data.volume import Array, ArrayVolume, Triple
+from znnpy.errors import VolumeError
 
 
 def scene(shape: Triple, first: int = 0, **masks: ArrayVolume) -> Scene:
@@ -118,12 +120,40 @@ def test_turned_patches_need_no_more(case: str, count: int) -> None:
 
 def test_blocks_are_as_small_as_asked_for() -> None:
     whole = sampler([scene((20, 15, 10))], (3, 3, 3), (1, 1, 1))
-    for largest in (20_000, 10_000, 2_000):
+    for largest in (20_000, 10_000, 3_000):
         blocks = cut(whole, 2, largest)
         assert max(block.bytes for block in blocks) <= largest
         assert sum(block.positions for block in blocks) == whole.positions
-    single = cut(whole, 1, 1)  # one position needs more
-    assert {block.positions for block in single} == {1}
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_blocks_are_not_much_smaller_than_patches(mirror: bool) -> None:
+    """Else nearly all that each holds would be its neighbours', and there would be as many as positions."""
+    volumes = scene((40, 40, 40))
+    whole = sampler([volumes], (9, 9, 9), (1, 1, 1), mirror=mirror)
+    blocks = cut(whole, 1, 1)
+    everything = sum(volume.nbytes for volume in volumes.volumes())
+    assert sum(block.bytes for block in blocks) < 8 * everything
+    assert max(block.bytes for block in blocks) <= 8 * (8 * 9**3 + 64)
+    assert len(blocks) < 300
+
+
+def test_what_comes_is_not_looked_through() -> None:
+    """Only patches are, which takes no memory of a block's size and no time between updates."""
+    made = sampler([scene((40, 40, 40))], (3, 3, 3), (1, 1, 1))
+    (block,) = cut(made, 1)
+    memory = load(block, made.scenes[0])
+    tracemalloc.start()
+    try:
+        found = excerpt(block, outline(made.scenes[0]), memory)
+        assert tracemalloc.get_traced_memory()[1] < 10_000 < memory.nbytes / 80
+    finally:
+        tracemalloc.stop()
+    memory[8 * 777 : 8 * 778].view(np.float64)[:] = np.nan
+    image = found.held.images["in"]
+    assert not image.read((0, 0, 0), (1, 1, 1)).flags.writeable
+    with pytest.raises(VolumeError, match=r"nan at \(z, y, x\) = \(0, 19, 17\)"):
+        image.read((0, 0, 0), (1, 40, 40))
 
 
 def test_blocks_are_not_many_more_than_asked_for() -> None:

@@ -13,10 +13,12 @@ from znnpy.data.samples.each import spread, stored
 from znnpy.data.sampling.places import NO_FLIPS, Flips, Range, minus, number_of
 from znnpy.data.sampling.sampler import Excerpt, Sampler
 from znnpy.data.scene import Scene
-from znnpy.data.volume import Array, ArrayVolume, Triple, Volume, slabs_of
+from znnpy.data.volume import Array, Triple, Volume, slabs_of
 
 LARGEST = 256 << 20
-"""Bytes of a block at most, unless a single position needs more."""
+"""Bytes of a block at most, or as many as PATCHES patches need where that is more."""
+PATCHES = 8
+"""A block twice as long as a patch along each axis: a voxel is in so many blocks at most, about."""
 ALIGNED = 64
 Memory = NDArray[np.uint8]
 
@@ -39,23 +41,29 @@ class Block:
         return number_of(*self.ranges[NO_FLIPS])
 
 
-class Held(ArrayVolume):
-    """A volume of which `array` has a region that begins at voxel `first`; nothing else can be read."""
+class Held(Volume):
+    """A volume of which `array` has a region that begins at voxel `first`; nothing else can be read.
+
+    Voxels are looked at when they are read, as those of a file: a block that comes is at once what patches are from.
+    """
 
     def __init__(self, volume: Volume, first: Triple, array: Array) -> None:
-        super().__init__(array, volume.name, volume.resolution, volume.offset)
-        self.shape, self.neighbours, self._first = volume.shape, volume.neighbours, first
+        super().__init__(volume.name, volume.shape, volume.dtype, volume.resolution, volume.offset)
+        self.neighbours, self._first, self._array = volume.neighbours, first, array.view()
+        self._array.setflags(write=False)
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
         start, stop = minus(lower, self._first), minus(upper, self._first)
-        if min(start) < 0 or any(a > b for a, b in zip(stop, self.array.shape[1:], strict=True)):
+        if min(start) < 0 or any(a > b for a, b in zip(stop, self._array.shape[1:], strict=True)):
             raise AssertionError(f"{self.name}: {lower} to {upper} is not held here")
-        return super()._read(start, stop)
+        z, y, x = (slice(a, b) for a, b in zip(start, stop, strict=True))
+        return self._array[:, z, y, x]
 
 
 def cut(sampler: Sampler, count: int, largest: int = LARGEST) -> list[Block]:
     """About `count` blocks or more, of nearly equal numbers of positions, each of at most `largest` bytes.
 
+    Or of as many as PATCHES patches need, where that is more: smaller ones would hold their voxels many times.
     Every position of the sampler is in one block. Fewer where there are not so many positions.
     """
     sizes = [number_of(*sampler.ranges(n)[NO_FLIPS]) for n in range(len(sampler.scenes))]
@@ -111,6 +119,7 @@ def _replaced(scene: Scene, by: Mapping[Volume, Volume]) -> Scene:
 def _small(sampler: Sampler, number: int, count: int, largest: int) -> list[Block]:
     """Blocks of one scene: as many as are asked for, or as make each small enough."""
     ranges, before = sampler.ranges(number), None
+    largest = max(largest, PATCHES * _single(sampler, number).bytes)
     while True:
         grid = _grid(ranges, count)
         blocks = [_block(sampler, number, cell) for cell in _cells(ranges, grid)]
@@ -118,6 +127,17 @@ def _small(sampler: Sampler, number: int, count: int, largest: int) -> list[Bloc
         if most <= largest or grid == before:
             return blocks
         count, before = max(len(blocks) + 1, ceil(len(blocks) * most / largest)), grid
+
+
+def _single(sampler: Sampler, number: int) -> Block:
+    """A block of one position in the middle of a scene, where no patch is cut off by a border."""
+
+    def middle(positions: Range) -> Range:
+        z, y, x = ((a + b) // 2 for a, b in zip(*positions, strict=True))
+        return (z, y, x), (z + 1, y + 1, x + 1)
+
+    ranges = sampler.ranges(number).items()
+    return _block(sampler, number, {flips: middle(positions) for flips, positions in ranges})
 
 
 def _grid(ranges: Mapping[Flips, Range], count: int) -> Triple:
