@@ -44,6 +44,18 @@ def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):
             with_microbatch(config, run, of(0, 3), Quiet())
 
 
+@pytest.mark.parametrize("shards", [False, True])
+def test_the_same_bits_are_promised_where_all_ranks_draw_the_same_samples(tmp_path, shards):
+    words = ("training.batch=8", "data.shards={exchange: 7}")[: 1 + shards]
+    noted = []
+    with RunDirectory.open(tmp_path / "run") as run:
+        told = SimpleNamespace(note=noted.append)
+        with_microbatch(load_config(write_config(tmp_path), words), run, of(0, 2), told)
+    (words,) = noted
+    assert "training.microbatch is 4, so that each of 2 ranks has one" in words
+    assert ("the same bits" in words) is not shards
+
+
 def test_more_ranks_than_microbatches_are_refused(tmp_path):
     config = load_config(write_config(tmp_path), ("training.batch=12", "training.microbatch=2"))
     with RunDirectory.open(tmp_path / "run") as run:

@@ -50,9 +50,10 @@ def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Repor
     if world.size == 1:
         return None
     chosen = largest_microbatch(training.batch, world.size)
+    same = "; where the config sets it, any number of ranks computes the same bits"
     reporter.note(
-        f"training.microbatch is {chosen}, so that each of {world.size} ranks has one; where the config sets "
-        "it, any number of ranks computes the same bits"
+        f"training.microbatch is {chosen}, so that each of {world.size} ranks has one"
+        f"{'' if config.data.shards else same}"
     )
     return chosen
 
