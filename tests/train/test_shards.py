@@ -16,8 +16,9 @@ from ranked import mpiexec, ranks_of
 from small_run import command, final, state, write_config, znnpy
 
 from znnpy.config import load_config
+from znnpy.data.sampling import sampler
 from znnpy.distributed.world import World
-from znnpy.errors import RunError
+from znnpy.errors import RunError, VolumeError
 from znnpy.network import trained_network
 from znnpy.train import shards
 from znnpy.train.shards import Shards, Whole, training_source
@@ -210,6 +211,10 @@ def opened(path, *overrides, ranks=4):
     return Shards.open(config, trained_network(config), Several(ranks), 0)
 
 
+def ranges_of(found):
+    return [found._blocks[number].ranges for number in sorted(found._held)]
+
+
 def test_samples_are_of_seed_number_period_and_rank(config):
     found = opened(config)
     assert all(
@@ -219,14 +224,14 @@ def test_samples_are_of_seed_number_period_and_rank(config):
         )
     )
     other = opened(config, "training.seed=1")
-    assert [it.ranges for it in found.held] != [it.ranges for it in other.held]
+    assert ranges_of(found) != ranges_of(other)
 
 
 def test_shuffled_order_takes_each_held_place_once_an_epoch(config):
     found = opened(
         config, "training.order=shuffled", "augment.enabled=false", "data.normalize=none", ranks=2
     )
-    positions = sum(block.positions for block in found.held)
+    positions = sum(found._blocks[number].positions for number in found._held)
     assert found._count == 2
     own = [4 * update + place for update in range(positions // 2) for place in range(2)]
     numbers = [found._number(index) for index in own]
@@ -235,10 +240,12 @@ def test_shuffled_order_takes_each_held_place_once_an_epoch(config):
     assert len(drawn) == len(own)
 
 
-def test_blocks_in_which_nothing_counts_are_left_out(config):
+def masked(config, *where):
+    """The config with a mask in which only these voxels count."""
     with h5py.File(config.parent / "data.h5", "a") as file:
         mask = np.zeros(file["raw"].shape, np.uint8)
-        mask[:6] = 1
+        for part in where:
+            mask[part] = 1
         file["mask"] = mask
     path = config.parent / "masked.yaml"
     path.write_text(
@@ -247,10 +254,40 @@ def test_blocks_in_which_nothing_counts_are_left_out(config):
         )
     )
     assert "mask" in path.read_text()
-    everything, found = opened(config), opened(path)
+    return path
+
+
+STRAY = (slice(8, None, 6), slice(None, None, 12), slice(None, None, 12))
+
+
+@pytest.mark.parametrize("stray", [[], [STRAY]])
+def test_blocks_in_which_hardly_anything_counts_are_left_out(config, stray):
+    everything, found = opened(config), opened(masked(config, slice(6), *stray))
+    left_out = len(everything._blocks) - len(found._blocks)
     assert 4 <= len(found._blocks) < len(everything._blocks)
+    assert found.described().endswith(
+        f"; {left_out} more, in which hardly anything counts, are left out"
+    )
+    assert "left out" not in everything.described()
     for index in range(20):
         assert found.sample(index).weights["output"].any()
+
+
+def test_masks_that_leave_nothing_are_told_as_such(config):
+    with pytest.raises(
+        VolumeError, match=r"data.train: no voxel counts; the masks .*h5:raw leave nothing"
+    ):
+        opened(masked(config))
+
+
+def test_too_little_in_a_rank_s_blocks_is_told_with_them(config, monkeypatch):
+    found = opened(masked(config, slice(6)))
+    monkeypatch.setattr(sampler, "ATTEMPTS", 0)
+    with pytest.raises(
+        VolumeError,
+        match=r"leave too little in the blocks that rank 0 has for updates 0 to 6; .*data.shards",
+    ):
+        found.sample(3)
 
 
 def test_what_cannot_be_divided_is_refused_with_its_place(config, monkeypatch):

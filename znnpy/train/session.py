@@ -30,7 +30,7 @@ from znnpy.train.patches import open_sampler
 from znnpy.train.progress import Reporter, choose_reporter
 from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
 from znnpy.train.schedule import learning_rate
-from znnpy.train.shards import Shards, Source, training_source
+from znnpy.train.shards import PeriodicSource, Shards, training_source
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.together import CommonStop, for_others, state_as_bytes, with_microbatch
@@ -196,7 +196,7 @@ class _Session:
         self._world.broadcast(checkpoint and state_as_bytes(checkpoint, contents))
 
     def _loop(
-        self, stack: ExitStack, model: Model, source: Source, validation: Sampler | None
+        self, stack: ExitStack, model: Model, source: PeriodicSource, validation: Sampler | None
     ) -> Loop:
         config, run, standing = self._config, self._run, self._standing
         training, pace = config.training, pace_of(config, model)
@@ -238,7 +238,7 @@ class _Session:
             len(model.samples),
         )
 
-    def _source(self, stack: ExitStack) -> Source:
+    def _source(self, stack: ExitStack) -> PeriodicSource:
         iteration = self._standing.iteration
         source = training_source(stack, self._config, self._network, self._world, iteration)
         source.sample(iteration * self._config.training.batch)

@@ -23,16 +23,21 @@ from znnpy.data.sampling.shuffle import derived
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.transfers import Parcel
 from znnpy.distributed.world import World
-from znnpy.errors import RunError
+from znnpy.errors import RunError, VolumeError
 from znnpy.network.types import Network
 from znnpy.train.patches import open_sampler
 
 SLICE = 16 << 20
 """Bytes of a block that are on the way at once."""
 SHARE = 0.5  # of the memory that is available
+POOR = 0.01
+"""A block is left out where at most this part of what counts in a block on average counts.
+
+So all that are left out have no more than this part of what counts. A rank with such blocks alone would draw in vain.
+"""
 
 
-class Source(Protocol):
+class PeriodicSource(Protocol):
     """What updates draw their samples from, period by period."""
 
     def periods(self, iteration: int) -> Iterator[int | None]:
@@ -63,7 +68,7 @@ class Shards:
     """The blocks that this rank has in memory: `every` updates long, then others. All ranks do all of it at once.
 
     `whole` is a sampler of scenes of which nothing can be read, for what is known of all of them; `weights` are what
-    deals are balanced by; `samples` those of a batch that are this rank's.
+    deals are balanced by; `poor` is how many blocks more are left out.
     """
 
     def __init__(
@@ -72,11 +77,13 @@ class Shards:
         whole: Sampler,
         blocks: Sequence[Block],
         weights: Sequence[int],
+        poor: int,
         world: World,
     ) -> None:
         assert config.data.shards
         training, self._every = config.training, config.data.shards.exchange
         self._whole, self._blocks, self._weights, self._world = whole, blocks, weights, world
+        self._poor = poor
         self._seed, self._batch = training.seed, training.batch
         owned = Ranks.of(training.batch // training.at_once, world.size).owned[world.rank]
         self._first, self._count = (n * training.at_once for n in owned)
@@ -98,27 +105,26 @@ class Shards:
                 config.data.train,
                 "data.train",
             )
-            blocks, weights = _counted(_cut(config, sampler, world), sampler, world)
-            _refuse_few(config, blocks, world)
+            everything = _cut(config, sampler, world)
+            blocks, weights = _counted(everything, sampler, world)
+            _refuse_few(config, blocks, sampler, world)
             _refuse_memory(config, blocks, world)
             excerpts = [
                 Excerpt(number, sampler.ranges(number), outline(scene))
                 for number, scene in enumerate(sampler.scenes)
             ]
-            found = cls(config, sampler.over(excerpts), blocks, weights, world)
+            poor = len(everything) - len(blocks)
+            found = cls(config, sampler.over(excerpts), blocks, weights, poor, world)
             found._read(sampler, iteration // found._every)
         return found
 
-    @property
-    def held(self) -> Sequence[Block]:
-        """What this rank has now."""
-        return [self._blocks[number] for number in sorted(self._held)]
-
     def described(self) -> str:
         """For people: how many blocks there are, and what of memory they take."""
+        others = f"; {self._poor} more, in which hardly anything counts, are left out"
         return (
             f"data.train: {len(self._blocks)} blocks in the memory of {self._world.size} ranks, up to "
             f"{readable(_needed(self._blocks, self._world.size))} each, dealt anew every {self._every} updates"
+            f"{others if self._poor else ''}"
         )
 
     def periods(self, iteration: int) -> Iterator[int | None]:
@@ -167,7 +173,14 @@ class Shards:
         ]
         self._period = period
         key = derived(self._seed, period, self._world.rank)
-        self._sampler = self._whole.over(excerpts, self._number, key)
+        self._sampler = self._whole.over(excerpts, self._number, key, self._where())
+
+    def _where(self) -> str:
+        first = self._period * self._every
+        return (
+            f" in the blocks that rank {self._world.rank} has for updates {first} to {first + self._every - 1}; with a "
+            "smaller data.shards.blocks each has more, and without data.shards every rank has everything"
+        )
 
     def _number(self, index: int) -> int:
         """Of a sample among those that this rank draws in this period."""
@@ -218,8 +231,8 @@ def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
     other = next((rank for rank, found in enumerate(told) if found != told[0]), 0)
     if other:
         raise RunError(
-            f"rank {other} sees other volumes under data.train than rank 0, of another shape or type; the same "
-            "files must be under the same paths on all hosts"
+            f"rank {other} sees other volumes under data.train than rank 0, of another name, shape or type; the "
+            "same files must be under the same paths on all hosts"
         )
     return blocks
 
@@ -227,27 +240,30 @@ def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
 def _counted(
     blocks: Sequence[Block], sampler: Sampler, world: World
 ) -> tuple[list[Block], list[int]]:
-    """Blocks in which anything counts, and how many positions of each do, about; ranks look at some each."""
+    """Blocks in which enough counts, and how many positions of each do, about; ranks look at some each."""
     if not sampler.selective:
         return list(blocks), [block.positions for block in blocks]
     own = range(world.rank, len(blocks), world.size)
     shares = {n: sampler.counted(blocks[n].scene, blocks[n].ranges[NO_FLIPS]) for n in own}
     told = world.exchange(list(shares.values()))
     found = [told[n % world.size][n // world.size] for n in range(len(blocks))]
-    both = [
-        (block, max(1, round(share * block.positions)))
-        for block, share in zip(blocks, found, strict=True)
-        if share
-    ]
-    return [block for block, _ in both], [weight for _, weight in both]
+    sizes = [block.positions for block in blocks]
+    least = POOR * float(np.average(found, weights=sizes))
+    kept = [n for n, share in enumerate(found) if share > least]
+    return [blocks[n] for n in kept], [max(1, round(found[n] * sizes[n])) for n in kept]
 
 
-def _refuse_few(config: Config, blocks: Sequence[Block], world: World) -> None:
+def _refuse_few(config: Config, blocks: Sequence[Block], sampler: Sampler, world: World) -> None:
+    if not blocks:
+        names = ", ".join(dict.fromkeys(scene.reference.name for scene in sampler.scenes))
+        raise VolumeError(
+            f"data.train: no voxel counts; the masks (or the labels to ignore) of {names} leave nothing"
+        )
     if len(blocks) < world.size:
+        enough = " in which enough counts" if sampler.selective else ""
         raise RunError(
             f"{config.place('data', 'shards')}: {world.size} ranks were started, and each needs a block of "
-            f"data.train, which has {len(blocks)} in which anything counts; start at most {len(blocks)}, or leave "
-            "data.shards out"
+            f"data.train, which has {len(blocks)}{enough}; start at most {len(blocks)}, or leave data.shards out"
         )
 
 

@@ -17,7 +17,7 @@ from znnpy.train.checkpoint import Arrays
 from znnpy.train.keeper import Pace
 from znnpy.train.loop import Batch
 from znnpy.train.members import Member
-from znnpy.train.shards import Source
+from znnpy.train.shards import PeriodicSource
 
 
 def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration: int) -> None:
@@ -71,7 +71,7 @@ def verify_all(readers: Iterable[Verified | None], world: World, wrong: str | No
 
 
 def loop_batches(
-    source: Source, losses: Objectives, batch: int, iteration: int, own: range
+    source: PeriodicSource, losses: Objectives, batch: int, iteration: int, own: range
 ) -> Generator[Batch]:
     """Batches from that of an update on, as the loop takes them, prepared ahead within a period of the source."""
     for end in source.periods(iteration):

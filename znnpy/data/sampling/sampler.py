@@ -141,7 +141,7 @@ class Sampler:
         self._rebalance: Rebalance = rebalance
         self._mirror, self._seed, self._order, self._possible = mirror, seed, order, possible
         self._turn: Callable[[int], int] = lambda index: index
-        self._key = seed
+        self._key, self._where = seed, ""
         self._frame = next(iter(self._inputs.values())).shape
         self._boxes = self._place()
         for scene in self._scenes:
@@ -211,12 +211,17 @@ class Sampler:
         return max(shares)
 
     def over(
-        self, excerpts: Sequence[Excerpt], turn: Callable[[int], int] | None = None, key: int = 0
+        self,
+        excerpts: Sequence[Excerpt],
+        turn: Callable[[int], int] | None = None,
+        key: int = 0,
+        where: str = "",
     ) -> Sampler:
         """A sampler of some of this one's positions, which reads the excerpts alone.
 
         Images are normalised, and voxels weighed, as those of the whole scenes. With order shuffled sample
-        `index` is the one of number `turn(index)` in an order of the seed `key`.
+        `index` is the one of number `turn(index)` in an order of the seed `key`. `where` says for people, after
+        what it is that is lacking, which positions these are.
         """
         found, numbers = copy(self), [it.scene for it in excerpts]
         found._scenes = tuple(it.held for it in excerpts)
@@ -225,6 +230,7 @@ class Sampler:
         found._groups = [self._groups[number] for number in numbers]
         found._counts = [self._counts[number] for number in numbers]
         found._turn, found._key = turn or self._turn, key if turn else self._key
+        found._where = where
         return found
 
     def sample(self, index: int) -> Patch:
@@ -239,7 +245,7 @@ class Sampler:
         names = dict.fromkeys(scene.reference.name for scene in self._scenes)
         raise VolumeError(
             f"{ATTEMPTS} patches in a row hold no voxel that counts; the masks (or the labels to "
-            f"ignore) of {', '.join(names)} leave too little"
+            f"ignore) of {', '.join(names)} leave too little{self._where}"
         )
 
     def samples(self, numbers: Sequence[int]) -> Patch:
