@@ -1,8 +1,14 @@
+import fcntl
 import json
+import os
+import pty
 import random
 import signal
 import subprocess
+import sys
+import termios
 import time
+from contextlib import suppress
 
 import pytest
 from small_run import Forked, state, write_config, znnpy
@@ -60,6 +66,34 @@ def test_run_directory_says_what_was_run(undisturbed):
     assert (run / "prediction.png").stat().st_size > 1000
     scores = json.loads((run / "result.json").read_text())["evaluations"][0]["scores"]
     assert set(scores) == {"network", "predicting the mean", "thresholding raw"}
+
+
+def test_a_terminal_that_is_closed_stops_and_saves(config):
+    """The kernel tells the process, and so does a shell; nothing can be shown any more."""
+    ours, theirs = pty.openpty()
+
+    def terminal():
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.close(ours)
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+        for number in (1, 2):
+            os.dup2(theirs, number)
+        sys.stdout, sys.stderr = (open(n, "w", 1, closefd=False) for n in (1, 2))  # noqa: SIM115
+
+    with Forked("train", config, before=terminal) as process:
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        while lines(config.parent / "run/log.jsonl") < 35 and process.poll() is None:
+            with suppress(BlockingIOError):
+                os.read(ours, 1 << 16)
+            time.sleep(0.001)
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        process.communicate()
+    name, _, log = state(config.parent / "run")
+    assert process.returncode == 128 + signal.SIGHUP
+    assert name == f"iteration-{json.loads(log.splitlines()[-1])['iteration']:09}.npz"
 
 
 @pytest.mark.slow

@@ -45,6 +45,21 @@ def test_second_signal_leaves_at_once():
     assert (done.returncode, done.stdout) == (130, "2\n")
 
 
+def test_a_terminal_that_closes_sends_its_signal_twice():
+    code = """
+import os, signal
+from znnpy.train.signals import StopSignals
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+with StopSignals() as stop, stop.deferred():
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGHUP)
+    print(stop.requested, flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "1\n")
+
+
 def test_other_threads_leave_handlers_alone():
     found = []
 

@@ -99,7 +99,8 @@ def _leave(code: int) -> None:
     atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):  # what it says would go there
+            sys.stderr.flush()
         os._exit(code)
 
 
@@ -119,4 +120,5 @@ def _tell(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _complain(text: str) -> None:
-    print(f"znnpy: {screenful(text)}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # the terminal may be closed; the exit status says it too
+        print(f"znnpy: {screenful(text)}", file=sys.stderr, flush=True)

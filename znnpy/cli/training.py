@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -49,11 +50,12 @@ def train(
     if world.rank:
         raise typer.Exit(128 + signal if signal else 0)
     if outcome.signal is not None:
-        typer.echo(
-            f"stopped at iteration {outcome.iteration} of {outcome.iterations}, saved in "
-            f"{outcome.directory}; go on with: {_again(config, changed)}",
-            err=True,
-        )
+        with suppress(OSError):  # the terminal may be closed
+            typer.echo(
+                f"stopped at iteration {outcome.iteration} of {outcome.iterations}, saved in "
+                f"{outcome.directory}; go on with: {_again(config, changed)}",
+                err=True,
+            )
         raise typer.Exit(128 + outcome.signal)
     _report(outcome)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from functools import wraps
+from typing import ParamSpec, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -24,6 +27,8 @@ from znnpy.errors import screenful
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
 WINDOW = 10.0  # seconds over which the rate is taken
 SMOOTHING = 0.98  # weight of the past in the shown loss and error
+
+Words = ParamSpec("Words")
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,17 @@ class Quiet:
         """Nothing."""
 
 
+def heard_or_not(show: Callable[Words, None]) -> Callable[Words, None]:
+    """Train on where nothing can be shown: a terminal may be closed, or the disk of a log full."""
+
+    @wraps(show)
+    def shown(*args: Words.args, **kwargs: Words.kwargs) -> None:
+        with suppress(OSError):
+            show(*args, **kwargs)
+
+    return shown
+
+
 class Plain:
     """A line every few seconds, for logs of batch systems."""
 
@@ -104,6 +120,7 @@ class Plain:
                 f"ETA {clock(left)}"
             )
 
+    @heard_or_not
     def note(self, text: str) -> None:
         """Print a line."""
         print(screenful(text), file=self._stream, flush=True)
@@ -139,6 +156,7 @@ class Bar:
             "", start=False, loss=0.0, error=0.0, rate=0.0, voxels=0.0
         )
 
+    @heard_or_not
     def preparing(self, what: str, done: int, total: int) -> None:
         """Show a bar of its own until all is ready."""
         if self._preparing is None:
@@ -150,6 +168,7 @@ class Bar:
         if done == total:
             self._end_preparing()
 
+    @heard_or_not
     def start(self, total: int, done: int) -> None:
         """Show the bar."""
         self._end_preparing()
@@ -157,6 +176,7 @@ class Bar:
         self._progress.start_task(self._task)
         self._progress.start()
 
+    @heard_or_not
     def update(self, status: Status) -> None:
         """Move the bar."""
         loss, error = self._smooth.add(status)
@@ -169,10 +189,12 @@ class Bar:
             voxels=status.voxels_per_s,
         )
 
+    @heard_or_not
     def note(self, text: str) -> None:
         """Print a line above the bar."""
         self._progress.console.print(screenful(text), highlight=False, markup=False, soft_wrap=True)
 
+    @heard_or_not
     def close(self) -> None:
         """Leave the bar on the screen as it is."""
         self._end_preparing()

@@ -48,7 +48,8 @@ class StopSignals:
     Outside `deferred()` the first signal raises Stopped where the main thread stands, and ends the
     process if that has not left the context a second later. Inside, it is only noted in
     `requested` (the signal's number), and whoever loops there looks at it. A second signal ends the
-    process at once: every file is written beside and renamed, so none is harmed.
+    process at once: every file is written beside and renamed, so none is harmed. A SIGHUP is no second
+    one: a terminal that closes sends it twice, from its shell and from the kernel.
     """
 
     def __init__(self) -> None:
@@ -92,6 +93,8 @@ class StopSignals:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.requested is not None:
+            if number == signal.SIGHUP:
+                return
             leave_at_once(128 + number)
         self.requested = number
         if not self._deferring:
