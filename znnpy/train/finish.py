@@ -42,10 +42,11 @@ def evaluate_run(
     """Evaluate a run's newest weights on volumes, with baselines from its first train volume."""
     found = []
     config, network = saved.config, saved.network
+    unread = config.data.model_copy(update={"in_memory": False})  # baselines need a part of it
     with ExitStack() as stack:
         train = None
         if config.data.train:
-            train = open_scene(config.data.train[0], config.data, network)
+            train = open_scene(config.data.train[0], unread, network)
             stack.callback(train.close)
         for section in sections:
             scene = open_scene(section, config.data, network)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -67,20 +68,28 @@ class Bystander:
 def follow(world: World) -> int | None:
     """Train with rank 0, which calls `train`, until it is done with all; the signal that stopped them.
 
-    Raises as `train` does.
+    Warns of nothing: rank 0 looks through the same files. Raises as `train` does.
     """
-    with StopSignals() as signals:
+    with StopSignals() as signals, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         stop, members = CommonStop(signals, world), world.exchange(member())
         share_host(members, world.rank)
         told = world.broadcast()
         if told is not None:
             iteration, config = told
-            with ExitStack() as stack:
-                loop = _loop(stack, config_from(config), members, world, stop, iteration)
-                with suppress(TrainingError):  # rank 0 has the same, and ends us when it says so
-                    loop.run()
+            _train(config_from(config), members, world, stop, iteration)
         world.exchange(None)
     return stop.requested
+
+
+def _train(
+    config: Config, members: list[Member], world: World, stop: CommonStop, iteration: int
+) -> None:
+    """All updates; nothing of the data is held any more when rank 0 scores the network."""
+    with ExitStack() as stack:
+        loop = _loop(stack, config, members, world, stop, iteration)
+        with suppress(TrainingError):  # rank 0 has the same, and ends us when it says so
+            loop.run()
 
 
 def _loop(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from znnpy.config.models import Config
-from znnpy.data.memory import readable
+from znnpy.data.memory import readable, share_memory
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
@@ -158,6 +158,7 @@ class _Session:
         if not sections:
             return ()
         saved = read_run(path, self._reporter)
+        share_memory(1)  # the other ranks have let go of theirs
         evaluations = evaluate_run(saved, sections)
         try:
             write_result(path, saved.checkpoint.iteration, sections, evaluations)

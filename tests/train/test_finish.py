@@ -1,0 +1,37 @@
+"""Scores in the end: what is opened for them, and how much memory may be taken."""
+
+import h5py
+import pytest
+from small_run import short
+
+from znnpy.data import memory, source
+from znnpy.data.memory import available, share_memory
+from znnpy.errors import VolumeError
+from znnpy.train import session
+from znnpy.train.finish import evaluate_run, held_out
+from znnpy.train.progress import Quiet
+from znnpy.train.start import read_run
+
+
+def test_memory_is_not_divided_any_more_when_all_is_trained(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr(memory, "_sharers", 1)
+    monkeypatch.setattr(session, "share_host", lambda *_: share_memory(4))
+    monkeypatch.setattr(session, "evaluate_run", lambda *_: found.append(available(1)) or [])
+    session.train(short(tmp_path, tmp_path / "run"), reporter=Quiet())
+    assert found == ["1 B are available"]
+
+
+def test_a_volume_that_ranks_had_in_parts_need_not_fit_into_one(tmp_path, monkeypatch):
+    session.train(short(tmp_path, tmp_path / "run"), reporter=Quiet())
+    with h5py.File(tmp_path / "data.h5", "a") as file:
+        for name in ("raw", "labels"):
+            file[f"part/{name}"] = file[name][:, :12]
+        room = 2 * file["part/labels"].nbytes
+    monkeypatch.setattr(source, "available_memory", lambda: room)
+    part = "{image: data.h5:part/raw, labels: data.h5:part/labels}"
+    part = part.replace("data.h5", str(tmp_path / "data.h5"))
+    saved = read_run(tmp_path / "run", Quiet(), (f"data.test=[{part}]", "data.in_memory=true"))
+    assert len(evaluate_run(saved, held_out(saved.config))) == 1
+    with pytest.raises(VolumeError, match="but only"):
+        evaluate_run(saved, saved.config.data.train)
