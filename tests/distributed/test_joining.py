@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 from ranked import ranked
+
+from znnpy.distributed.deadline import in_time
 
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
 
@@ -100,9 +103,20 @@ def test_ranks_do_not_wait_without_end_for_one_that_has_left(monkeypatch):
     assert "one may be stopped, or have ended before MPI began" in done.stderr
 
 
-def test_a_time_to_begin_that_is_no_number_is_refused():
-    words = said("pass", PMI_RANK="0", PMI_SIZE="2", ZNNPY_BEGIN_SECONDS="soon")
-    assert words == "znnpy: ZNNPY_BEGIN_SECONDS is 'soon', which is no number of seconds\n"
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("given", ["inf", "soon", "nan", "0", "-1"])
+def test_a_time_to_begin_that_is_no_number_is_refused(given):
+    words = said("pass", PMI_RANK="0", PMI_SIZE="2", ZNNPY_BEGIN_SECONDS=given)
+    expected = f"ZNNPY_BEGIN_SECONDS is {given!r}, which is no number of seconds above 0"
+    assert words == f"znnpy: {expected}\n"
+
+
+def test_a_time_to_begin_may_be_longer_than_clocks_count():
+    with in_time(1e300, str):
+        timers = [it for it in threading.enumerate() if isinstance(it, threading.Timer)]
+        time.sleep(0.1)
+        assert timers
+        assert all(timer.is_alive() for timer in timers)
 
 
 SPEAKS = """

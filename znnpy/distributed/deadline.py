@@ -20,7 +20,8 @@ def in_time(seconds: float, words: Callable[[], str]) -> Iterator[None]:
 
     Rank 0 is the first to do so, at once; where the launcher then ends the others, it is the only one.
     """
-    timer = threading.Timer(seconds + TURN * min(announced_rank(), 2), _give_up, (words,))
+    until = min(seconds + TURN * min(announced_rank(), 2), threading.TIMEOUT_MAX)
+    timer = threading.Timer(until, _give_up, (words,))
     timer.daemon = True
     timer.start()
     try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from znnpy.distributed.deadline import in_time, stopped_here
@@ -81,11 +82,12 @@ def _begun(debug: bool) -> tuple[World, Watch | None]:
 
 
 def _patience() -> float:
-    given = os.environ.get(BEGIN_SECONDS, BEGIN)
-    try:
-        return float(given)
-    except ValueError:
-        raise _for_all(f"{BEGIN_SECONDS} is {given!r}, which is no number of seconds") from None
+    given, seconds = os.environ.get(BEGIN_SECONDS, BEGIN), math.nan
+    with suppress(ValueError):
+        seconds = float(given)
+    if not 0 < seconds < math.inf:
+        raise _for_all(f"{BEGIN_SECONDS} is {given!r}, which is no number of seconds above 0")
+    return seconds
 
 
 def _absent(seconds: float) -> str:
