@@ -171,7 +171,7 @@ CONFIGS = [
      ["'output'", "1 images", "'affinity'", "3"]),
     ("no volume to train on", "    - {image: data.h5:raw, labels: data.h5:labels}\n", "    []\n",
      ["data.train", "names no volume"]),
-    ("no labels to train on", ", labels: data.h5:labels", "", ["data.h5:raw", "labels", "missing"]),
+    ("no labels to train on", ", labels: data.h5:labels", "", ["data.h5:raw", "without labels", "'output'"]),
     ("two input images for one", "layers:", "input: 2\n  layers:",
      ["data.h5:raw", "1 channel", "'input'", "2 image"]),
     ("missing volume file", "image: data.h5:raw", "image: dat.h5:raw",

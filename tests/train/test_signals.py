@@ -19,6 +19,15 @@ with StopSignals() as stop, stop.deferred():
 """
 
 
+@pytest.fixture
+def listening():
+    """Also where the tests were started by `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_deferred_is_noted_and_not_deferred_is_raised(number):
     before = signal.getsignal(number)
