@@ -50,9 +50,8 @@ def joined(*, debug: bool = False) -> Iterator[World]:
         watch.end(error, status)
         if world.rank:
             _end(world)
-            raise SystemExit(
-                status
-            ) from None  # in order, or the launcher kills rank 0 before it has spoken
+            # In order, or the launcher kills rank 0 before it has spoken.
+            raise SystemExit(status) from None
         atexit.register(_end, world)  # once it is said why
         raise
 

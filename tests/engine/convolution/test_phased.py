@@ -164,7 +164,7 @@ def test_transposed_layers_of_one_phase_in_large_tiles(images):
 
 
 def test_strided_layers_that_see_as_many_taps_of_different_sizes():
-    """3 and 4 taps with a stride of 2 are 2 taps a phase; images of 41 voxels make 21 and 20 of them."""
+    """3 and 4 taps with a stride of 2 are 2 taps a phase; of an odd number of voxels they make different numbers."""
     nodes = [
         ("input", "input", 1),
         ("a", "transfer", 9),

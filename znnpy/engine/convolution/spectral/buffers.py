@@ -129,7 +129,7 @@ def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> 
 def by_columns(build: Build, edge: Edge, tile: Triple) -> bool:
     """Whether products go column by column: tiles are large, both ends packed if one saves lanes so.
 
-    Phases are not packed. What leads back is the pass to the source there, which it is not of transposed layers.
+    Phases are not packed. Column products exchange filters in the pass to the source, transposed layers in the other.
     """
     if phases_of_edge(build, edge).split or is_transposed(edge):
         return False
