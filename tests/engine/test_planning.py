@@ -98,3 +98,20 @@ def test_what_is_staged_counts_for_both_steps() -> None:
         inputs = 4 * model.network.inputs[0].images * int(np.prod(model.input_shape))
         one, five = (least_bytes(net, geometry, 1, True, staged) for staged in (None, 5))
         assert five - one == 2 * 4 * inputs
+
+
+def test_a_party_counts_the_ranks_of_its_host() -> None:
+    class World:
+        """Rank 2 of 4; rank 1 runs elsewhere."""
+
+        rank, size = 2, 4
+
+        def exchange(self, value: Any) -> list[Any]:
+            return [value, "elsewhere", value, value]
+
+    world: Any = World()
+    how = DistributedSection(strategy="tree", shared_memory=False)
+    with small() as model:
+        party = Party.of(world, 8, model.network, how)
+    assert party
+    assert party.beside == 3
