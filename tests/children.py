@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -31,12 +33,18 @@ def counted(limit: int) -> list[int]:
     return calls
 
 
-def forked(work: Callable[[int], None]) -> tuple[int, bytes]:
-    """Run in a child, which gets a pipe; its exit status and what it wrote into the pipe."""
+def forked(work: Callable[[int], None], seconds: float = 0.0) -> tuple[int, bytes]:
+    """Run in a child, which gets a pipe; its exit status and what it wrote into the pipe.
+
+    A child that is not done within `seconds`, if any, says where each of its threads is, and fails.
+    """
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
+        gc.freeze()  # what the parent left over may wait, when it ends, for threads that are not here
+        if seconds:
+            faulthandler.dump_traceback_later(seconds, exit=True)
         with contextlib.suppress(BaseException):
             work(into)
             code = 0

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import resource
-import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -34,7 +33,7 @@ from znnpy.errors import ZnnpyError
 from znnpy.infer.write import run_job
 
 ROOM = 1 << 30  # bytes of address space beyond what the process has
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +47,6 @@ def outcome(tiny: Small, path: Path, plain: Callable[[Path], Array], cut: bool) 
     """In a child with little room and time: b"done" or b"refused"; anything else is a failure."""
 
     def work(pipe: int) -> None:
-        signal.alarm(SECONDS)
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
         try:
@@ -61,7 +59,7 @@ def outcome(tiny: Small, path: Path, plain: Callable[[Path], Array], cut: bool) 
         assert np.array_equal(found, predicted(tiny, ArrayVolume(there, "plain"), {}))
         os.write(pipe, b"done")
 
-    code, said = forked(work)
+    code, said = forked(work, SECONDS)
     for left in tiny.folder.glob("*out.h5*"):
         left.unlink()
     assert code == 0, f"{path}: ended with {code}"
