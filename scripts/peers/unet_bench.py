@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peers.timing import GRADIENT_TOLERANCE, LOSS_TOLERANCE, PAUSE, SAMPLES
 from peers.unet_nets import NETS, Arrays
@@ -29,6 +28,11 @@ from peers.unet_nets import NETS, Arrays
 ANOTHER = 0.1
 """Distance from float64 beyond which a peer computes something else; below, and out of tolerance, it is inexact."""
 DIFFERENT = "RESULTS DIFFER"
+NOTHING = 1e-9
+"""Norm of a gradient, relative to the largest, below which it is zero but for rounding in float64.
+
+Those of biases before a normalisation are: every contestant's is rounding, and is compared with the largest.
+"""
 FORMATS = ("contiguous", "channels_last_3d")
 SCRIPTS = Path(__file__).resolve().parents[1]
 ENGINES = ("onnxruntime", "openvino", "openvino-bfloat16")
@@ -209,13 +213,14 @@ def _apart(case: Case, workers: list[Worker], truth: Truth) -> dict[str, dict[st
     smallest: dict[str, dict[str, float]] = {worker.name: {} for worker in workers}
     for seed in range(SAMPLES):
         exact = truth.of(case, seed)
+        scales = _scales(exact)
         for worker in workers:
             found = worker.results(seed, truth.folder)
             if exact.keys() != found.keys():
                 names = sorted(exact.keys() ^ found.keys())
                 raise SystemExit(f"{worker.name} has other results: {names}")
             for name, value in found.items():
-                far = _distance(value, exact[name])
+                far = float(np.linalg.norm(value.astype(np.float64) - exact[name]) / scales[name])
                 if name == "loss":
                     losses[worker.name] = max(losses[worker.name], far)
                 else:
@@ -243,9 +248,11 @@ def _verdict(name: str, loss: float, gradient: float) -> str:
     return "inexact" if name != "znnpy" and max(loss, gradient) <= ANOTHER else DIFFERENT
 
 
-def _distance(found: NDArray[Any], exact: NDArray[Any]) -> float:
-    apart = np.linalg.norm(found.astype(np.float64) - exact)
-    return float(apart / max(np.linalg.norm(exact.astype(np.float64)), 1e-30))
+def _scales(exact: Arrays) -> dict[str, float]:
+    """What distances from each result are relative to: its norm, or the largest gradient's if it is nothing."""
+    norms = {name: float(np.linalg.norm(value)) for name, value in exact.items()}
+    largest = max(norm for name, norm in norms.items() if name != "loss")
+    return {name: norm if norm > NOTHING * largest else largest for name, norm in norms.items()}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
