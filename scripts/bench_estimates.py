@@ -19,6 +19,7 @@ from znnpy.engine.autotune import timed
 from znnpy.geometry import fit
 from znnpy.network.types import Triple
 from znnpy.plan import ConvShape, Method
+from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.choose import estimated_seconds
 from znnpy.plan.tiles import best_tiles
 from znnpy.plan.types import TILE_SIZES
@@ -76,7 +77,7 @@ def line(words: str, tiles: int, hopeless: float) -> str:
 def candidates(shape: ConvShape, count: int, hopeless: float) -> list[Method]:
     """Tiles worth a look."""
     cubes: list[Triple] = [(n, n, n) for n in TILE_SIZES if n > max(shape.size)]
-    methods = [Method("spectral", tile) for tile in (*best_tiles(shape, count), *cubes)]
+    methods = [Method("spectral", tile) for tile in (*best_tiles(dense(shape), count), *cubes)]
     estimates = {method: estimated_seconds(shape, method) for method in dict.fromkeys(methods)}
     most = hopeless * min(estimates.values())
     return [method for method, seconds in estimates.items() if seconds <= most]

@@ -18,16 +18,18 @@ SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 
 @pytest.mark.quick(4)
 @pytest.mark.parametrize(
-    ("method", "passes"),
+    ("method", "passes", "planar"),
     [
-        (method, passes)
+        (method, passes, planar)
         for method in ("direct", "fft", "spectral 8x8x8", "winograd")
         for passes in (PASSES, ("forward", "weight"), ("forward",))
-        if method != "winograd" or passes != ("forward", "weight")  # of an input, which lies planar
+        for planar in (False, True)
+        if not planar or (method != "winograd" and passes != PASSES)
     ],
 )
-def test_every_wanted_pass_and_no_other_is_measured(method, passes):
-    (costs,) = autotune.timed(replace(SMALL, passes=passes), [Method.named(method)]).values()
+def test_every_wanted_pass_and_no_other_is_measured(method, passes, planar):
+    shape = replace(SMALL, passes=passes, planar=planar)
+    (costs,) = autotune.timed(shape, [Method.named(method)]).values()
     assert set(costs) & set(PASSES) == set(passes)
     assert min(costs.values()) > 0
 
@@ -109,7 +111,9 @@ def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypat
 UP, TWO, PADDED = (4, 4, 4), (2, 2, 2), ((1, 1),) * 3
 STRIDED = [
     ConvShape(16, 16, (5, 5, 5), ONE, TWO, (14, 14, 14), (6, 6, 6), 1, padding=PADDED),
-    ConvShape(1, 16, (5, 5, 5), ONE, TWO, (15, 15, 15), (6, 6, 6), 1, ("forward", "weight")),
+    ConvShape(
+        1, 16, (5, 5, 5), ONE, TWO, (15, 15, 15), (6, 6, 6), 1, ("forward", "weight"), planar=True
+    ),
     ConvShape(16, 16, UP, ONE, TWO, (6, 6, 6), (13, 12, 12), 1, padding=PADDED, transposed=True),
 ]
 
@@ -132,3 +136,14 @@ def test_smaller_images_keep_their_stride():
             min(it.source, it.target, key=lambda n: -max(n)) for it in (smaller, shape)
         )
         assert before[0] - large[0] == 2 * (shape.places[0] - smaller.places[0])
+
+
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize("passes", [("forward", "weight"), ("forward",)])
+@pytest.mark.parametrize("images", [2, 20])
+def test_images_are_measured_as_they_lie(images, passes, planar):
+    shape = replace(SMALL, inputs=images, outputs=17, passes=passes, planar=planar)
+    layout, edge = autotune._alone(shape, Method("spectral", (8, 8, 8)))
+    # Few images between convolutions lie planar, too, where their gradient is made directly.
+    few = images == 2 and passes == ("forward",)
+    assert (layout.lanes(edge.source) == 1) == (planar or few)

@@ -13,6 +13,7 @@ from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
+from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.choose import DIRECT, candidates
 from znnpy.plan.combine import cheapest
 from znnpy.plan.tiles import best_tiles, lattices, tile_count
@@ -128,7 +129,7 @@ def test_tiles_serve_the_filter():
 def shape_of(size):
     nodes = (Node("input", "input", 32), Node("out", "transfer", 32))
     net = Network(nodes, (Edge("c", "conv", "input", "out", size=size),))
-    return ConvShape.of(net.edges[0], net, fit(net, (48, 48, 48)), 1)
+    return dense(ConvShape.of(net.edges[0], net, fit(net, (48, 48, 48)), 1))
 
 
 def test_tiles_of_dilated_layers_cover_every_lattice():
@@ -188,3 +189,50 @@ def test_strided_layers_are_measured_where_tiles_may_win(size, images, measured,
     assert found[0] == Method("direct")
     assert (len(found) > 1) == measured
     assert all(method.algorithm == "spectral" for method in found[1:])
+
+
+def in_a_row(images, size=(3, 3, 3), stride=(1, 1, 1)):
+    """Two convolutions, the first of an input, and their shapes in a forward pass alone."""
+    nodes = Node("input", "input", images), Node("a", "transfer", images), Node("b", "transfer", 32)
+    edges = (
+        Edge("first", "conv", "input", "a", size=size, stride=stride),
+        Edge("second", "conv", "a", "b", size=size),
+    )
+    net = Network(nodes, edges)
+    geometry = fit(net, (8, 8, 8))
+    return [ConvShape.of(edge, net, geometry, 1, training=False) for edge in edges]
+
+
+def test_only_images_of_inputs_lie_planar_in_forward_passes_alone():
+    first, second = in_a_row(8)
+    assert (first.planar, second.planar) == (True, False)
+    assert Method("winograd") not in candidates(first)
+    assert Method("winograd") in candidates(second)
+    assert (dense(first).planar, dense(second).planar) == (True, False)  # lanes go over tiles
+
+
+def test_an_input_that_not_only_convolutions_read_lies_in_blocks():
+    nodes = Node("input", "input", 3), Node("a", "transfer", 8), Node("b", "sum", 3)
+    conv = Edge("conv", "conv", "input", "a", size=(3, 3, 3))
+    other = Edge("other", "avg_pool", "input", "b", size=(3, 3, 3))
+    for edges in ((conv,), (conv, other)):
+        net = Network(nodes[: len(edges) + 1], edges)
+        sizes = {node.name: (8, 8, 8) for node in net.outputs}
+        shape = ConvShape.of(conv, net, fit(net, sizes), 1)
+        assert shape.passes == ("forward", "weight")
+        assert shape.planar == (len(edges) == 1)
+        assert (Method("winograd") in candidates(shape)) == (len(edges) == 2)
+
+
+@pytest.mark.parametrize(
+    ("images", "stride", "few"),
+    [(8, 1, True), (9, 1, False), (2, 2, True), (3, 2, False), (4, (1, 2, 2), True)],
+)
+def test_phases_of_few_planar_images_lie_in_one_vector(images, stride, few):
+    stride = stride if isinstance(stride, tuple) else (stride,) * 3
+    shape = in_a_row(images, (5, 5, 5), stride)[0]
+    like = dense(shape)
+    assert like.planar == few
+    whole = images if few or max(stride) == 1 else 16
+    assert like.inputs == prod(stride) * whole
+    assert dense(replace(shape, planar=False)).planar is False

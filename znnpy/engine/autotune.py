@@ -218,7 +218,7 @@ def _by_part(
 
 
 def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
-    """A network around one conv edge whose source needs a gradient too, or is an input."""
+    """A network around one conv edge, whose source's images lie as they do in a network."""
     edge = Edge(
         "conv",
         "conv_transpose" if shape.transposed else "conv",
@@ -232,13 +232,16 @@ def _alone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
         output_padding=_added(shape),
     )
     target = Node("target", "sum", shape.outputs)
-    if shape.training and "gradient" not in shape.passes and not shape.transposed:
+    if shape.planar:
         network = Network((Node("source", "input", shape.inputs), target), (edge,))
     else:
-        lift = Edge("lift", "crop", "input", "source")
+        # An input that feeds others too lies in blocks; other nodes of few images may lie planar.
+        learns = "gradient" in shape.passes or not shape.training
+        lift = Edge("lift", "crop" if learns else "identity", "input", "source")
         if shape.transposed:  # what grows must have shrunk before
             lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
-        ends = Node("input", "input", shape.inputs), Node("source", "transfer", shape.inputs)
+        source = Node("source", "transfer", shape.inputs, bias="gradient" in shape.passes)
+        ends = Node("input", "input", shape.inputs), source
         network = Network((*ends, target), (lift, edge))
     # Few images of a source stay planar where their gradient, if any, is made directly.
     back = method if "gradient" in shape.passes else Method("direct")

@@ -24,15 +24,9 @@ def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
 
     Depends on network and sizes alone, so that the same patch is computed the same everywhere.
     """
-    planar = {e.name for e in network.edges if network.node(e.source).kind == "input"}
     if conv != "auto":
         return choose(network, geometry, 1, conv, lambda _: {}, training=False)
-    return Plan(
-        {
-            name: _cheapest(shape, planar=name in planar)
-            for name, shape in _convolutions(network, geometry)
-        }
-    )
+    return Plan({name: _cheapest(shape) for name, shape in _convolutions(network, geometry)})
 
 
 def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
@@ -72,11 +66,10 @@ def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, C
         yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
 
 
-def _cheapest(shape: ConvShape, *, planar: bool) -> LayerPlan:
-    """`planar`: the source is an input, without lanes."""
+def _cheapest(shape: ConvShape) -> LayerPlan:
     costs: dict[Method, float] = {}
     for algorithm in ALGORITHMS.values():
-        if takes(algorithm, shape, planar=planar):
+        if takes(algorithm, shape):
             least = min(costs.values(), default=inf)
             for method in algorithm.patch_methods(shape, least):
                 costs[method] = seconds_by(method, shape)

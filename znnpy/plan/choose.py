@@ -67,19 +67,18 @@ def candidates(shape: ConvShape) -> list[Method]:
 
 @cache  # asked several times for each layer, and tiles are many
 def _candidates(shape: ConvShape) -> tuple[Method, ...]:
-    planar = "gradient" not in shape.passes  # the images are an input's, not in blocks
     found: list[Method] = []
     for algorithm in ALGORITHMS.values():
-        if takes(algorithm, shape, planar=planar):
+        if takes(algorithm, shape):
             found += algorithm.candidates(shape)
     return tuple(found)
 
 
-def takes(algorithm: Algorithm, shape: ConvShape, *, planar: bool) -> bool:
-    """Whether a layer can run so, where its source's images lie `planar` or in blocks."""
+def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
+    """Whether a layer can run so."""
     if shape.depthwise or algorithm.traits.depthwise:
         return shape.depthwise and algorithm.traits.depthwise
-    if planar and not algorithm.traits.reads_planar:
+    if shape.planar and not algorithm.traits.reads_planar:
         return False
     if shape.transposed and not algorithm.traits.transposes:
         return False

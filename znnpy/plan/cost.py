@@ -39,9 +39,24 @@ def is_depthwise(edge: Edge, network: Network) -> bool:
     return edge.kind == "conv" and edge.groups > 1 and images == (edge.groups, edge.groups)
 
 
+def lies_planar(network: Network, name: str) -> bool:
+    """Whether a node is an input that only feeds convolutions and crops: its staged images are used, without lanes.
+
+    Depthwise convolutions read blocks of images.
+    """
+    if network.node(name).kind != "input":
+        return False
+    planar = {"conv", "crop"}
+    edges = network.outgoing(name)
+    return all(edge.kind in planar and not is_depthwise(edge, network) for edge in edges)
+
+
 @dataclass(frozen=True)
 class ConvShape:
-    """All that the cost of one conv edge, or transposed one, depends on."""
+    """All that the cost of one conv edge, or transposed one, depends on.
+
+    `planar`: its source's images lie without lanes, as those of an input do that only feeds convolutions.
+    """
 
     inputs: int
     outputs: int
@@ -56,6 +71,7 @@ class ConvShape:
     border: BorderName = "zeros"
     transposed: bool = False
     groups: int = 1
+    planar: bool = False
 
     @property
     def depthwise(self) -> bool:
@@ -106,6 +122,7 @@ class ConvShape:
             edge.border,
             edge.kind == "conv_transpose",
             edge.groups,
+            lies_planar(network, edge.source),
         )
 
 

@@ -158,14 +158,17 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = No
 
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
-    """Estimated seconds on one core, by part: three passes, and what two of them share."""
+    """Estimated seconds on one core, by part: three passes, and what two of them share.
+
+    As all here of a `dense` shape, which is `planar` where lanes go over tiles.
+    """
     columns = -(-shape.outputs // LANES_COUNTED)
     tiles = tiles_of(shape, tile)
     ahead = _transform_seconds(tile, shape.inputs) * (PHASED if shape.phases.split else 1.0)
     outputs = tiles * _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     pairs = shape.inputs * columns
     filters = pairs * _filter_seconds(shape, tile) if shape.training else 0.0
-    if _is_few(shape):
+    if shape.planar:
         images = -(-tiles // (LANES_COUNTED // shape.inputs)) * tile_seconds(tile, LANES_RATE)
         products = _few_products(tile, tiles, shape.outputs)
         shared = True
@@ -186,9 +189,9 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
     }
 
 
-def _is_few(shape: ConvShape) -> bool:
-    """Whether lanes go over tiles: so few images, and no gradient back to them, lie planar."""
-    return 2 * shape.inputs <= LANES_COUNTED and "gradient" not in shape.passes
+def over_tiles(images: int, phases: int = 1, lanes: int = LANES_COUNTED) -> bool:
+    """Whether lanes go over tiles and phases of planar images: so few that more of them fit into a vector."""
+    return lanes // (phases * images) * phases > 1
 
 
 def _few_products(tile: Triple, tiles: int, images: int) -> float:
@@ -253,7 +256,7 @@ def best_tiles(
 
 def _least_seconds(shape: ConvShape, tile: Triple) -> float:
     """What a forward pass takes at least, soon known: its transforms, where lanes go over images."""
-    if _is_few(shape):
+    if shape.planar:
         return 0.0
     outputs = _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     return tiles_of(shape, tile) * (_transform_seconds(tile, shape.inputs) + outputs)

@@ -4,15 +4,24 @@
 """
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from against_reference import check_network
 from odd_networks import network
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model
+from znnpy.engine.convolution.spectral.buffers import is_few
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.images import Layout
 from znnpy.engine.tasks.identity import Part, identities
-from znnpy.plan import PASSES
+from znnpy.geometry import fit
+from znnpy.plan import PASSES, ConvShape, choose
+from znnpy.plan.algorithms.spectral import dense
+from znnpy.plan.cost import LANES_COUNTED
 
 DRAWS = int(os.environ.get("ZNNPY_DRAWS", "20"))
 FUNCTIONS = ("relu", "leaky_relu", "tanh", "linear")
@@ -182,3 +191,18 @@ def test_strided_layers_that_see_as_many_taps_of_different_sizes():
     net = network(nodes, edges)
     plan = {edge.name: layer for edge in net.edges}
     check_network(net, (9, 9, 9), plan=plan, threads=1)
+
+
+@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (1, 2, 2), (1, 1, 2)])
+@pytest.mark.parametrize("images", [2, 4, 6, 8, 16])
+def test_plans_and_tasks_agree_on_where_lanes_go_over_tiles(images, stride):
+    """Of vectors that are wider or narrower than those that plans count with, so many more or fewer images."""
+    images = images * LANES // LANES_COUNTED
+    nodes = [("input", "input", images, {}), ("out", "transfer", 16, {})]
+    net = network(nodes, [("conv", "input", "out", {"size": (5, 5, 5), "stride": stride})])
+    geometry = fit(net, (4, 4, 4))
+    plan = choose(net, geometry, 1, "spectral", lambda _: {})
+    (edge,), layout = net.edges, Layout(net, geometry, plan, 1, training=True)
+    shape = ConvShape.of(edge, net, geometry, 1)
+    shape = replace(shape, inputs=images * LANES_COUNTED // LANES)
+    assert is_few(Build.new(Arena(), layout, 0), edge) == dense(shape).planar

@@ -22,7 +22,7 @@ from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
-from znnpy.plan.cost import is_depthwise
+from znnpy.plan.cost import lies_planar
 
 SUMS = ("sum", "transfer")  # nodes that add what their edges bring
 ACTIVATIONS = Use("activations")
@@ -123,15 +123,8 @@ class Layout:
         return self.geometry.nodes[node].shape
 
     def stays_planar(self, node: str) -> bool:
-        """Whether a node is an input that only feeds convolutions and crops: its staged images are used.
-
-        Depthwise convolutions read blocks of images.
-        """
-        outgoing = self.network.outgoing(node)
-        if self.network.node(node).kind != "input":
-            return False
-        planar = {"conv", "crop"}
-        return all(e.kind in planar and not is_depthwise(e, self.network) for e in outgoing)
+        """Whether a node's images are used as they are staged."""
+        return lies_planar(self.network, node)
 
     def lanes(self, node: str) -> int:
         """Lanes of a node's images and gradients: 1 where they are planar."""

@@ -19,7 +19,7 @@ from znnpy.plan.cost import (
     ConvShape,
     padded,
 )
-from znnpy.plan.tiles import best_tiles, spectral_bytes, spectral_costs
+from znnpy.plan.tiles import best_tiles, over_tiles, spectral_bytes, spectral_costs
 from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 
 MEASURED_TILES = 4  # sizes of tiles that `auto` measures
@@ -45,9 +45,9 @@ def refusal(size: Triple, stride: Triple) -> str:
 
 
 def dense(shape: ConvShape) -> ConvShape:
-    """The dense layer that tiles make of a strided one, in the direction in which filters go; `stride` stays as it is.
+    """The dense layer that tiles make of any, in the direction in which filters go; `stride` stays as it is.
 
-    Phases are so many images more, each from a vector of its own on; planar ones lie together in one.
+    Phases are so many images more, each from a vector of its own on; few `planar` ones lie together in one.
     """
     if shape.transposed:
         passes = tuple(which for which in PASSES if TURNED.get(which, which) in shape.passes)
@@ -60,13 +60,17 @@ def dense(shape: ConvShape) -> ConvShape:
             passes=passes,
             transposed=False,
         )
-    phases = shape.phases
-    if not phases.split:
-        return shape
-    inputs = phases.count * shape.inputs
-    if "gradient" in shape.passes or inputs > LANES_COUNTED:
-        inputs = phases.count * -(-shape.inputs // LANES_COUNTED) * LANES_COUNTED
-    return replace(shape, inputs=inputs, size=phases.size, dilation=phases.dilation)
+    phases, images = shape.phases, shape.inputs
+    few = shape.planar and over_tiles(images, phases.count)
+    if phases.split and not few:
+        images = -(-images // LANES_COUNTED) * LANES_COUNTED
+    return replace(
+        shape,
+        inputs=phases.count * images,
+        size=phases.size,
+        dilation=phases.dilation,
+        planar=few,
+    )
 
 
 def told(shape: ConvShape) -> list[Method]:

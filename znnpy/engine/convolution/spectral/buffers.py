@@ -22,6 +22,7 @@ from znnpy.plan.tiles import (
     kept_between_passes,
     leaves_cache,
     new_points,
+    over_tiles,
     saves_lanes,
 )
 
@@ -93,10 +94,9 @@ def against(edge: Edge) -> PassName:
 
 
 def is_few(build: Build, edge: Edge) -> bool:
-    """Whether lanes go over tiles and phases: the source's images lie planar, and so more of them fit into a vector."""
-    source, phases = build.seen(edge), phases_of_edge(build, edge).count
-    together = LANES // (phases * source.images)
-    return source.lanes == 1 and together * phases > 1
+    """Whether lanes go over tiles and phases of an edge's source."""
+    source, phases = build.seen(edge), phases_of_edge(build, edge)
+    return source.lanes == 1 and over_tiles(source.images, phases.count, LANES)
 
 
 def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> TileSpectra:
