@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import re
 import threading
@@ -33,6 +32,7 @@ from znnpy_kernels.machine.private import own_file
 
 from znnpy.errors import PlanError
 from znnpy.files import explained, replacing
+from znnpy.locks import alone
 from znnpy.network.types import Triple
 
 FORWARD, BACKWARD = -1, 1
@@ -263,8 +263,7 @@ def _planner() -> Iterator[_Planner]:
     One process at a time: whoever measures second finds the first one's choice, not another.
     """
     folder = kernel_cache.made()
-    with (folder / "fftw.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(folder / "fftw.lock", "plans FFTs"):
         path = wisdom_path()
         planner = _Planner()
         planner.measured = not _import_wisdom(path)

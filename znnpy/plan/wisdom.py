@@ -6,7 +6,6 @@ and renamed at once after each measurement. A damaged file is put aside with a w
 
 from __future__ import annotations
 
-import fcntl
 import json
 import platform
 import warnings
@@ -19,6 +18,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.errors import PlanError
 from znnpy.files import explained, replacing
+from znnpy.locks import alone
 from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
 
 Words = dict[str, float]
@@ -41,8 +41,7 @@ def remember(key: str, costs: Costs) -> Costs:
     """Store a measurement, unless another process was first; returns what is stored."""
     cache.made()
     target = path()
-    with (target.parent / "wisdom.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(target.parent / "wisdom.lock", "notes what layers cost"):
         known = _read()
         stored = _costs(known.get(key, {}))
         if stored is not None:

@@ -5,14 +5,12 @@ Nothing here is needed: a file that is damaged, or a directory that cannot be wr
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from znnpy.errors import RunError
+from znnpy.locks import alone
 from znnpy.train.rundir import PATCHES, read_object, write_json
 
 Note = Callable[[str], None]
@@ -30,20 +28,8 @@ def remembered(run: Path, note: Note) -> dict[str, Any]:
 def remember(run: Path, records: Mapping[str, Any], note: Note) -> None:
     """Add records, those before of the same name replaced; a note when they cannot be kept."""
     try:
-        with _alone(run):
+        with alone(run, "notes patches of predictions"):
             known = remembered(run, lambda _: None)
             write_json(run / PATCHES, known | dict(records))
     except (RunError, OSError) as error:
         note(f"the patch is not remembered: {error}")
-
-
-@contextmanager
-def _alone(run: Path) -> Iterator[None]:
-    """One process at a time, where the file system can tell."""
-    folder = os.open(run, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)

@@ -1,0 +1,71 @@
+"""One process of this machine at a time: whoever waits long says for whom."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+PATIENCE = 3.0  # seconds of waiting that nobody needs to hear of
+LOCKS = Path("/proc/locks")
+
+
+@contextmanager
+def alone(path: Path, work: str) -> Iterator[None]:
+    """What is done within is done by one process at a time; others wait, and say so after PATIENCE seconds.
+
+    `path`: a file, which is made if there is none, or a folder. `work`: what it is for those who wait, after
+    "process 7, which": "plans FFTs". The lock is the kernel's (flock) and vanishes with its process. Where a file
+    system has no locks, all go on at once. A signal whose handler raises ends the wait of the main thread.
+    """
+    how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    opened = os.open(path, how, 0o600)
+    try:
+        with suppress(OSError):
+            _wait(opened, work)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _wait(opened: int, work: str) -> None:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        teller = threading.Timer(PATIENCE, _tell, (opened, work))
+        teller.daemon = True
+        teller.start()
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        finally:
+            teller.cancel()
+
+
+def _tell(opened: int, work: str) -> None:
+    holder = _holder(os.fstat(opened).st_ino)
+    who = f"process {holder}" if holder else "another process"
+    rest = f" and is stopped; kill -CONT {holder} lets it go on" if _stopped(holder) else ""
+    warnings.warn(f"waits for {who}, which {work}{rest}", RuntimeWarning, stacklevel=2)
+
+
+def _holder(inode: int) -> int:
+    """The process that has locked a file, as far as the kernel says; else 0."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in LOCKS.read_text().splitlines():
+            _, kind, _, _, process, file, *_ = line.split()
+            if kind == "FLOCK" and int(file.rpartition(":")[2]) == inode:
+                return int(process)
+    return 0
+
+
+def _stopped(process: int) -> bool:
+    """Whether a signal has stopped it."""
+    with suppress(psutil.Error):
+        return bool(process) and psutil.Process(process).status() == psutil.STATUS_STOPPED
+    return False
