@@ -149,6 +149,26 @@ def test_spectral_is_told_or_falls_back():
     assert chosen(network(size=2, stride=2), "spectral").forward == "direct"  # one tap a phase
 
 
+@pytest.mark.parametrize(
+    ("conv", "size", "stride", "words"),
+    [
+        ("spectral", 2, 2, "2x2x2 filters with stride 2x2x2, of which each voxel meets one tap at most; direct does"),
+        ("spectral", 1, 1, "1x1x1 filters with stride 1x1x1, of which each voxel meets one tap at most; "
+                           "direct and fft do"),
+        ("spectral", 35, 1, "35x35x35 filters with stride 1x1x1, whose taps no tile of 32 points holds; "
+                            "direct and fft do"),
+        ("fft", 3, 2, "strides; direct and spectral do"),
+        ("fft", 2, 2, "strides; direct does"),
+    ],
+)  # fmt: skip
+def test_layers_that_are_left_to_others_say_what_is_not_taken_and_who_takes_it(
+    conv, size, stride, words
+):
+    layer = chosen(network(size=size, stride=stride), conv)
+    assert layer.reason == f"{conv} takes no {words}"
+    assert {layer.method(which) for which in PASSES} == {DIRECT}
+
+
 def test_tiles_are_read_back_and_checked():
     tile = (8, 12, 16)
     plan = Plan({"c": LayerPlan("spectral", "direct", "fft", "because", forward_tile=tile)})

@@ -2,11 +2,13 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import pytest
 from znnpy_kernels.machine import cache
 
-from znnpy.plan import Method, wisdom
+from znnpy.engine.convolution.winograd import weight
+from znnpy.plan import Method, fftw, wisdom
 
 DIRECT = Method("direct")
 TILED = Method("spectral", (8, 12, 16))
@@ -26,6 +28,26 @@ def test_the_first_measurement_stands():
     assert wisdom.remember("layer", COSTS) == COSTS
     assert wisdom.remember("layer", {DIRECT: {"forward": 2.0}}) == COSTS
     assert wisdom.recall("layer") == COSTS
+
+
+def test_what_was_timed_by_other_tasks_is_measured_anew(tmp_path, monkeypatch):
+    assert Path(weight.__file__) in wisdom.sources()
+    for room in ("engine", "plan", "cli"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "constants.py").write_text("PANEL_PAIRS = 1536")
+    monkeypatch.setattr(wisdom, "HOME", tmp_path)
+    found = []
+    for room in ("cli", "engine", "plan", "fftw"):
+        wisdom._version.cache_clear()
+        wisdom.remember(room, COSTS)
+        if room == "fftw":
+            monkeypatch.setattr(fftw, "version", lambda: "another")
+        else:
+            (tmp_path / room / "constants.py").write_text("PANEL_PAIRS = 768")
+        wisdom._version.cache_clear()
+        found.append(wisdom.recall(room))
+    wisdom._version.cache_clear()
+    assert found == [COSTS, None, None, None]
 
 
 def test_files_name_method_and_part():

@@ -14,7 +14,7 @@ from znnpy.plan.combine import cheapest, needed
 from znnpy.plan.cost import ConvShape, convolutions
 from znnpy.plan.fftw import missing
 from znnpy.plan.record import Plan
-from znnpy.plan.types import SHARED, Costs, LayerPlan, Method, PartSeconds
+from znnpy.plan.types import SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
 
 Choice = ConvChoice
 Measure = Callable[[ConvShape], Costs]
@@ -109,17 +109,33 @@ def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs
         if candidates(shape) == [DIRECT]:
             return estimated_costs(shape, [DIRECT]), "estimated"
         return measure(shape), "measured"
-    if shape.transposed and not ALGORITHMS[conv].traits.transposes:
-        return estimated_costs(shape, [DIRECT]), f"{conv} makes no transposed convolutions"
-    if max(shape.stride) > 1 and ALGORITHMS[conv].refusal(shape.size, shape.stride):
-        return estimated_costs(shape, [DIRECT]), f"{conv} takes no strides"
+    if why := _left_to_others(shape, conv):
+        return estimated_costs(shape, [DIRECT]), why
     if refusal := ALGORITHMS[conv].refusal(shape.size, shape.stride):
         raise PlanError(f"conv: {conv}: {refusal}")
-    methods = ALGORITHMS[conv].told(shape)
-    if not methods:
-        return estimated_costs(shape, [DIRECT]), "no tile holds its filters"
     tiled = ALGORITHMS[conv].traits.tile_sizes
+    methods = ALGORITHMS[conv].told(shape)
     return estimated_costs(shape, methods), "estimated" if tiled else f"conv: {conv}"
+
+
+def _left_to_others(shape: ConvShape, conv: AlgorithmName) -> str:
+    """What of a layer an algorithm takes none of, and who does; empty if it takes it, or no filter of its size."""
+    algorithm = ALGORITHMS[conv]
+    refused = algorithm.refusal(shape.size, shape.stride)
+    taps, stride = ("x".join(map(str, sizes)) for sizes in (shape.size, shape.stride))
+    if shape.transposed and not algorithm.traits.transposes:
+        what = "transposed convolutions"
+    elif refused and max(shape.stride) > 1:
+        what = "strides"
+    elif refused or algorithm.told(shape):
+        return ""
+    elif max(shape.phases.size) == 1:
+        what = f"{taps} filters with stride {stride}, of which each voxel meets one tap at most"
+    else:
+        most = max(algorithm.traits.tile_sizes)
+        what = f"{taps} filters with stride {stride}, whose taps no tile of {most} points holds"
+    others = [name for name, it in ALGORITHMS.items() if takes(it, shape) and it.told(shape)]
+    return f"{conv} takes no {what}; {' and '.join(others)} {'do' if others[1:] else 'does'}"
 
 
 def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:

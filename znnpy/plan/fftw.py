@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,13 @@ _WISDOM = re.compile(rf"\(fftw-[\w.]+ fftwf_wisdom(?: #x[0-9a-f]{{1,8}}){{4}}(?:
 def missing() -> str:
     """Why no FFT can be planned here; empty where pyfftw is installed. Nothing is loaded for it."""
     return "" if _extension() else "FFTW is missing, which comes with pyfftw: pip install pyfftw"
+
+
+def version() -> str:
+    """The version of what brings FFTW; empty where that is missing, or does not say."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("pyfftw") if _extension() else ""
+    return ""
 
 
 def pin(wisdom: str) -> None:

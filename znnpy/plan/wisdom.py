@@ -1,11 +1,13 @@
 """Measured costs, kept per machine, so that the next run on it chooses the same.
 
-One JSON file per CPU, compiler and kernel version in the cache directory; written beside, fsynced
+One JSON file per CPU and version of what was timed in the cache directory; written beside, fsynced
 and renamed at once after each measurement. A damaged file is put aside with a warning.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import platform
 import warnings
@@ -19,8 +21,10 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.errors import PlanError
 from znnpy.files import explained, replacing
 from znnpy.locks import alone
+from znnpy.plan import fftw
 from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
 
+HOME = Path(__file__).parents[1]
 Words = dict[str, float]
 """Costs as files have them: seconds by names such as `spectral 8x8x8 weight`."""
 _PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
@@ -29,7 +33,21 @@ _PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
 def path() -> Path:
     """The wisdom file of this machine."""
     cpu = f"{platform.machine()}-{llvmlite.binding.get_host_cpu_name()}-{LANES}"
-    return cache.root() / f"wisdom-{cpu}-{cache.package_hash()}.json"
+    return cache.root() / f"wisdom-{cpu}-{_version()}.json"
+
+
+@functools.cache
+def _version() -> str:
+    """Hash over what decides how long a layer takes: kernels, their compiler, what makes tasks of them, FFTW."""
+    digest = hashlib.sha256(f"{cache.package_hash()} {fftw.version()}".encode())
+    for path in sources():
+        digest.update(str(path.relative_to(HOME)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def sources() -> list[Path]:
+    """The modules that make what is timed, and choose what is worth it."""
+    return sorted(path for room in ("engine", "plan") for path in (HOME / room).rglob("*.py"))
 
 
 def recall(key: str) -> Costs | None:
