@@ -52,7 +52,9 @@ def check(
     monkeypatch.setattr(autotune, "recall", known.get)
     monkeypatch.setattr(autotune, "remember", known.setdefault)
     monkeypatch.setattr(autotune, "compile_all", lambda *_: None)
-    monkeypatch.setattr(autotune, "timed", lambda shape, methods: estimated_costs(shape, methods))
+    monkeypatch.setattr(
+        autotune, "timed", lambda shape, methods, *_: estimated_costs(shape, methods)
+    )
 
     def run(*words: str, config: str = CONFIG) -> tuple[int, str, str]:
         Path("config.yaml").write_text(config)

@@ -1,6 +1,7 @@
 """What is measured of a layer: the passes that are needed, on images of bounded size."""
 
 import tracemalloc
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from znnpy.engine import autotune
 from znnpy.engine.report import MEASURING
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.choose import candidates, estimated_seconds
+from znnpy.plan.choose import candidates, estimated_costs, estimated_seconds
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
@@ -147,3 +148,64 @@ def test_images_are_measured_as_they_lie(images, passes, planar):
     # Few images between convolutions lie planar, too, where their gradient is made directly.
     few = images == 2 and passes == ("forward",)
     assert (layout.lanes(edge.source) == 1) == (planar or few)
+
+
+WIDE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (30, 30, 30), (28, 28, 28), 4)
+
+
+def taken(monkeypatch, max_memory):
+    """Bytes that measuring a layer takes within a limit, images that it takes so, its costs and what is said."""
+    sizes, shapes = [], []
+    monkeypatch.setattr(autotune, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64))
+    monkeypatch.setattr(autotune, "_Trial", lambda shape, *_: shapes.append(shape) or Stopwatch())
+    methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        costs = autotune.timed(WIDE, methods, max_memory)
+    assert list(costs) == methods
+    return max(sizes, default=0), shapes, costs, [str(it.message) for it in said]
+
+
+class Stopwatch:
+    def look(self):
+        return {which: np.array([7.0]) for which in PASSES}
+
+
+def test_measuring_takes_no_more_memory_than_allowed(monkeypatch):
+    most, whole, *_ = taken(monkeypatch, None)
+    assert whole == [WIDE] * 3
+    for share in (0.9, 0.5, 0.3):
+        limit = int(share * most) + autotune.FLUSHED_BYTES
+        bytes_, shapes, costs, said = taken(monkeypatch, limit)
+        assert bytes_ <= share * most
+        assert not said
+        assert len(shapes) == 3
+        for shape, parts in zip(shapes, costs.values(), strict=True):
+            less = shape != WIDE
+            assert (parts["forward"] > 7.0) == less
+    assert min(shape.batch for shape in shapes) == 1
+
+
+def test_what_cannot_be_measured_in_little_memory_is_estimated_and_said(monkeypatch):
+    _, shapes, costs, (said,) = taken(monkeypatch, autotune.FLUSHED_BYTES)
+    assert not shapes
+    assert costs == estimated_costs(WIDE, list(costs))
+    assert said == (
+        "max_memory of 32.0 MiB has no room to measure a layer of 16 to 16 images by direct, winograd, "
+        "spectral 8x8x8: that is estimated"
+    )
+
+
+def test_what_was_measured_in_little_memory_serves_no_one_with_more(monkeypatch, tmp_path):
+    monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
+    made = []
+
+    def timed(shape, methods, max_memory=None):
+        made.append(max_memory)
+        return {method: {"forward": float(len(made))} for method in methods}
+
+    monkeypatch.setattr(autotune, "timed", timed)
+    small, large = 1 << 26, 1 << 40
+    for limit in (small, small, large, small, None):
+        autotune.measured(WIDE, limit)
+    assert made == [small, None]  # without a limit that matters, for all

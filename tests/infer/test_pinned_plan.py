@@ -35,9 +35,9 @@ def fresh_cache(monkeypatch, folder: Path, fastest: str, effort: int | None = No
     for name, value in (("_plans", {}), ("_pinned", None), ("_latest", None)):
         monkeypatch.setattr(fftw, name, value)
     monkeypatch.setattr(fftw, "_effort", lambda count: fftw.MEASURE if effort is None else effort)
-    monkeypatch.setattr(autotune, "measure_all", lambda shapes, report: None)  # compiles what loses
+    monkeypatch.setattr(autotune, "measure_all", lambda *_: None)  # compiles what loses
 
-    def timed(shape, methods):
+    def timed(shape, methods, max_memory=None):
         costs = {method: estimated(shape, method) for method in methods}
         for part in costs[Method(fastest)]:
             costs[Method(fastest)][part] *= 1e-6

@@ -22,7 +22,8 @@ def save_plan(config: Config, path: Path) -> None:
     network = trained_network(config)
     geometry = trained_geometry(config, network)
     known = pinned_plan(config, network)
-    plan = planned(network, geometry, training.at_once, training.conv, known)
+    sizes = network, geometry, training.at_once
+    plan = planned(*sizes, training.conv, known, max_memory=config.run.max_memory)
     layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)
     losses = training_losses(config, network)
     optimizer = make_optimizer(training.optimizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -69,7 +70,8 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     volumes = survey(config, network)
     pinned = pinned_plan(config, network)
     conv = _affordable(config, network, geometry, measure=measure)
-    plan = planned(network, geometry, training.at_once, conv, pinned, measuring=measure)
+    sizes_at_once = network, geometry, training.at_once
+    plan = planned(*sizes_at_once, conv, pinned, measuring=measure, max_memory=run.max_memory)
     threads = run.threads or available_cores()
     algorithms = _algorithms(config, network, geometry, plan, conv)
     count, in_flight = training.batch // training.at_once, 1
@@ -230,10 +232,11 @@ def _algorithms(
     config: Config, network: Network, geometry: Geometry, plan: Plan, conv: Choice
 ) -> list[dict[str, Any]]:
     """A record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
-    made = []
+    made, most = [], config.run.max_memory
+    measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
-        costs, why = layer_costs(shape, conv, known_or_estimated)
-        if why == "measured" and known(shape) is None:
+        costs, why = layer_costs(shape, conv, measure)
+        if why == "measured" and known(shape, most) is None:
             why = _UNKNOWN
         why = why if conv == config.training.conv else _UNPLANNED
         if config.training.plan is not None:

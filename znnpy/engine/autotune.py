@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
+from znnpy.data.memory import readable
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.memory.arena import Arena, aligned_bytes
 from znnpy.engine.memory.arrays import Floats
@@ -59,54 +61,75 @@ def planned(
     training: bool = True,
     report: Report | None = None,
     measuring: bool = True,
+    max_memory: int | None = None,
 ) -> Plan:
     """The plan of a saved record, or a chosen one, measured where that matters.
 
-    Without `measuring` by what was measured here before, else by estimates.
+    Measuring takes `max_memory` bytes at most. Without it by what was measured here before, else by estimates.
     """
     if record is not None:
         return Plan.from_record(record, network)
     if not measuring:
-        return choose(network, geometry, batch, conv, known_or_estimated, training)
+        costs = partial(known_or_estimated, max_memory=max_memory)
+        return choose(network, geometry, batch, conv, costs, training)
     if conv == "auto":
-        measure_all(close_calls(network, geometry, batch, training), report)
-    return choose(network, geometry, batch, conv, measured, training)
+        measure_all(close_calls(network, geometry, batch, training), report, max_memory)
+    costs = partial(measured, max_memory=max_memory)
+    return choose(network, geometry, batch, conv, costs, training)
 
 
-def measure_all(shapes: Sequence[ConvShape], report: Report | None = None) -> None:
+def measure_all(
+    shapes: Sequence[ConvShape], report: Report | None = None, max_memory: int | None = None
+) -> None:
     """Measure what wisdom does not know yet, after compiling all that takes at once."""
-    unknown = [shape for shape in shapes if known(shape) is None]
+    unknown = [shape for shape in shapes if known(shape, max_memory) is None]
     kernels: set[Kernel] = set()
     for shape in unknown:
         for method in candidates(shape):
-            kernels |= _kernels(_smaller(shape, method), method)
+            kernels |= _kernels(_smaller(shape, method, max_memory), method)
     tell = partial(report, COMPILING) if report else None
     compile_all(kernels, available_cores(), tell)
     for done, shape in enumerate(unknown):
         if report:
             report(MEASURING, done, len(unknown))
-        measured(shape)
+        measured(shape, max_memory)
     if report and unknown:
         report(MEASURING, len(unknown), len(unknown))
 
 
-def measured(shape: ConvShape) -> Costs:
-    """Seconds by part of one layer on one core, from wisdom or measured now and remembered."""
-    return known(shape) or remember(_key(shape), timed(shape, candidates(shape)))
+def measured(shape: ConvShape, max_memory: int | None = None) -> Costs:
+    """Seconds by part of one layer on one core, from wisdom or measured now and remembered.
+
+    What does not fit into `max_memory` bytes is measured on smaller or fewer images, or estimated with a warning.
+    """
+    if found := known(shape, max_memory):
+        return found
+    methods, key = candidates(shape), _key(shape)
+    if max_memory is None or all(_fits(shape, method, max_memory) for method in methods):
+        return remember(key, timed(shape, methods))
+    return remember(_within(key, max_memory), timed(shape, methods, max_memory))
 
 
-def known(shape: ConvShape) -> Costs | None:
-    """Seconds by part as they were measured on this machine; None if they never were."""
-    return recall(_key(shape))
+def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
+    """Seconds by part as they were measured on this machine; None if they never were.
+
+    What was measured without a limit serves any; else what was with this one.
+    """
+    found = recall(key := _key(shape))
+    return found if found or max_memory is None else recall(_within(key, max_memory))
 
 
-def known_or_estimated(shape: ConvShape) -> Costs:
+def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> Costs:
     """Seconds by part as measured before, else by estimates."""
-    return known(shape) or estimated_costs(shape, candidates(shape))
+    return known(shape, max_memory) or estimated_costs(shape, candidates(shape))
 
 
 def _key(shape: ConvShape) -> str:
     return f"{shape!r} by {', '.join(map(str, candidates(shape)))}"
+
+
+def _within(key: str, max_memory: int) -> str:
+    return f"{key} in {max_memory} bytes"
 
 
 def _kernels(shape: ConvShape, method: Method) -> set[Kernel]:
@@ -114,9 +137,25 @@ def _kernels(shape: ConvShape, method: Method) -> set[Kernel]:
     return {task.kernel for task in _emit(Build.new(Arena(), layout, 0), edge, shape).tasks}
 
 
-def timed(shape: ConvShape, methods: Sequence[Method]) -> Costs:
-    """Time methods in turns, in the same memory; what was timed on smaller images is scaled."""
-    smaller = {method: _smaller(shape, method) for method in methods}
+def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> Costs:
+    """Time methods in turns, in the same memory; what was timed on smaller images is scaled.
+
+    Those that need more than `max_memory` bytes even so are estimated, with a warning.
+    """
+    smaller = {method: _smaller(shape, method, max_memory) for method in methods}
+    fitting = [method for method in methods if _fits(smaller[method], method, max_memory)]
+    if missing := [str(method) for method in methods if method not in fitting]:
+        warnings.warn(
+            f"max_memory of {readable(max_memory or 0)} has no room to measure a layer of {shape.inputs} to "
+            f"{shape.outputs} images by {', '.join(missing)}: that is estimated",
+            stacklevel=2,
+        )
+    found = _timed(shape, {method: smaller[method] for method in fitting}) if fitting else {}
+    return {method: found.get(method) or estimated(shape, method) for method in methods}
+
+
+def _timed(shape: ConvShape, smaller: Mapping[Method, ConvShape]) -> Costs:
+    methods = list(smaller)
     memory = aligned_bytes(max(_bytes(smaller[method], method) for method in methods))
     memory.fill(0)  # now, rather than in the first run
     others = np.zeros(FLUSHED_BYTES // 4, np.float32)
@@ -130,6 +169,13 @@ def timed(shape: ConvShape, methods: Sequence[Method]) -> Costs:
     return settle(shape, methods, look)
 
 
+def _fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
+    """Whether a layer can be measured in so many bytes as it would be without a limit."""
+    if max_memory is None:
+        return True
+    return _bytes(_smaller(shape, method), method) + FLUSHED_BYTES <= max_memory
+
+
 def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> PartSeconds:
     """How much longer each part takes on the whole shape; what has no estimate as the forward pass."""
     whole, less = estimated(shape, method), estimated(smaller, method)
@@ -137,22 +183,34 @@ def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> PartSeconds
     return dict.fromkeys(COST_PARTS, scales["forward"]) | scales
 
 
-def _smaller(shape: ConvShape, method: Method) -> ConvShape:
-    """The shape with smaller images where measuring a method would take too long.
+def _smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> ConvShape:
+    """The shape with smaller images where measuring a method would take too long, and fewer for too much memory.
 
     Other images may fill tiles otherwise, so what is fast is measured as it is.
     """
     while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
-        longest = shape.places.index(max(shape.places))
-        less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
-        by = less, less * shape.stride[longest]  # of the small images, and of the large ones
-        source, target = reversed(by) if not shape.transposed else by
-        shape = replace(
-            shape,
-            source=_less(shape.source, longest, source),
-            target=_less(shape.target, longest, target),
-        )
+        shape = _shorter(shape)
+    while not _fits(shape, method, max_memory):
+        if max(shape.places) > SMALLEST:
+            shape = _shorter(shape)
+        elif shape.batch > 1:
+            shape = replace(shape, batch=shape.batch // 2)
+        else:
+            break
     return shape
+
+
+def _shorter(shape: ConvShape) -> ConvShape:
+    """The shape with smaller images along their longest axis."""
+    longest = shape.places.index(max(shape.places))
+    less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
+    by = less, less * shape.stride[longest]  # of the small images, and of the large ones
+    source, target = reversed(by) if not shape.transposed else by
+    return replace(
+        shape,
+        source=_less(shape.source, longest, source),
+        target=_less(shape.target, longest, target),
+    )
 
 
 def _less(size: Triple, axis: int, by: int) -> Triple:

@@ -163,7 +163,14 @@ class Model:
 
         def plan_as(record: Mapping[str, Mapping[str, Any]] | None) -> Plan:
             return planned(
-                self._logits, self.geometry, self.microbatch, conv, record, training, report
+                self._logits,
+                self.geometry,
+                self.microbatch,
+                conv,
+                record,
+                training,
+                report,
+                max_memory=max_memory,
             )
 
         self.plan: Plan = party.planned(plan, plan_as) if party else plan_as(plan)
