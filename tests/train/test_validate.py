@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.sampling.patches import InputPatch, OutputPatch
+from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import ImageTarget
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume

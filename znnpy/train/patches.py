@@ -9,7 +9,8 @@ from functools import partial
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.augment import Augmentation
-from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.sampling.patches import InputPatch, OutputPatch
+from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.scene import Scene
 from znnpy.errors import ConfigError
 from znnpy.geometry import Geometry, largest, trained_geometry

@@ -17,8 +17,9 @@ from znnpy.config.models import Config
 from znnpy.data.memory import available, available_memory, readable
 from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
 from znnpy.data.sampling.deal import Move, dealt, waves
+from znnpy.data.sampling.patches import Patch
 from znnpy.data.sampling.places import NO_FLIPS
-from znnpy.data.sampling.sampler import Excerpt, Patch, Sampler
+from znnpy.data.sampling.sampler import Excerpt, Sampler
 from znnpy.data.sampling.shuffle import derived
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.transfers import Parcel

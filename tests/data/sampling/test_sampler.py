@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from znnpy.data.samples.each import spread
 from znnpy.data.sampling.augment import Augmentation
-from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Patch, Sampler, stacked
+from znnpy.data.sampling.patches import InputPatch, OutputPatch, Patch, stacked
+from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import (
     AffinityTarget,
     BoundaryTarget,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from znnpy.data.sampling.sampler import InputPatch, OutputPatch, Sampler
+from znnpy.data.sampling.patches import InputPatch, OutputPatch
+from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.taken import check_labels, read_taken
 from znnpy.data.sampling.targets import ClassesTarget, ImageTarget, MaskTarget, Target
 from znnpy.data.scene import Scene
