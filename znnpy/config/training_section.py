@@ -198,7 +198,8 @@ class RunSection(Strict):
     max_memory: Bytes | None = Field(
         default=None,
         description="Most memory to plan for, in bytes or as 8GiB (default: no limit). Updates that need more make "
-        "again for their backward pass what they would have kept: fewer bytes, more time, the same bits.",
+        "again for their backward pass what they would have kept: fewer bytes, more time, the same bits. "
+        "Layers are measured within it too.",
     )
     policy: Literal["critical-path", "distance", "fifo", "lifo", "random", "layers"] = Field(
         default="critical-path", description="Order of ready tasks."
