@@ -51,6 +51,8 @@ def reason(error: BaseException) -> str:
 
 def told(error: BaseException) -> str:
     """What users are told of an error: its own words; of one that nobody expected, that it is internal."""
+    if usage := getattr(error, "format_message", None):  # typer's, of a wrong command line
+        return str(usage())
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}"

@@ -13,6 +13,7 @@ from znnpy.data.memory import (
     available_memory,
     readable,
     share_memory,
+    take,
     total_memory,
 )
 
@@ -65,8 +66,25 @@ def test_processes_that_share_a_host_have_equal_parts(
 ) -> None:
     (tmp_path / "memory.max").write_text("1048576\n")
     assert available(1 << 20) == "1.0 MiB are available"
-    monkeypatch.setattr(memory, "_sharers", 1)
-    share_memory(4)
+    monkeypatch.setattr(memory, "_part", None)
+    share_memory(4, 1 << 20)
     assert available_memory(tmp_path, NOWHERE) == 1 << 18
     assert total_memory(tmp_path, NOWHERE) == 1 << 20
     assert available(1 << 18) == "256.0 KiB are available to each of 4 ranks of this host"
+
+
+def test_what_others_of_a_host_have_taken_changes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text("1048576\n")
+    monkeypatch.setattr(memory, "_part", None)
+    share_memory(4, 1 << 20)
+    (tmp_path / "memory.current").write_text(f"{3 << 18}\n")
+    assert available_memory(tmp_path, NOWHERE) == 1 << 18
+    take(1 << 17)
+    assert available_memory(tmp_path, NOWHERE) == 1 << 17
+    (tmp_path / "memory.current").write_text(f"{(1 << 20) - 1000}\n")
+    assert available_memory(tmp_path, NOWHERE) == 1000  # programs that are no ranks take some, too
+    share_memory(1)
+    (tmp_path / "memory.current").write_text("0\n")
+    assert available_memory(tmp_path, NOWHERE) == 1 << 20

@@ -11,6 +11,7 @@ from ranked import ranked
 
 from znnpy.distributed.deadline import in_time
 
+JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
 
 
@@ -41,6 +42,36 @@ def test_another_rank_leaves_the_word_to_rank_0():
 
 
 @pytest.mark.slow
+def test_the_first_rank_of_a_host_has_a_word_if_it_is_still_there():
+    words = said("sys.modules['mpi4py'] = None", PMI_RANK="4", PMI_SIZE="8", MPI_LOCALRANKID="0")
+    assert (
+        words == 'znnpy: rank 4: a run over several ranks needs mpi4py: pip install "znnpy[mpi]"\n'
+    )
+
+
+UNTHREADED = f"""
+import os, threading
+start = threading.Thread.start
+def refused(thread):
+    if os.environ["PMI_RANK"] == "1" and thread.name == os.environ["REFUSED"]:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = refused
+{JOIN}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["znnpy messages", "znnpy later"])
+def test_a_rank_that_can_start_no_thread_ends_all_at_once(monkeypatch, name):
+    monkeypatch.setenv("REFUSED", name)
+    done = ranked(3, "-c", UNTHREADED, options=("-disable-auto-cleanup",))
+    assert done.returncode != 0
+    assert done.stderr.count("znnpy: ") == 1
+    assert "znnpy: rank 1: the system lets this process start no more threads" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_launcher_that_mpi_does_not_know_is_noticed():
     words = said("pass", SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="0")
     assert "4 ranks were started, but the MPI library of mpi4py sees this one alone" in words
@@ -57,7 +88,6 @@ def test_alone_nothing_of_mpi_is_loaded():
     assert done.stdout == "[]\n"
 
 
-JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
 STOPS = """
 import os, signal, sys
 where, who = sys.argv[1:]

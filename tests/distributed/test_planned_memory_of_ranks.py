@@ -26,6 +26,34 @@ with World.open() as world:
 """
 
 
+STATES = """
+import json, sys
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.world import World
+from znnpy.engine import Model, Optimizer
+
+NET = {"layers": [{"conv": {"images": 40, "size": 3}}, {"conv": {"images": 2, "size": 1}}]}
+how = DistributedSection(strategy=sys.argv[1])
+with World.open() as world:
+    planned = []
+    for kind in ("sgd", "adam"):
+        options = {"ranks": world, "threads": 1, "conv": "direct", "distributed": how}
+        with Model(NET, 4, batch=4, microbatch=1, optimizer=Optimizer(kind), **options) as model:
+            assert model._engine._arena.bytes == model.memory
+            planned.append([model.memory, len(model.optimizer_state)])
+    print(json.dumps([world.rank, *planned]), flush=True)
+"""
+
+
+@pytest.mark.parametrize("strategy", ["tree", "multicolor"])
+def test_only_ranks_that_move_weights_have_room_for_states(strategy: str) -> None:
+    for line in launched(3, STATES, strategy):
+        rank, (plain, one), (adam, two) = json.loads(line)
+        assert (plain < adam, bool(one), bool(two)) == (
+            (True, True, True) if strategy == "multicolor" or rank == 0 else (False,) * 3
+        )
+
+
 @pytest.mark.parametrize("strategy", ["tree", "multicolor"])
 def test_rooms_that_windows_spare_are_not_counted(strategy: str) -> None:
     found = [json.loads(line) for line in launched(2, SCRIPT, strategy)]

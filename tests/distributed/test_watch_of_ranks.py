@@ -9,7 +9,7 @@ import pytest
 from ranked import mpiexec, ranked, ranks_of
 
 SCRIPT = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from znnpy.distributed import watch
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.joining import joined
@@ -28,13 +28,18 @@ try:
                 raise VolumeError("a.h5 is damaged")
             if what == "break":
                 world.messenger.call(lambda: 1 / 0)
+            if what == "threads":
+                def refused(thread):
+                    raise RuntimeError("can't start new thread")
+                threading.Thread.start = refused
+                raise VolumeError("the system lets no more than 1 of 4 worker threads start")
             if what == "signal":
                 raise Stopped(signal.SIGINT)
             if what in ("SIGKILL", "SIGSTOP"):
                 os.kill(os.getpid(), getattr(signal, what))
             if what == "leave":
                 os._exit(0)
-        if what in ("fail", "trace"):
+        if what in ("fail", "trace", "threads"):
             world.exchange(None)
         if what == "suspend":
             print("joined", flush=True)
@@ -108,6 +113,16 @@ def test_one_that_is_killed_ends_all(rank):
     done = ended(3, "SIGKILL", rank)
     assert done.returncode != 0
     assert "KILLED" in (done.stdout + done.stderr).upper()  # mpiexec says it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 2])
+def test_one_that_can_start_no_more_threads_tells_it_at_once(rank):
+    done = ended(3, "threads", rank, options=ALONE)
+    assert done.returncode != 0
+    assert done.stderr.count("no more than 1 of 4 worker threads") == 1
+    assert ("itself: the sys" if rank == 0 else f"itself: rank {rank} (pid ") in done.stderr
+    assert "has not answered" not in done.stderr
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from znnpy.train.start import read_run
 
 def test_memory_is_not_divided_any_more_when_all_is_trained(tmp_path, monkeypatch):
     found = []
-    monkeypatch.setattr(memory, "_sharers", 1)
-    monkeypatch.setattr(session, "share_host", lambda *_: share_memory(4))
+    monkeypatch.setattr(memory, "_part", None)
+    monkeypatch.setattr(session, "share_host", lambda *_: share_memory(4, 1 << 30))
     monkeypatch.setattr(session, "evaluate_run", lambda *_: found.append(available(1)) or [])
     session.train(short(tmp_path, tmp_path / "run"), reporter=Quiet())
     assert found == ["1 B are available"]

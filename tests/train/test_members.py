@@ -2,7 +2,7 @@
 
 import pytest
 
-from znnpy.data.memory import available
+from znnpy.data.memory import available, available_memory
 from znnpy.errors import RunError
 from znnpy.train.members import member, refuse_mixed, share_host
 
@@ -12,7 +12,7 @@ def at(host):
 
 
 def test_memory_is_divided_among_the_ranks_of_a_host(monkeypatch):
-    monkeypatch.setattr("znnpy.data.memory._sharers", 1)
+    monkeypatch.setattr("znnpy.data.memory._part", None)
     members = [at("a"), at("b"), at("a"), at("a")]
     for rank, sharers in ((0, 3), (1, 1), (2, 3)):
         share_host(members, rank)
@@ -21,6 +21,16 @@ def test_memory_is_divided_among_the_ranks_of_a_host(monkeypatch):
         )
     share_host([], 0)
     assert available(1).endswith("available")
+
+
+def test_ranks_of_a_host_judge_alike_by_what_was_free_before_any_read(tmp_path, monkeypatch):
+    """Each of three ranks keeps what fits into its part, though the others have taken theirs."""
+    monkeypatch.setattr("znnpy.data.memory._part", None)
+    members = [at("a") | {"free": free} for free in (1000, 900, 1100)] + [at("b") | {"free": 10}]
+    for rank, free in enumerate((1000, 700, 400)):
+        share_host(members, rank)
+        monkeypatch.setattr("znnpy.data.memory.free_memory", lambda *_, free=free: free)
+        assert available_memory() == 300
 
 
 def test_ranks_that_would_round_differently_are_refused():

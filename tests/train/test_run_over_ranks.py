@@ -12,7 +12,9 @@ import time
 
 import pytest
 from ranked import mpiexec, ranks_of
-from small_run import command, final, write_config, znnpy
+from small_run import command, final, state, write_config, znnpy
+
+from znnpy.train.records import drop_after
 
 TIMES = int(os.environ.get("ZNNPY_FAILURES", "0"))  # of each kind; 20 take some minutes
 MICROBATCHES = ("--set", "training.batch=4", "--set", "training.microbatch=1")
@@ -47,6 +49,52 @@ def whole(run):
     """All that must be the same, wherever it lies."""
     *rest, small = final(run)
     return *rest, [text.replace(str(run.parent).encode(), b"") for text in small]
+
+
+@pytest.mark.slow
+def test_check_looks_on_every_rank_and_speaks_once(config):
+    line = mpiexec(2, *command("check", config, "--json"))
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    config.write_text(config.read_text().replace("data.h5:raw", "data.h5:row"))
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr.count("znnpy: ")) == (1, "", 1)
+
+
+LOOKS = """
+import os, sys
+from pathlib import Path
+from znnpy.cli import main
+from znnpy.data.sampling import examined
+from znnpy.data.values import normalise
+def counted(module, name):
+    made = getattr(module, name)
+    def look(*words, **keys):
+        with open(Path(sys.argv[1]).parent / "looks", "a") as file:
+            print(name, os.environ["PMI_RANK"], file=file)
+        return made(*words, **keys)
+    setattr(module, name, look)
+counted(normalise, "moments")
+counted(examined, "count_volume")
+main(["train", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.slow
+def test_each_volume_is_looked_through_by_one_rank_with_the_bits_of_one_process(config, tmp_path):
+    short = ("--set", "training.iterations=3", "--set", "training.rebalance=volume", *MICROBATCHES)
+    short = (*short, "--set", "data.validation=[]")
+    znnpy("train", config, *short, "--set", f"run.directory={tmp_path / 'alone'}")
+    done = subprocess.run(
+        mpiexec(3, sys.executable, "-c", LOOKS, config, *short),
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert state(tmp_path / "run") == state(tmp_path / "alone")
+    looks = (tmp_path / "looks").read_text().splitlines()
+    assert sorted(line.split()[0] for line in looks) == ["count_volume", "moments"]
+    assert len({line.split()[1] for line in looks}) == 2
 
 
 def wait_for(path, count, run):
@@ -208,12 +256,19 @@ main(["train", *sys.argv[4:]])
 
 
 def failed(kind, rng, config):
-    """One run over 4 ranks with a failure at a random time; how long the others lived on, and what was said."""
-    rank, at = rng.randrange(4), rng.randrange(1, ITERATIONS)
+    """One run over 4 ranks with a failure at a random time; how long the others lived on, and what was said.
+
+    It goes on with the run that is there, but where that has come further.
+    """
+    rank, at, there = rng.randrange(4), rng.randrange(1, ITERATIONS), config.parent / "run"
+    done = max((int(path.stem[-9:]) for path in there.glob("checkpoints/*.npz")), default=0)
+    if at <= done:
+        shutil.rmtree(there)
+    drop_after(there / "log.jsonl", done)  # as the run will: now all that comes is of this run
     line = mpiexec(4, sys.executable, "-c", FAIL, rank, at, kind, config, *MICROBATCHES)
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         if kind != "exception":
-            wait_for(config.parent / "run/log.jsonl", at, run)
+            wait_for(there / "log.jsonl", at, run)
             time.sleep(rng.random() / 10)
             chosen = [r for r in ranks_of(run) if r.environ().get("PMI_RANK") == str(rank)]
             for process in chosen:
@@ -225,7 +280,7 @@ def failed(kind, rng, config):
 
 SAID = {
     "SIGKILL": "killed",
-    "SIGSTOP": "has not answered|have not begun",  # where the run goes on, before MPI begins
+    "SIGSTOP": "has not answered|have not ended",
     "exception": "this rank fails",
 }
 
@@ -236,7 +291,7 @@ def test_a_failing_rank_ends_all_and_the_run_goes_on(undisturbed, config, kind):
     rng, seen, run = random.Random(kind), 0, config.parent / "run"
     while seen < max(TIMES, 1):
         code, seconds, said = failed(kind, rng, config)
-        if code == 0:  # it came when all was done, or before all had begun
+        if code == 0:  # it came when all was done
             shutil.rmtree(run)
             continue
         seen += 1

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +17,7 @@ import typer
 import znnpy
 from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
 from znnpy.cli.limits import refuse_little_memory
-from znnpy.distributed.launcher import announced
+from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import screenful, told
 
 app = typer.Typer(
@@ -66,10 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = _tell
+    warnings.showwarning = _tell if announced_rank() == 0 else _keep  # ranks look at the same files
     try:
-        refuse_little_memory()
-        _commands()(words, prog_name="znnpy", obj=debug)
+        _run(words, debug)
     except SystemExit as end:
         if arguments is None and (end.code is None or isinstance(end.code, int)):
             _leave(end.code or 0)
@@ -86,6 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _complain(f"{error}; run the same command again to go on")
         sys.stdout.flush()
         os._exit(128 + number)  # worker threads and compilers may still be busy
+
+
+def _run(words: Sequence[str], debug: bool) -> None:
+    """Run a command. Of several ranks rank 0 alone speaks; what is wrong before they have met ends all of them."""
+    speaks = announced_rank() == 0
+    try:
+        refuse_little_memory()
+        with nullcontext() if speaks else redirect_stdout(io.StringIO()):
+            sys.exit(_commands()(words, prog_name="znnpy", obj=debug, standalone_mode=speaks))
+    except (Exception, SystemExit) as error:
+        if announced() != 1:
+            from znnpy.distributed.joining import end_together
+
+            end_together(error, debug=debug)
+        raise
 
 
 def _leave(code: int) -> None:
@@ -117,6 +131,10 @@ def _commands() -> Any:
 def _tell(message: Warning | str, *_: object, **__: object) -> None:
     """A warning on one line, without the place in the code that it comes from."""
     _complain(f"warning: {message}")
+
+
+def _keep(*_: object, **__: object) -> None:
+    """Not to say a warning that rank 0 says."""
 
 
 def _complain(text: str) -> None:

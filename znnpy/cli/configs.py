@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
+from znnpy.cli.limits import refuse_ranks
 from znnpy.cli.options import AsJson, ConfigFile, MaxMemory, Overrides, SavePlan, Threads, overrides
 
 
 def check(
+    context: typer.Context,
     config: ConfigFile,
     as_json: AsJson = False,
     set_: Overrides = None,
@@ -27,17 +29,22 @@ def check(
     """Look at volumes, layers, shapes, algorithms, memory and time per update, without training.
 
     Algorithms are those that training would choose where this machine has measured them before,
-    elsewhere by estimates that training may not agree with.
+    elsewhere by estimates that training may not agree with. Under mpiexec or srun every rank looks, and rank 0 speaks.
     """
     from znnpy.cli.summary import print_summary, summarise
     from znnpy.config import load_config
+    from znnpy.distributed.joining import joined
 
-    loaded = load_config(config, overrides(set_, threads, max_memory))
-    found = summarise(loaded, measure=measure or save_plan is not None)
-    if save_plan is not None:
-        from znnpy.cli import saving
+    changed = overrides(set_, threads, max_memory)
+    with joined(debug=bool(context.obj)) as world:
+        loaded, first = load_config(config, changed), world.rank == 0
+        found = summarise(loaded, measure=first and (measure or save_plan is not None))
+        if save_plan is not None and first:
+            from znnpy.cli import saving
 
-        saving.save_plan(loaded, save_plan)
+            saving.save_plan(loaded, save_plan)
+    if not first:
+        return
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -55,6 +62,7 @@ def init(
     from znnpy.errors import ConfigError
     from znnpy.files import write_text
 
+    refuse_ranks("init")
     text = template()
     if path is None:
         typer.echo(text, nl=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from znnpy.cli.limits import refuse_ranks
 from znnpy.cli.options import (
     AsJson,
     MaxMemory,
@@ -67,6 +68,7 @@ def evaluate(
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
 
+    refuse_ranks("evaluate")
     if (volume is None) != (labels is None):
         raise typer.BadParameter("--volume and --labels go together")
     saved = read_run(

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import resource
 
+from znnpy.distributed.launcher import announced
 from znnpy.errors import ZnnpyError
 
 LEAST = 1 << 30  # bytes of addresses that libraries take
 LEAST_EACH = 1 << 26  # and for each core
+
+
+def refuse_ranks(command: str, instead: str = "it uses all cores that it may") -> None:
+    """ZnnpyError where a launcher has started several processes: each would do the same, and write the same files."""
+    count = announced()
+    if count != 1:
+        raise ZnnpyError(
+            f"znnpy {command} is done by one process, and {count or 'several'} were started: start it without mpiexec "
+            f"or srun; {instead}"
+        )
 
 
 def refuse_little_memory() -> None:

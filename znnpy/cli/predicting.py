@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from znnpy.cli.limits import refuse_ranks
 from znnpy.cli.options import (
     SIZES,
     MaxMemory,
@@ -134,6 +135,10 @@ def predict(
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
 
+    refuse_ranks(
+        "predict",
+        "--dask local:4 predicts by 4 processes of this machine, --dask ADDRESS by the workers of a cluster",
+    )
     if logits and dtype == "uint8":
         raise typer.BadParameter("--logits cannot be written as uint8")
     processes = local_processes(dask)

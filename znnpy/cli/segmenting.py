@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from znnpy.cli.limits import refuse_ranks
 from znnpy.cli.options import MaxMemory, memory_bytes
 
 PredictionFile = Annotated[
@@ -78,6 +79,7 @@ def segment(
     from znnpy.segment import segment as run
     from znnpy.segment.job import DATASET, refuse_labels, write_labels
 
+    refuse_ranks("segment")
     destination = Destination.named(output, DATASET, overwrite)
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()))

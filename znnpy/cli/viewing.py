@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from znnpy.cli.limits import refuse_ranks
+
 if TYPE_CHECKING:
     from znnpy.pictures.layers import Layer
 
@@ -47,6 +49,7 @@ def view(
     """
     from znnpy.pictures.layers import draw_slices
 
+    refuse_ranks("view")
     with ExitStack() as stack:
         run = len(sources) == 1 and (Path(sources[0]) / "config.yaml").is_file()
         layers = _of_run(Path(sources[0]), stack) if run else _of_files(sources, stack)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -18,24 +19,50 @@ def total_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
     return min(int(psutil.virtual_memory().total), *limits)
 
 
-def share_memory(processes: int) -> None:
-    """From now on what is available is divided by so many processes of this host, of which this is one."""
-    global _sharers
-    _sharers = processes
+@dataclass
+class Part:
+    """What one of several processes of a host may take, of what was free before any of them took something.
+
+    So all of them judge alike what fits, in whatever order they come.
+    """
+
+    processes: int
+    free: int
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes, of an equal part."""
+        return max(0, self.free // self.processes - self.taken)
+
+
+def share_memory(processes: int, free: int = 0) -> None:
+    """From now on count on an equal part of bytes that were free for so many processes of this host; alone, on all."""
+    global _part
+    _part = Part(processes, free) if processes > 1 else None
+
+
+def take(size: int) -> None:
+    """Count bytes that this process keeps for long."""
+    if _part:
+        _part.taken += size
 
 
 def available_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes that can be taken now without swapping; limits of control groups count.
+    """Bytes that this process can take now without swapping: of its part, where it shares its host."""
+    free = free_memory(root, membership)
+    return min(free, _part.left) if _part else free
 
-    An equal part of them where this process shares its host with others that take as much.
-    """
+
+def free_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
+    """Bytes that are free now for all processes; limits of control groups count."""
     rooms = [limit - used for limit, used in _limits(root, membership)]
-    return max(0, min(int(psutil.virtual_memory().available), *rooms)) // _sharers
+    return max(0, min(int(psutil.virtual_memory().available), *rooms))
 
 
 def available(free: int) -> str:
     """So much `available_memory` for people, as the end of "but only ..."."""
-    ranks = f" to each of {_sharers} ranks of this host" if _sharers > 1 else ""
+    ranks = f" to each of {_part.processes} ranks of this host" if _part else ""
     return f"{readable(free)} are available{ranks}"
 
 
@@ -66,7 +93,7 @@ def _limits(root: Path, membership: Path) -> list[tuple[int, int]]:
     return found
 
 
-_sharers = 1
+_part: Part | None = None
 _UNLIMITED = 1 << 63
 _VERSIONS = (
     ("memory.max", "memory.current", "inactive_file"),

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from znnpy.data.hdf5.volume import Hdf5Volume
-from znnpy.data.memory import available, available_memory, readable
+from znnpy.data.memory import available, available_memory, readable, take
 from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
 from znnpy.data.samples.cifar import open_cifar
@@ -119,6 +119,7 @@ def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
 
 def _load(volume: Volume) -> ArrayVolume:
     array = np.empty(volume.shape, volume.dtype)
+    take(array.nbytes)
     _, height, width = volume.extent
     for start, stop in slabs(volume):
         array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 import psutil
 
 from znnpy.distributed.launcher import announced_rank, rank_in
+from znnpy.distributed.threads import start
 from znnpy.distributed.watch import leave, say
 
 TURN = 4.0  # seconds between ranks: where rank 0 is not there to speak, others have a word in turn
@@ -16,14 +17,14 @@ TURN = 4.0  # seconds between ranks: where rank 0 is not there to speak, others 
 
 @contextmanager
 def in_time(seconds: float, words: Callable[[], str]) -> Iterator[None]:
-    """End this process with a message, unless all that is done within is over in so many seconds.
+    """End this process with a message, if there is any, unless all that is done within is over in so many seconds.
 
     Rank 0 is the first to do so, at once; where the launcher then ends the others, it is the only one.
     """
     until = min(seconds + TURN * min(announced_rank(), 2), threading.TIMEOUT_MAX)
     timer = threading.Timer(until, _give_up, (words,))
     timer.daemon = True
-    timer.start()
+    start(timer)
     try:
         yield
     finally:
@@ -43,5 +44,6 @@ def stopped_here() -> str:
 
 
 def _give_up(words: Callable[[], str]) -> None:
-    say(words())
+    if text := words():
+        say(text)
     leave(1)

@@ -8,22 +8,26 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
 from znnpy.distributed.deadline import in_time, stopped_here
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.launcher import announced, announced_rank
+from znnpy.distributed.launcher import announced, announced_rank, first_of_host
+from znnpy.distributed.threads import NoThreadError
 from znnpy.distributed.transfers import Delays
-from znnpy.distributed.watch import FOR_RANK_0, Watch
+from znnpy.distributed.watch import FOR_RANK_0, Watch, kill_all, leave, say
 from znnpy.distributed.world import World
-from znnpy.errors import reason
+from znnpy.errors import reason, told
 
 INSTALL = 'pip install "znnpy[mpi]"'
 BEGIN_SECONDS = "ZNNPY_BEGIN_SECONDS"
 """How long a rank that has begun waits for the others to begin."""
 BEGIN, END = 20.0, 15.0  # seconds for all ranks to begin, and to end when their work is done
+
+
+_met = False  # or tried to, once
 
 
 @contextmanager
@@ -45,15 +49,46 @@ def joined(*, debug: bool = False) -> Iterator[World]:
             world.close()
             _finalize()
     except BaseException as error:
-        number = getattr(error, "signal", None)  # Stopped
-        status = 128 + number if number else 1
-        watch.end(error, status)
-        if world.rank:
-            _end(world)
-            # In order, or the launcher kills rank 0 before it has spoken.
-            raise SystemExit(status) from None
-        atexit.register(_end, world)  # once it is said why
+        _end_all(world, watch, error)
         raise
+
+
+def end_together(error: BaseException, *, debug: bool = False) -> None:
+    """End all ranks for an error that this one has had before it has met them.
+
+    Returns on rank 0, which says it, and where ranks have met before. Others that have the same error say nothing; one
+    that another rank alone has is told rank 0, and said there with its number.
+    """
+    if _met or announced() == 1 or status_of(error) == 0:
+        return
+    own = "" if isinstance(error, SystemExit) else told(error)
+    try:
+        world, watch = _meeting(debug, lambda: _of_this_rank(own))
+    except DistributedError:  # it cannot be told any other
+        _leave_word(own)
+    else:
+        if watch:
+            _end_all(world, watch, error)
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status that an error stands for."""
+    number = getattr(error, "signal", None)  # Stopped
+    if number:
+        return 128 + int(number)
+    code = getattr(error, "code" if isinstance(error, SystemExit) else "exit_code", 1)
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _end_all(world: World, watch: Watch, error: BaseException) -> None:
+    """Returns on rank 0, to say what is wrong."""
+    status = status_of(error)
+    watch.end(error, status)
+    if world.rank:
+        _end(world)
+        # In order, or the launcher kills rank 0 before it has spoken.
+        raise SystemExit(status) from None
+    atexit.register(_end, world)  # once it is said why
 
 
 def _end(world: World) -> None:
@@ -70,14 +105,36 @@ def _begun(debug: bool) -> tuple[World, Watch | None]:
     """This rank among all others, which have begun and are watched; nobody watches who is alone."""
     if announced() == 1:
         return World(), None
-    seconds = _patience()
-    with in_time(seconds, partial(_absent, seconds)):
-        world = _opened()
-        if world.size == 1:
-            return world, None
-        watch = Watch(world, debug)
-        watch.start(_name(world.rank))
-    return world, watch
+    try:
+        seconds = _patience()
+        return _meeting(debug, partial(_absent, seconds))
+    except DistributedError as error:
+        _leave_word(str(error))
+        raise
+
+
+def _meeting(debug: bool, too_late: Callable[[], str]) -> tuple[World, Watch | None]:
+    """With all others, or the end of this process, and `too_late` is said; DistributedError where MPI cannot begin."""
+    global _met
+    _met = True
+    try:
+        with in_time(_patience(), too_late):
+            world = _opened()
+            if world.size == 1:
+                return world, None
+            watch = Watch(world, debug)
+            watch.start(_name(world.rank))
+        return world, watch
+    except NoThreadError as error:  # without which there are no messages
+        say(_of_this_rank(str(error)))
+        kill_all(1)
+        leave(1)
+        raise
+
+
+def _of_this_rank(words: str) -> str:
+    rank = announced_rank()
+    return f"rank {rank}: {words}" if rank and words else words
 
 
 def _patience() -> float:
@@ -85,7 +142,9 @@ def _patience() -> float:
     with suppress(ValueError):
         seconds = float(given)
     if not 0 < seconds < math.inf:
-        raise _for_all(f"{BEGIN_SECONDS} is {given!r}, which is no number of seconds above 0")
+        raise DistributedError(
+            f"{BEGIN_SECONDS} is {given!r}, which is no number of seconds above 0"
+        )
     return seconds
 
 
@@ -114,7 +173,7 @@ def _opened() -> World:
     except RuntimeError as error:  # from MPI's library, or mpi4py where it finds none
         raise _missing(error) from error
     if world.size < announced():
-        raise _for_all(
+        raise DistributedError(
             f"{announced()} ranks were started, but the MPI library of mpi4py sees this one alone; start with "
             "the mpiexec that belongs to it, or with srun --mpi=pmi2 or --mpi=pmix"
         )
@@ -129,16 +188,20 @@ def _delays() -> Delays | None:
 
 def _missing(error: Exception) -> DistributedError:
     if isinstance(error, ModuleNotFoundError) and error.name == "mpi4py":
-        return _for_all(f"a run over several ranks needs mpi4py: {INSTALL}")
-    return _for_all(f"mpi4py finds no MPI library ({reason(error)}): pip install mpich")
+        return DistributedError(f"a run over several ranks needs mpi4py: {INSTALL}")
+    return DistributedError(f"mpi4py finds no MPI library ({reason(error)}): pip install mpich")
 
 
-def _for_all(words: str) -> DistributedError:
-    """An error that every rank has: rank 0 says it, and the others end when it is said."""
+def _leave_word(words: str) -> None:
+    """Returns on rank 0, to say what all ranks have; the others end a little later.
+
+    If they live as long, the first of another host says it too: it may be of that host alone.
+    """
     if announced_rank():
         time.sleep(FOR_RANK_0)
+        if first_of_host() and words:
+            say(_of_this_rank(words))
         sys.exit(1)
-    return DistributedError(words)
 
 
 def _finalize() -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 
 _COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+_PLACES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
@@ -27,6 +28,11 @@ def announced(environment: Mapping[str, str] = os.environ) -> int:
 def announced_rank() -> int:
     """This process's number among them, before MPI says it; 0 where nothing says it."""
     return rank_in(os.environ) or 0
+
+
+def first_of_host() -> bool:
+    """Whether this process is known to be the first of the ranks on its host."""
+    return "0" in (os.environ.get(name) for name in _PLACES)
 
 
 def rank_in(environment: Mapping[str, str]) -> int | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.mpi import MPI
+from znnpy.distributed.threads import start
 from znnpy.distributed.transfers import (
     NUMBERS,
     Carried,
@@ -108,9 +109,9 @@ class Messenger:
         return self._transfers
 
     def start(self) -> None:
-        """Begin, once all first listeners are known."""
+        """Begin, once all first listeners are known; NoThreadError where the system lets no thread start."""
         sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
-        self._thread.start()
+        start(self._thread)
 
     def attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
         """Take on a graph's messages, by number, and the release of its executor, until `detach`."""

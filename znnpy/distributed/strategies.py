@@ -29,6 +29,10 @@ class Strategy:
     fixed: bool = True
     whole: bool = False
 
+    def moves(self, rank: int) -> bool:
+        """Whether a rank moves parameters by itself."""
+        return not self.weights_down or rank == 0
+
 
 STRATEGIES: Mapping[StrategyName, Strategy] = {
     it.name: it

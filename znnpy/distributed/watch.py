@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.threads import Later
 from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
 from znnpy.errors import reason, screenful, told
 
@@ -38,6 +39,7 @@ class Watch:
         self._watched = range(1, world.size) if self._first else range(1)
         self._silence = dict.fromkeys(self._watched, 0)
         self._over, self._words = False, ""
+        self._later = Later()  # now: an end may come because no thread can be started any more
 
     def start(self, name: str) -> None:
         """Begin; every rank does, and tells the others what people shall call it."""
@@ -88,7 +90,7 @@ class Watch:
     def _lose(self, rank: int) -> None:
         say(f"{self._names[rank]} has not answered for {SILENCE * BEAT:.0f} s; {GO_ON}")
         self._end("", 1)
-        _later(GRACE / 2, partial(_kill_all, 1))
+        self._later.after(GRACE / 2, partial(kill_all, 1))
 
     def _hear(self, source: int, message: bytes) -> None:
         self._silence[source] = 0
@@ -100,7 +102,9 @@ class Watch:
         else:
             self._over = True
             self._world.fail(DistributedError("another rank has failed"))
-            _later(2 * GRACE, partial(leave, int(status)))  # rank 0 has a word to say before
+            self._later.after(
+                2 * GRACE, partial(leave, int(status))
+            )  # rank 0 has a word to say before
 
     def _end(self, words: str, status: int) -> None:
         """In the communication thread, once: what comes later is not said any more.
@@ -115,7 +119,7 @@ class Watch:
         if self._first and words:
             self._words = words
             self._world.fail(DistributedError(words))
-        _later(GRACE if self._first else FOR_RANK_0, partial(self._leave, status))
+        self._later.after(GRACE if self._first else FOR_RANK_0, partial(self._leave, status))
 
     def _leave(self, status: int) -> None:
         if self._words:
@@ -126,6 +130,7 @@ class Watch:
         """The communication thread has failed, and nobody can be told but the user."""
         why = self._explained(error) if self._debug else reason(error)
         say(f"rank {self._world.rank}: {why}; {GO_ON}", whole=self._debug)
+        kill_all(1)
         leave(1)
 
 
@@ -144,15 +149,10 @@ def leave(status: int) -> None:
     os._exit(status)
 
 
-def _later(seconds: float, what: partial[None]) -> None:
-    timer = threading.Timer(seconds, what)
-    timer.daemon = True
-    timer.start()
-
-
-def _kill_all(status: int) -> None:
-    """Have the launcher end what does not listen any more."""
+def kill_all(status: int) -> None:
+    """Have the launcher end what cannot be told, or does not listen any more; returns where MPI has not begun."""
     with suppress(Exception):
         from znnpy.distributed.mpi import MPI
 
-        MPI.COMM_WORLD.Abort(status)
+        if MPI.Is_initialized():
+            MPI.COMM_WORLD.Abort(status)

@@ -23,7 +23,7 @@ from znnpy.scheduler import Executor, SerialExecutor
 
 def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:
     """Compile what the graphs of a layout need, before there is memory for them."""
-    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    build = Build.new(Arena(), layout, settings.states)
     _compile(declare_all(build, settings, settings.exchange), settings, report)
 
 

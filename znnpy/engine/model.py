@@ -283,7 +283,10 @@ class Model:
 
     @property
     def optimizer_state(self) -> dict[str, Floats]:
-        """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter."""
+        """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter.
+
+        None on ranks whose parameters rank 0 moves (strategy `tree`).
+        """
         return self._engine.states()
 
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:

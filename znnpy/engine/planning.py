@@ -74,7 +74,7 @@ class _OneMicrobatch:
     def of(cls, layout: Layout, settings: Settings) -> _OneMicrobatch:
         """Declare the first microbatch; the others are like it."""
         arena = Arena()
-        build = _alone(Build.new(arena, layout, len(settings.optimizer.state_names)))
+        build = _alone(Build.new(arena, layout, settings.states))
         declared = declare_all(build, settings, settings.exchange, updates=1)
         step = declared["update" if layout.training else "forward"][0]
         uses = Counter(arena.uses)
@@ -200,7 +200,7 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
 
 def estimated_work(layout: Layout, settings: Settings) -> float:
     """T1: estimated seconds of all tasks of one update on one core."""
-    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    build = Build.new(Arena(), layout, settings.states)
     return sum(task.cost for task in declare_update(build, settings, 0, settings.exchange))
 
 
@@ -218,5 +218,4 @@ def declared_layers(layout: Layout) -> list[list[Total]]:
 
 def _without_memory(plan: MemoryPlan, settings: Settings) -> Build:
     """A build whose buffers lie as planned, in no memory."""
-    states = len(settings.optimizer.state_names)
-    return Build.new(Arena(None, plan.sharing), plan.layout, states)
+    return Build.new(Arena(None, plan.sharing), plan.layout, settings.states)

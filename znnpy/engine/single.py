@@ -32,8 +32,7 @@ class SingleEngine:
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
         self._arena = Arena.of(plan.bytes, plan.sharing)
-        states = len(settings.optimizer.state_names)
-        self._build = Build.new(self._arena, layout, states, plan.workspace)
+        self._build = Build.new(self._arena, layout, settings.states, plan.workspace)
         if settings.party:
             if settings.party.rank == 0:
                 compile_planned(layout, settings, report)
@@ -294,7 +293,7 @@ class SingleEngine:
         return {
             f"{name}/{state}": (name, index)
             for name, parameter in self._build.parameters.items()
-            if parameter.learned
+            if parameter.states
             for index, state in enumerate(self.settings.optimizer.state_names)
         }
 

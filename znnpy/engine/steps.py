@@ -31,6 +31,12 @@ class Settings:
     party: Party | None = None  # of several ranks
 
     @property
+    def states(self) -> int:
+        """Buffers that the optimiser keeps of each parameter: none where another rank moves it."""
+        moves = self.party is None or self.party.moves
+        return len(self.optimizer.state_names) if moves else 0
+
+    @property
     def exchange(self) -> Exchange | None:
         """A new one, of which nothing is declared; None for who is alone."""
         return self.party.exchange() if self.party else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from znnpy.data.memory import share_memory
+from znnpy.data.memory import free_memory, share_memory
 from znnpy.distributed.cores import Place
 from znnpy.errors import RunError
 from znnpy.train.versions import differences, versions
@@ -20,15 +20,19 @@ def member() -> Member:
     del found["cpu"], found["seed"]  # a model's name rounds nothing, and all have one seed
     return {
         **Place.here()._asdict(),
+        "free": free_memory(),
         "cpu": _cpu(found.pop("machine")),
         "versions": found,
     }
 
 
 def share_host(members: Sequence[Member], rank: int) -> None:
-    """Count on an equal part of a host's memory, if several of its processes are ranks of this run."""
-    hosts = [other["host"] for other in members]
-    share_memory(hosts.count(hosts[rank]) if hosts else 1)
+    """Count on an equal part of a host's memory, if several of its processes are ranks of this run.
+
+    Of what was free when all of them told it, before any of them reads.
+    """
+    beside = [other["free"] for other in members if other["host"] == members[rank]["host"]]
+    share_memory(len(beside), min(beside, default=0))
 
 
 def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:

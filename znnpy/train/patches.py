@@ -12,6 +12,7 @@ from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.patches import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.scene import Scene
+from znnpy.distributed.world import World
 from znnpy.errors import ConfigError
 from znnpy.geometry import Geometry, largest, trained_geometry
 from znnpy.infer.material import make_targets, mode_of, open_scene, refuse_numbers
@@ -27,8 +28,9 @@ def open_sampler(
     network: Network,
     sections: tuple[VolumeSection, ...],
     key: str,
+    world: World | None = None,
 ) -> Sampler:
-    """Patches of the volumes that a key of the config names; closed with the stack."""
+    """Patches of the volumes that a key of the config names; closed with the stack. `world` as in `Sampler`."""
     if not sections:
         raise ConfigError(f"{key} names no volume; training needs at least one")
     scenes = []
@@ -36,15 +38,21 @@ def open_sampler(
         scene = open_scene(section, config.data, network)
         stack.callback(scene.close)
         scenes.append(scene)
-    return make_sampler(config, network, scenes, training=key == "data.train")
+    return make_sampler(config, network, scenes, training=key == "data.train", world=world)
 
 
 def make_sampler(
-    config: Config, network: Network, scenes: list[Scene], *, training: bool, examine: bool = True
+    config: Config,
+    network: Network,
+    scenes: list[Scene],
+    *,
+    training: bool,
+    examine: bool = True,
+    world: World | None = None,
 ) -> Sampler:
     """Patches as the config wants them; validation patches are not augmented, and drawn apart.
 
-    `examine` as in `Sampler`.
+    `examine` and `world` as in `Sampler`.
     """
     refuse_numbers(config, network)
     section, augment = config.training, config.augment
@@ -67,6 +75,7 @@ def make_sampler(
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,
         examine=examine,
         possible=partial(largest, network),
+        world=world,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from znnpy.config.models import Config
-from znnpy.data.memory import available, available_memory, readable
+from znnpy.data.memory import available, available_memory, readable, take
 from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
 from znnpy.data.sampling.deal import Move, dealt, waves
 from znnpy.data.sampling.patches import Patch
@@ -105,6 +105,7 @@ class Shards:
                 network,
                 config.data.train,
                 "data.train",
+                world,
             )
             everything = _cut(config, sampler, world)
             blocks, weights = _counted(everything, sampler, world)
@@ -216,7 +217,7 @@ def training_source(
     if data.shards and data.in_memory == "auto":
         data = data.model_copy(update={"in_memory": True})
     config = config.model_copy(update={"data": data})
-    return Whole(open_sampler(stack, config, network, data.train, "data.train"))
+    return Whole(open_sampler(stack, config, network, data.train, "data.train", world))
 
 
 def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
@@ -278,6 +279,7 @@ def _refuse_memory(config: Config, blocks: Sequence[Block], world: World) -> Non
             f"{SHARE:.0%} may be used; start on more hosts, or leave data.shards out"
         )
     world.exchange(None)
+    take(needed)
 
 
 def _needed(blocks: Sequence[Block], ranks: int) -> int:

@@ -79,12 +79,12 @@ def test_a_file_that_changes_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_idx(tmp_path / "images", IMAGES)
-    original = whole.refuse_size
+    original = whole.claim_size
 
     def meanwhile(*given: object) -> None:
         original(*given)  # type: ignore[arg-type]
         path.write_bytes(idx_bytes(IMAGES[:4]))
 
-    monkeypatch.setattr("znnpy.data.samples.idx.refuse_size", meanwhile)
+    monkeypatch.setattr("znnpy.data.samples.idx.claim_size", meanwhile)
     with pytest.raises(ChangedError, match="has changed while it was read"):
         open_volume(path)

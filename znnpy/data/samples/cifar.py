@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from znnpy.data.samples.whole import refuse_size
+from znnpy.data.samples.whole import claim_size
 from znnpy.data.trust import Trust
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.data.watch import Watch
@@ -31,7 +31,7 @@ def open_cifar(path: Path, dataset: str | None, *, labels: bool, trust: Trust) -
         with path.open("rb") as file:
             watch.see(path, os.fstat(file.fileno()))
             size = os.fstat(file.fileno()).st_size
-            refuse_size(str(path), (size,), _BYTE, size, trust)
+            claim_size(str(path), (size,), _BYTE, size, trust)
             data = file.read(size)
     except OSError as error:
         raise VolumeError(f"{path} cannot be read: {reason(error)}") from error

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from znnpy.data.samples.whole import refuse_size, whole_volume
+from znnpy.data.samples.whole import claim_size, whole_volume
 from znnpy.data.trust import Trust
 from znnpy.data.volume import Array, Volume
 from znnpy.data.watch import Watch
@@ -59,7 +59,7 @@ def _array(stream: IO[bytes], path: Path, trust: Trust) -> Array:
         raise VolumeError(f"{path} ends within its header of {axes} axes")
     shape = struct.unpack(f">{axes}I", sizes)
     dtype = np.dtype(_TYPES[kind])
-    refuse_size(str(path), shape, dtype, path.stat().st_size, trust)
+    claim_size(str(path), shape, dtype, path.stat().st_size, trust)
     return _filled(stream, path, shape, dtype)
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from znnpy.data.names import joined
-from znnpy.data.samples.whole import refuse_size, whole_volume
+from znnpy.data.samples.whole import claim_size, whole_volume
 from znnpy.data.trust import SEARCHED, Trust
 from znnpy.data.volume import Array, Volume
 from znnpy.data.watch import Watch
@@ -76,7 +76,7 @@ def _array(archive: zipfile.ZipFile, member: str, name: str, trust: Trust) -> Ar
     if dtype.kind not in "uifb" or dtype.itemsize > 8:
         what = "Python objects, which pickle alone reads: refused" if dtype.hasobject else dtype
         raise VolumeError(f"{name} holds {what}; expected integers or floats of at most 64 bits")
-    refuse_size(name, shape, dtype, info.compress_size, trust)
+    claim_size(name, shape, dtype, info.compress_size, trust)
     declared = dtype.itemsize * int(np.prod(shape, dtype=object))
     if declared != inside:
         raise VolumeError(

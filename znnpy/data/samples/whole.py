@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.data.memory import available, available_memory, readable
+from znnpy.data.memory import available, available_memory, readable, take
 from znnpy.data.trust import COMPRESSION, SMALL, Trust
 from znnpy.data.volume import Array, ArrayVolume, Volume
 from znnpy.errors import VolumeError
@@ -36,10 +36,10 @@ def whole_volume(array: Array, name: str, *, labels: bool) -> Volume:
     return volume
 
 
-def refuse_size(
+def claim_size(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, trust: Trust
 ) -> None:
-    """VolumeError for an array that `stored` bytes of a file cannot hold, or memory does not."""
+    """Count on memory for an array; VolumeError if `stored` bytes of a file cannot hold it, or memory does not."""
     declared = math.prod(shape) * dtype.itemsize
     limit = max(SMALL, COMPRESSION * stored) if trust.max_bytes is None else trust.max_bytes
     if declared > limit:
@@ -54,3 +54,4 @@ def refuse_size(
             f"{available(free)}, of which {SHARE:.0%} may be used; HDF5 and Zarr are read "
             "by region"
         )
+    take(declared)

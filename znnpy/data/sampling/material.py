@@ -11,10 +11,10 @@ from znnpy.data.sampling.augment import Groups, Turn
 from znnpy.data.sampling.patches import Float32
 from znnpy.data.sampling.places import minus, plus
 from znnpy.data.sampling.placing import Placing, mask_shift
-from znnpy.data.sampling.rebalance import ClassCounts, count_volume
-from znnpy.data.sampling.taken import check_kind, check_labels, read_taken
+from znnpy.data.sampling.rebalance import ClassCounts
+from znnpy.data.sampling.taken import check_kind, read_taken
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import Mode, Normalisation, normalisation, unexamined
+from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Triple, mirror_read
 from znnpy.errors import VolumeError
 
@@ -64,8 +64,8 @@ class Material:
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
 
 
-def check(placing: Placing, scene: Scene, *, examine: bool) -> None:
-    """VolumeError or ShapeError for a scene that no patches can be made of; to `examine` reads its labels."""
+def check(placing: Placing, scene: Scene) -> None:
+    """VolumeError or ShapeError for a scene that no patches can be made of; reads nothing."""
     for what, wanted, given in (
         ("an image for input", placing.inputs, scene.images),
         ("labels for output", placing.outputs, scene.labels),
@@ -77,28 +77,5 @@ def check(placing: Placing, scene: Scene, *, examine: bool) -> None:
                 f"{', '.join(given) or 'none'}"
             )
     for node, output in placing.outputs.items():
-        volume, mask = scene.labels[node], scene.masks.get(node)
-        check_kind(output.target, volume)
-        if examine:
-            check_labels(output.target, volume, mask, mask_shift(scene, node))
+        check_kind(output.target, scene.labels[node])
     placing.refuse_none(scene)
-
-
-def norms_of(scene: Scene, mode: Mode, *, replace: bool, examine: bool) -> dict[str, Normalisation]:
-    """How a scene's images are normalised, by input; as they are where nothing is looked through."""
-    return {
-        node: normalisation(volume, mode, replace=replace)
-        if examine
-        else unexamined(volume, replace=replace)
-        for node, volume in scene.images.items()
-    }
-
-
-def counts_of(placing: Placing, scene: Scene) -> dict[str, ClassCounts]:
-    """Voxels of each class in a scene's labels, by output."""
-    return {
-        node: count_volume(
-            scene.labels[node], scene.masks.get(node), output.target, mask_shift(scene, node)
-        )
-        for node, output in placing.outputs.items()
-    }

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from znnpy.data.sampling.augment import Augmentation, Turn, draw_order
-from znnpy.data.sampling.material import Material, check, counts_of, norms_of
+from znnpy.data.sampling.examined import as_they_are, examined
+from znnpy.data.sampling.material import Material, check
 from znnpy.data.sampling.patches import Float32, InputPatch, OutputPatch, Patch, stacked
 from znnpy.data.sampling.places import NO_FLIPS, Flips, Places, Range, hull
 from znnpy.data.sampling.placing import Placing, Possible, mask_shift
@@ -21,6 +22,7 @@ from znnpy.data.sampling.taken import read_counted
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Mode, Normalisation
 from znnpy.data.volume import Triple, Volume
+from znnpy.distributed.world import World
 from znnpy.errors import VolumeError
 
 Order = Literal["random", "shuffled"]
@@ -46,7 +48,8 @@ class Sampler:
     over the volume it is from. Images are normalised per volume, `replace` as there.
     `sample` reads the scenes; several threads may call it at once. `possible`: of shapes by output, the largest
     at most as large that there may be, if any. Without `examine` no volume is looked through beforehand, and
-    images stay as they are. Raises VolumeError and ShapeError for what does not fit.
+    images stay as they are; ranks of a `world`, which all make the same sampler, look through some each. Raises
+    VolumeError and ShapeError for what does not fit.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Sampler:
         seed: int = 0,
         examine: bool = True,
         possible: Possible = dict,
+        world: World | None = None,
     ) -> None:
         if not scenes:
             raise VolumeError("there is no volume to take patches from")
@@ -76,18 +80,24 @@ class Sampler:
         self._turn: Callable[[int], int] = lambda index: index
         self._key, self._where = seed, ""
         for scene in scenes:
-            check(placing, scene, examine=examine)
+            check(placing, scene)
         self._places = {
             flips: Places.of([placing.range(scene, flips) for scene in scenes])
             for flips in self._augmentation.all_flips
         }
         self._refuse_uneven()
-        norms = [norms_of(it, normalise, replace=replace, examine=examine) for it in scenes]
         groups = [
             self._augmentation.groups(it.resolution, placing.sizes, it.reference.name)
             for it in scenes
         ]
-        counts = [counts_of(placing, it) if rebalance == "volume" else {} for it in scenes]
+        if examine:
+            targets = {node: output.target for node, output in placing.outputs.items()}
+            counting = rebalance == "volume"
+            norms, counts = examined(
+                scenes, targets, normalise, world or World(), replace=replace, counting=counting
+            )
+        else:
+            norms, counts = as_they_are(scenes, replace=replace)
         self._material = list(map(Material, scenes, norms, groups, counts))
 
     @property

@@ -77,6 +77,11 @@ class Party:
         return self._world
 
     @property
+    def moves(self) -> bool:
+        """Whether this rank moves parameters by itself."""
+        return self.strategy.moves(self.rank)
+
+    @property
     def numbers(self) -> range:
         """The microbatches of this rank."""
         return self.ranks.owned[self.rank].numbers
@@ -174,7 +179,7 @@ class Exchange:
     @property
     def moves(self) -> bool:
         """Whether this rank moves parameters by itself."""
-        return not self.strategy.weights_down or self.outbox.rank == 0
+        return self.strategy.moves(self.outbox.rank)
 
     def add_up(self, step: Step, build: Build) -> None:
         """Loss and error, gradients and what running statistics move by become those of all ranks.

@@ -43,12 +43,12 @@ class Piece:
 class Parameter:
     """One filter bank, or one float for each image of a node: addresses of values, gradient and states.
 
-    All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions
-    count pieces. Padding is 0 and stays 0. `groups`: filters between images of different groups are 0 as well,
-    and users have (out, in / groups) of `shape`. What is not `learned` has neither gradient nor states. `exchanged`:
-    filters of a transposed convolution are packed as those of the convolution that goes the other way, with
-    inputs for outputs. `values` are what passes read; users see, and updates move, those `stored`: the same
-    buffer but where passes read standardised filters.
+    All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions count pieces.
+    Padding is 0 and stays 0. `groups`: filters between images of different groups are 0 as well, and users have
+    (out, in / groups) of `shape`. What is not `learned` has neither gradient nor states, and what another rank
+    moves has no states. `exchanged`: filters of a transposed convolution are packed as those of the convolution
+    that goes the other way, with inputs for outputs. `values` are what passes read; users see, and updates move,
+    those `stored`: the same buffer but where passes read standardised filters.
     """
 
     name: str
@@ -133,7 +133,6 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
-        count = states if name in moving else 0
         stored = values = _kept(arena, Name(VALUES, name), floats)
         if name in standardized:
             values = _kept(arena, Name(STANDARDIZED, name), floats)
@@ -142,12 +141,11 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
             arena.reserve(floats, PARAMETER_GRADIENTS) if name in moving else 0,
             floats,
         )
-        own = tuple(arena.reserve(floats, STATES) for _ in range(count))
         found[name] = Parameter(
-            name, shape, floats, lanes, pieces, values, stored, gradient, own, name in moving,
+            name, shape, floats, lanes, pieces, values, stored, gradient, (), name in moving,
             exchanged, groups.get(name, 1),
         )  # fmt: skip
-    return found
+    return {name: _with_states(arena, parameter, states) for name, parameter in found.items()}
 
 
 def gradient_slots(
@@ -163,6 +161,13 @@ def gradient_slots(
                 gradient = arena.buffer(own, parameter.floats)
                 found[slot][name] = replace(parameter, gradient_buffer=gradient)
     return found
+
+
+def _with_states(arena: Arena, parameter: Parameter, states: int) -> Parameter:
+    """Behind all that ranks see of each other, since not all of them keep any."""
+    count = states if parameter.learned else 0
+    own = tuple(arena.reserve(parameter.floats, STATES) for _ in range(count))
+    return replace(parameter, states=own)
 
 
 def _kept(arena: Arena, name: Name, floats: int) -> Buffer:

@@ -1,0 +1,108 @@
+"""Commands under mpiexec: what is wrong is said once, and what one process does is not done by several."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ranked import mpiexec
+
+from znnpy.config import template
+
+START = "from znnpy.cli import main; main()"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(template())
+    return path
+
+
+def over(
+    *words: object, script: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Three ranks of a command, or of a script with these words."""
+    line = [sys.executable, "-c", script or START, *words]
+    return subprocess.run(mpiexec(3, *line), capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "CONFIG", "--bogus"], "No such option"),
+        (["train"], "Missing argument"),
+        (["train", "CONFIG", "--max-memory", "soon"], "is not like 8GiB"),
+        (["train", "CONFIG", "--set", "training.optimiser=adam"], "did you mean"),
+        (["train", "nowhere.yaml"], "nowhere.yaml"),
+        (["profile", "CONFIG", "--threads", "some"], "is not like 1,2,4"),
+        (["profile"], "give either a config file"),
+        (["check", "nowhere.yaml"], "nowhere.yaml"),
+        (["chekc", "CONFIG"], "No such command"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said_once(config: Path, words: list[str], said: str) -> None:
+    done = over(*(config if word == "CONFIG" else word for word in words))
+    assert done.returncode != 0
+    assert done.stderr.lower().count(said.lower()) == 1, done.stderr
+    assert "rank 1" not in done.stderr + done.stdout
+
+
+ONE = """
+import os, sys
+from znnpy.cli import app
+from znnpy.errors import ZnnpyError
+words, wrong = sys.argv[1:-1], os.environ["PMI_RANK"] == "1"
+def refuse():
+    raise ZnnpyError("this host has too little memory")
+if wrong and sys.argv[-1] == "refused":
+    app.refuse_little_memory = refuse
+elif wrong:
+    words.append(sys.argv[-1])
+app.main(words)
+"""
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    ("word", "said"), [("--bogus", "--bogus"), ("refused", "this host has too little memory")]
+)
+def test_what_is_wrong_with_one_rank_alone_is_said_with_its_number(
+    config: Path, word: str, said: str
+) -> None:
+    done = over("train", config, word, script=ONE)
+    assert done.returncode != 0
+    assert done.stderr.count(said) == 1, done.stderr
+    assert "znnpy: rank 1 (pid " in done.stderr
+    assert [path.name for path in config.parent.iterdir()] == [config.name]
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "run", "--input", "a.h5", "--output", "b.h5"],
+        ["evaluate", "run"],
+        ["segment", "a.h5", "--output", "b.h5"],
+        ["view", "a.h5"],
+        ["init", "config.yaml"],
+    ],
+)
+def test_what_one_process_does_is_refused(tmp_path: Path, words: list[str]) -> None:
+    done = over(*words, cwd=tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.count(f"znnpy {words[0]} is done by one process, and 3 were started") == 1
+    assert ("--dask" in done.stderr) == (words[0] == "predict")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--version"], ["train", "--help"], ["schema"]])
+def test_what_is_told_is_told_once(words: list[str]) -> None:
+    alone = subprocess.run(
+        [sys.executable, "-c", START, *words], capture_output=True, text=True, timeout=120
+    )
+    done = over(*words)
+    assert (done.returncode, done.stdout) == (0, alone.stdout)

@@ -1,0 +1,49 @@
+"""Threads that a rank cannot do without, and things done later where no thread can be started any more."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from znnpy.distributed.errors import DistributedError
+
+
+class NoThreadError(DistributedError):
+    """The system lets this process start no more threads."""
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread; NoThreadError where the system refuses."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise NoThreadError(
+            "the system lets this process start no more threads: its limits (ulimit -u, ulimit -v, those of its "
+            "control group) or memory are used up"
+        ) from error
+
+
+class Later:
+    """One thread, begun while there was room for it, in which things are done so many seconds later."""
+
+    def __init__(self) -> None:
+        self._given: SimpleQueue[tuple[float, int, Callable[[], object]]] = SimpleQueue()
+        self._order = itertools.count()
+        start(threading.Thread(target=self._live, name="znnpy later", daemon=True))
+
+    def after(self, seconds: float, what: Callable[[], object]) -> None:
+        """Have something done; from any thread."""
+        self._given.put((time.monotonic() + seconds, next(self._order), what))
+
+    def _live(self) -> None:
+        waiting: list[tuple[float, int, Callable[[], object]]] = []
+        while True:
+            left = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+            try:
+                heapq.heappush(waiting, self._given.get(timeout=left))
+            except Empty:
+                heapq.heappop(waiting)[2]()
