@@ -8,6 +8,7 @@ from math import prod
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits, stride_refusal
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
+from znnpy.plan.ranges import cut_axis
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 
@@ -21,10 +22,19 @@ TARGET_SECONDS = 0.45e-6  # of its output images
 # The same within weight gradients.
 WEIGHT_RATE = 110e9
 SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
-FILTER_RATE = 20e9  # bytes/s of transformed filters, while they are made
+FILTER_RATE = 2.4e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
+FAR_RATE, FAR_BYTES = (
+    7e9,
+    1 << 23,
+)  # the same beyond an L3 cache, which each row of tiles reads anew
+TAPS_SECONDS = 66e-9  # of a pair of images: taps from the sums of its points
+PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
+RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
+PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
+FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7
 
@@ -74,7 +84,7 @@ def tile_layers(extent: int, dilation: int) -> int:
 
 
 def winograd_seconds(shape: ConvShape) -> float:
-    """The forward pass on one core."""
+    """The forward pass on one core, as long as caches hold filters: by this it is cut into tasks."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -87,24 +97,65 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Estimated seconds on one core, by pass; when training with the filters that it transforms."""
     filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
     return {
-        "forward": winograd_seconds(shape) + filters,
-        "gradient": winograd_seconds(backward_shape(shape)) + filters,
-        "weight": weight_seconds(shape),
+        "forward": _read_seconds(shape) + filters,
+        "gradient": _read_seconds(backward_shape(shape)) + filters,
+        "weight": weight_seconds(shape) + _panel_seconds(shape),
     }
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     """A forward pass."""
-    return winograd_seconds(shape)
+    return _read_seconds(shape)
+
+
+def panels(blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
+    """Parts into which so many blocks of inputs are cut for a task, and pairs of blocks of outputs that it takes."""
+    pairs = blocks * 2 * lanes * lanes
+    return -(-pairs // PANEL_PAIRS), max(1, PANEL_PAIRS // pairs)
+
+
+def range_count(planes: int, seconds: float, floats: int, batch: int) -> int:
+    """Ranges of tiles that are summed apart, of each sample: sizes alone decide."""
+    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * floats)) // batch
+    return max(1, min(planes, most, int(seconds / RANGE_SECONDS)))
 
 
 def weight_seconds(shape: ConvShape) -> float:
-    """The weight gradient on one core."""
+    """The weight gradient on one core, without what is done once more for each panel and range: it is cut by this."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     pairs = shape.inputs * columns * LANES_COUNTED
     products = 2.0 * POINTS * pairs / WEIGHT_RATE
     return tiles * (rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS + products)
+
+
+def _read_seconds(shape: ConvShape) -> float:
+    """The forward pass where each row of tiles may have to read all filters from memory."""
+    bytes_ = 4.0 * POINTS * shape.inputs * _lanes(shape.outputs)
+    if bytes_ <= FAR_BYTES:
+        return winograd_seconds(shape)
+    z, y, x = map(tile_layers, shape.target, shape.dilation)
+    return max(
+        winograd_seconds(shape), shape.batch * z * y * -(-x // (2 * GROUP)) * bytes_ / FAR_RATE
+    )
+
+
+def _panel_seconds(shape: ConvShape) -> float:
+    """What panels and ranges of a weight gradient add: more transforms of tiles, and of sums into taps."""
+    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    parts, together = panels(rows)
+    again = rows * SOURCE_POINTS_SECONDS * (-(-columns // (2 * together)) - 1)
+    again += columns * GRADIENT_POINTS_SECONDS * (parts - 1)
+    planes = tile_layers(shape.target[cut_axis(shape.target)], 1)
+    pairs = shape.inputs * _lanes(shape.outputs)
+    seconds = weight_seconds(shape) / shape.batch
+    ranges = range_count(planes, seconds, prod(TAPS) * pairs, shape.batch)
+    return tiles * again + shape.batch * ranges * pairs * TAPS_SECONDS
+
+
+def _lanes(images: int) -> int:
+    return -(-images // LANES_COUNTED) * LANES_COUNTED
 
 
 def _filters_seconds(pairs: int) -> float:

@@ -22,12 +22,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.network.types import Edge, Triple
-from znnpy.plan.algorithms.winograd import NEW, weight_seconds
-
-RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
-PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
-FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
-PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
+from znnpy.plan.algorithms.winograd import NEW, panels, range_count, weight_seconds
 
 
 class _Panel(NamedTuple):
@@ -95,8 +90,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
     """All pieces, of `blocks` of inputs each: some groups of outputs with all inputs, or one with some of them."""
     widths = [pieces[first].width // LANES for first in range(0, len(pieces), blocks)]
-    parts = -(-blocks * 2 * LANES * LANES // PANEL_PAIRS)
-    together = max(1, PANEL_PAIRS // (blocks * 2 * LANES * LANES))
+    parts, together = panels(blocks, LANES)
     found = []
     for first in range(0, len(widths), together):
         last = min(len(widths), first + together)
@@ -108,10 +102,9 @@ def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
 
 
 def _cuts(gradient: Tensor, dilation: Triple, seconds: float, floats: int) -> list[int]:
-    """Where the tiles along the cut axis are cut into ranges: sizes alone decide."""
+    """Where the tiles along the cut axis are cut into ranges."""
     planes = tile_planes(gradient, dilation)
-    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * floats)) // gradient.batch
-    count = max(1, min(planes, most, int(seconds / RANGE_SECONDS)))
+    count = range_count(planes, seconds, floats, gradient.batch)
     return [planes * cut // count for cut in range(count + 1)]
 
 
