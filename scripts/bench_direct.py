@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.filters import block_offset, group_offset, output_groups, packed_size
 from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
-from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.direct.gradient import earlier_words, weight_gradient_kernel
 from znnpy_kernels.direct.lattices import VALID, full_words
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
@@ -180,7 +180,7 @@ def weight_gradient(layer: Layer) -> Tasks:
                     y1=y1,
                     width=layer.size,
                     target=packed.ctypes.data + 4 * target,
-                    accumulate=1,
+                    **earlier_words([packed.ctypes.data + 4 * target]),
                     **{f"source_{axis}": getattr(source, axis) for axis in "zyx"},
                     **{f"tap_{axis}": layer.sparsity * getattr(source, axis) for axis in "zyx"},
                 )

@@ -10,6 +10,7 @@ from loss_cases import cases, named
 
 from znnpy import Model, Optimizer, load_network
 from znnpy.engine import planning
+from znnpy.engine.convolution.direct import weights
 from znnpy.engine.tasks.identity import Part, identities
 from znnpy.errors import ConfigError, PlanError, ZnnpyError
 from znnpy.plan import PASSES
@@ -244,6 +245,33 @@ def test_bits_are_the_same_whenever_filters_are_transformed(algorithm: str) -> N
     with made(WIDE, 6, 2, **options) as model:
         limit = model.memory - 1
     assert_same(trained(WIDE, 6, 2, **options, max_memory=limit), trained(WIDE, 6, 2, **options))
+
+
+CONNECTED = {
+    "layers": [
+        {"conv": {"images": 18, "size": [1, 3, 3], "function": "relu"}},
+        {"conv": {"images": 40, "size": [1, 2, 3], "function": "tanh"}},
+        {"conv": {"images": 2, "size": 1}},
+    ]
+}
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("count", [2, 3, 8, 11, 33])  # 33: more additions than one task makes
+def test_weight_gradients_add_what_earlier_microbatches_have_left(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the bits of additions by tasks of their own."""
+
+    def additions() -> int:
+        with made(CONNECTED, 2 * count, 2, output=1) as model:
+            tasks = identities(model.task_graph)
+            return sum(it.owner == "conv2" and it.part is Part.MICROBATCHES for it in tasks)
+
+    found, left = trained(CONNECTED, 2 * count, 2, output=1), additions()
+    monkeypatch.setattr(weights, "MOST_EARLIER", 0)
+    assert_same(found, trained(CONNECTED, 2 * count, 2, output=1))
+    assert additions() > left == (2 if count == 33 else 0)
 
 
 @pytest.mark.slow

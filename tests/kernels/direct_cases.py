@@ -5,6 +5,7 @@ Run as a program, it checks every pass once for the CPU that numba is told to co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
@@ -21,7 +22,7 @@ from znnpy_kernels.direct.filters import (
     unpack_filters,
 )
 from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
-from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.direct.gradient import earlier_words, weight_gradient_kernel
 from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
 from znnpy_kernels.simd.lanes import LANES
 
@@ -367,7 +368,7 @@ def check_weight_gradient(case: Case, rng: np.random.Generator) -> None:
         for number, slab in enumerate(slabs):
             for rows in cuts(case.taps[0] * case.taps[1], rng):
                 _weight_gradient_task(
-                    case, source, gradient, packed, group, block, slab, rows, number
+                    case, source, gradient, packed, group, block, slab, rows, [packed][:number]
                 )
     assert (guarded[:LANES] == GUARD).all()
     assert (guarded[LANES + size :] == GUARD).all()
@@ -388,7 +389,7 @@ def _weight_gradient_task(
     block: int,
     slab: tuple[tuple[int, int], tuple[int, int]],
     tap_rows: tuple[int, int],
-    number: int,
+    earlier: Sequence[np.ndarray],
 ) -> None:
     vectors = output_groups(case.outputs)[group]
     offset = group_offset(group, case.inputs, case.tap_count)
@@ -417,8 +418,30 @@ def _weight_gradient_task(
         y1=slab[1][1],
         width=case.size[2],
         target=packed.ctypes.data + 4 * offset,
-        accumulate=number > 0,
+        **earlier_words([sums.ctypes.data + 4 * offset for sums in earlier]),
     )
+
+
+def check_earlier_sums(case: Case, count: int, rng: np.random.Generator) -> None:
+    """A weight gradient added to the sums of others, one after the other, has the bits of such additions."""
+    source = Tensor(case.inputs, case.source_size, case.source_lanes, np.nan)
+    source.write(random_values(rng, case.inputs, *case.source_size))
+    gradient = Tensor(case.outputs, case.size, LANES, np.nan)
+    gradient.write(random_values(rng, case.outputs, *case.size))
+    size = packed_size(case.outputs, case.inputs, case.tap_count)
+    others = [rng.standard_normal(size).astype(np.float32) for _ in range(count)]
+    whole = ((0, case.size[0]), (0, case.size[1])), (0, case.taps[0] * case.taps[1])
+
+    def made(target: np.ndarray, earlier: Sequence[np.ndarray]) -> np.ndarray:
+        for group, block in product(range(len(output_groups(case.outputs))), range(source.blocks)):
+            _weight_gradient_task(case, source, gradient, target, group, block, *whole, earlier)
+        return target
+
+    wanted = made(np.full(size, GUARD, np.float32), [])
+    for other in others:
+        wanted = other + wanted
+    target = others[-1].copy()
+    np.testing.assert_array_equal(made(target, [*others[:-1], target]), wanted)
 
 
 def random_case(rng: np.random.Generator, strided: bool = True, planar: bool = False) -> Case:

@@ -149,14 +149,15 @@ def emit_gradients(
     """Forward, loss and backward of every microbatch, added up as soon as the tree allows."""
     layout = build.layout
     for microbatch, (slot, pairs) in enumerate(turns(len(layout.numbers), layout.slots)):
-        own = build.of(microbatch, slot)
+        own = build.of(microbatch, slot, pairs)
         step.begin()
         first = len(step.tasks)
         emit_forward(step, own)
         emit_backward(step, own, losses)
         step.tasks[first:] = repeated(step.tasks[first:], own.again)
-        for into, other in pairs:
-            add_totals(step, build, into, other)
+        for number, (into, other) in enumerate(pairs):
+            made = {name for name, count in step.added.items() if number < count}
+            add_totals(step, build, into, other, made)
     if exchange:
         exchange.add_up(step, build)
 

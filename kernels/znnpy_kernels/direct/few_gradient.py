@@ -28,7 +28,6 @@ from znnpy_kernels.direct.gradient import Slab
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.simd.codegen import (
     VECTOR,
-    ZERO_VECTOR,
     Value,
     by_count,
     float_pointer,
@@ -146,7 +145,7 @@ def _tap_rows(
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         def emit(count: int) -> None:
             slab = _TapRows(builder, taps.literal_value, count, args[6], list(args[1:6]))
-            slab.emit(slab.targets, [ZERO_VECTOR] * len(slab.targets))
+            slab.emit(slab.targets)
 
         by_count(builder, args[7], range(1, most_rows(taps.literal_value) + 1), emit)
         return context.get_dummy_value()
@@ -170,7 +169,7 @@ def _taps(
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         def emit(count: int) -> None:
             slab = _Taps(builder, outputs.literal_value, count, list(args[1:6]))
-            slab.emit(slab.targets, [ZERO_VECTOR] * len(slab.targets))
+            slab.emit(slab.targets)
 
         by_count(builder, args[6], range(1, most_taps(outputs.literal_value) + 1), emit)
         return context.get_dummy_value()

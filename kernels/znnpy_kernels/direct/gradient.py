@@ -22,7 +22,9 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     gradient_z, gradient_y      strides of the output gradient; along x it is LANES
     z0, z1, y0, y1, width       the slab of output positions, not empty; whole rows
     target                      packed weight gradient of this input block and output group, at tap 0
-    accumulate                  0: overwrite the target; 1: add to it
+    earlier, earlier0 ...       how many sums of others, 0 to MOST_EARLIER, and where these lie as the target does:
+                                the slab's sums are added to the first, what that gives to the second ...
+                                The target may be one of them
 
 Written are the packed rows of the given tap rows, nothing else. The result depends on the slab, not
 on how the taps are cut into tasks. Around 1000 to 3000 positions a slab are fastest.
@@ -31,6 +33,8 @@ on how the taps are cut into tasks. Around 1000 to 3000 positions a slab are fas
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any
 
 from llvmlite import ir
@@ -52,7 +56,6 @@ from znnpy_kernels.simd.codegen import (
     moved,
     multiply_add,
     store_vector,
-    when,
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
@@ -61,12 +64,21 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS
 ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
 INDEPENDENT = 8
+MOST_EARLIER = 4
+"""Sums of others that a task adds its own to."""
 
 AT = words(
     "source source_z source_y source_x source_lanes channels taps_y taps_x tap_z tap_y tap_x "
     "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width target "
-    "accumulate",
+    "earlier earlier0 earlier1 earlier2 earlier3",
 )
+
+
+def earlier_words(places: Sequence[int]) -> dict[str, int]:
+    """The words of sums of others, by their addresses, at most MOST_EARLIER."""
+    padded = [*places, *[0] * (MOST_EARLIER - len(places))]
+    words = {f"earlier{number}": place for number, place in enumerate(padded)}
+    return words | {"earlier": len(places)}
 
 
 class Slab(ABC):
@@ -95,16 +107,18 @@ class Slab(ABC):
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
         """Emit the loads of one position: two factors for each sum."""
 
-    def emit(self, targets: list[Value], before: list[Value]) -> None:
-        """Add the slab to the sums `before` and store them."""
+    def emit(self, targets: list[Value]) -> None:
+        """Store the sums over the slab, with what `finished` adds."""
         b, count = self.builder, len(targets)
         spread = -(-INDEPENDENT // count)
-        sums = self.slab(before + [ZERO_VECTOR] * count * (spread - 1), count, spread)
-        for index, target in enumerate(targets):
-            total = sums[index]
-            for part in sums[index + count :: count]:
-                total = add(b, total, part)
+        sums = self.slab([ZERO_VECTOR] * count * spread, count, spread)
+        totals = [reduce(partial(add, b), sums[index::count]) for index in range(count)]
+        for total, target in zip(self.finished(totals, targets), targets, strict=True):
             store_vector(b, total, target)
+
+    def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
+        """What is stored in place of the slab's sums."""
+        return totals
 
     def slab(self, sums: list[Value], count: int, spread: int) -> list[Value]:
         """Add all positions z0..z1, y0..y1 of the slab."""
@@ -168,14 +182,20 @@ class _PackedRows(Slab):
     def emit_rows(self, rows: int) -> None:
         """Sum `rows` packed rows over the slab and store them."""
         b, self.rows = self.builder, rows
-        targets = [moved(b, self.target, index * LANES) for index in range(rows * self.outputs)]
-        before = when(
-            b,
-            b.icmp_signed("!=", self.field("accumulate"), word(0)),
-            [ZERO_VECTOR] * len(targets),
-            lambda: [load_vector(b, target) for target in targets],
-        )
-        self.emit(targets, before)
+        self.emit([moved(b, self.target, index * LANES) for index in range(rows * self.outputs)])
+
+    def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
+        """Sums of others and the slab's."""
+        b = self.builder
+        first = moved(b, self.arguments, AT.earlier0)
+
+        def body(index: Value, totals: list[Value]) -> list[Value]:
+            away = b.sub(b.load(moved(b, first, index)), self.field("target"))
+            floats = b.ashr(away, word(2))
+            others = (load_vector(b, moved(b, target, floats)) for target in targets)
+            return [add(b, other, total) for other, total in zip(others, totals, strict=True)]
+
+        return counted_loop(b, self.field("earlier"), totals, body, maybe_empty=True)
 
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
         b = self.builder

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from direct_cases import Case, check_weight_gradient, random_case
+from direct_cases import Case, check_earlier_sums, check_weight_gradient, random_case
 
 
 @pytest.mark.quick(10)
@@ -22,3 +22,9 @@ def test_weight_gradient_on_planar_sources(seed):
 def test_weight_gradient_for_every_number_of_inputs(inputs):
     case = Case(inputs, 33, (2, 2, inputs), (1, 2, 2))
     check_weight_gradient(case, np.random.default_rng(inputs))
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+@pytest.mark.parametrize("inputs", [3, 17])
+def test_sums_of_others_are_added_in_turn(count, inputs):
+    check_earlier_sums(Case(inputs, 36, (2, 1, 3), (1, 2, 2)), count, np.random.default_rng(count))

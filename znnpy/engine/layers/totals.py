@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -65,11 +66,12 @@ def _statistics(build: Build, node: Node) -> Total:
     return Total(node.name, ends, bytes=8, buffer=moments.buffer)
 
 
-def add_totals(step: Step, build: Build, into: int, other: int) -> None:
-    """Add what one slot holds to what another does."""
+def add_totals(step: Step, build: Build, into: int, other: int, made: Collection[str] = ()) -> None:
+    """Add what one slot holds to what another does, but for gradients whose own tasks have `made` it."""
     first, second = totals(build.of(0, into)), totals(build.of(0, other))
     for total, more in zip(first, second, strict=True):
-        add_total(step, total, more)
+        if total.owner not in made:
+            add_total(step, total, more)
 
 
 def add_total(

@@ -49,7 +49,8 @@ class _Set(NamedTuple):
 class Build:
     """One arena and what lies in it, as one microbatch sees it. Who asks twice by one name gets the same buffer.
 
-    `of` says what others see; all share what is asked for. `slot` is where the microbatch leaves its gradients.
+    `of` says what others see; all share what is asked for. `slot` is where the microbatch leaves its gradients, `pairs`
+    are slots (into, from) that can be added once it has.
     """
 
     arena: Arena
@@ -67,6 +68,7 @@ class Build:
     )
     microbatch: int = 0
     slot: int = 0
+    pairs: Sequence[tuple[int, int]] = ()
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
@@ -86,7 +88,7 @@ class Build:
             workspace=workspace,
         )  # fmt: skip
 
-    def of(self, microbatch: int, slot: int) -> Build:
+    def of(self, microbatch: int, slot: int, pairs: Sequence[tuple[int, int]] = ()) -> Build:
         """What one of the microbatches that are computed here sees, counted from 0."""
         replica, images = self.sets[microbatch % len(self.sets)]
         return replace(
@@ -96,6 +98,7 @@ class Build:
             parameters=self.slots[slot],
             microbatch=microbatch,
             slot=slot,
+            pairs=pairs,
         )
 
     @property

@@ -27,6 +27,8 @@ class Step:
 
     tasks: list[Declared] = field(default_factory=list)
     stage: int = 0  # layer and pass that declared tasks belong to
+    added: dict[str, int] = field(default_factory=dict)
+    """Additions over microbatches that weight gradients of one make themselves, by edge."""
     _made: set[Buffer] = field(default_factory=set)
 
     def once(self, buffer: Buffer) -> bool:
@@ -38,6 +40,7 @@ class Step:
     def begin(self) -> None:
         """Another microbatch begins, for which nothing is there yet."""
         self._made.clear()
+        self.added.clear()
 
     def add(
         self,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
-from znnpy_kernels.direct.gradient import weight_gradient_kernel
+from znnpy_kernels.direct.gradient import (
+    MOST_EARLIER,
+    earlier_words,
+    weight_gradient_kernel,
+)
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
@@ -16,11 +21,11 @@ from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
 from znnpy.engine.convolution.direct.outer import is_outer, outer_products, sample_groups
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.parameters import Piece
-from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor, source_range
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat
-from znnpy.network.types import Edge, Triple
+from znnpy.network.types import ONCE, Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE
 
@@ -30,13 +35,20 @@ MOST_SLABS = 16  # partial weight gradients kept side by side
 
 
 def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> None:
-    """Products of source and gradient summed over positions: a fixed tree over ranges and batch."""
+    """Products of source and gradient summed over positions: a fixed tree over ranges and batch.
+
+    Where one slab is all, its tasks also add what earlier microbatches have left (`Build.pairs`): a bank of filters
+    is then read and written once for additions that would each do so.
+    """
     if is_outer(source, gradient):
         leaves: Sequence[Any] = sample_groups(gradient.batch)
         emit: Callable[..., None] = outer_products
     else:
         leaves, emit = _slabs(edge, source, gradient), _slab_gradient
     buffers = build.partial_gradients(edge.name, len(leaves))
+    if len(leaves) == 1 and emit is _slab_gradient and _adds_earlier(build, edge, source, gradient):
+        earlier = _earlier_sums(step, build, edge)
+        buffers, emit = earlier[-1:] or buffers, partial(_slab_gradient, earlier=earlier)
     for index, piece in enumerate(build.parameters[edge.name].pieces):
         regions = [buffer.region(index, index + 1) for buffer in buffers]
         places = [buffer.address + 4 * piece.start for buffer in buffers]
@@ -44,6 +56,20 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
             emit(step, build, edge, (source, gradient), piece, leaf, place, region)
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
         combine_flat(step, places, regions, piece.floats, what)
+
+
+def _adds_earlier(build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> bool:
+    """Whether what tasks leave is the gradient of one microbatch, and their kernel adds others to it."""
+    parameter = build.parameters[edge.name]
+    as_made = edge.repeat == ONCE and parameter.groups == 1 and not parameter.standardized
+    return as_made and gradient.lanes > 1 and not _few_inputs(build, edge, source)
+
+
+def _earlier_sums(step: Step, build: Build, edge: Edge) -> list[Buffer]:
+    """What earlier microbatches have left that can be added once this one is there, in the tree's order."""
+    pairs = build.pairs[:MOST_EARLIER]
+    step.added[edge.name] = len(pairs)
+    return [build.slots[into][edge.name].gradient_buffer for into, _ in pairs]
 
 
 def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[tuple[int, int, int]]:
@@ -65,8 +91,12 @@ def _slab_gradient(
     slab: tuple[int, int, int],
     place: int,
     region: Region,
+    earlier: Sequence[Buffer] = (),
 ) -> None:
-    """What one slab adds to one piece, by ranges of tap rows: they write side by side."""
+    """What one slab adds to one piece, by ranges of tap rows: they write side by side.
+
+    With the sums that lie in `earlier` as the piece does.
+    """
     (source, gradient), (batch, low, high) = factors, slab
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, low, high)
@@ -74,7 +104,8 @@ def _slab_gradient(
     vectors = gradient.images if few else piece.width // LANES
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
-    kernel, extra, most = _gradient_kernel(edge, source, dilation, vectors, few=few)
+    places = [buffer.address + 4 * piece.start for buffer in earlier]
+    kernel, extra, most = _gradient_kernel(build, edge, source, vectors, places, few=few)
     words = source_words(source, edge.stride, edge.size, dilation) | extra
     del words["taps_z"], words["source_block"]
     if "vectors" in extra:
@@ -109,18 +140,25 @@ def _slab_gradient(
             reads=[
                 *source.met(batch, source_block, *wide),
                 *blocks_of(gradient, batch, block, vectors, low, high),
+                *(buffer.region(region.low, region.high, strand=first) for buffer in earlier),
             ],
             writes=[region._replace(strand=first)],
         )
 
 
+def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:
+    """Whether there is a kernel for so few images, which lie planar."""
+    dilation = build.layout.geometry.dilations[edge.name]
+    return source.lanes == 1 and dilation[2] == 1 and edge.size[2] <= WIDEST
+
+
 def _gradient_kernel(
-    edge: Edge, source: Tensor, dilation: Triple, vectors: int, *, few: bool
+    build: Build, edge: Edge, source: Tensor, vectors: int, earlier: Sequence[int], *, few: bool
 ) -> tuple[Kernel, dict[str, int], int]:
     """The kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
     if few:
         return FEW_OUTPUTS[vectors - 1], {"vectors": 1, "outputs": vectors}, 1
-    if source.lanes == 1 and dilation[2] == 1 and edge.size[2] <= WIDEST:
+    if _few_inputs(build, edge, source):
         kernel = FEW_INPUTS[edge.size[2] - 1]
         return kernel, {"vectors": vectors, "outputs": 0}, most_rows(edge.size[2])
-    return weight_gradient_kernel(vectors, source.lanes), {"accumulate": 0}, 1
+    return weight_gradient_kernel(vectors, source.lanes), earlier_words(earlier), 1
