@@ -1,4 +1,8 @@
-"""Weight gradients of layers whose output images have one voxel: outer products, added over samples."""
+"""Weight gradients of layers whose output images have one voxel: outer products, added over samples.
+
+Of a single sample, of dilated filters and of images with frames: others are rows (`rows.py`). Slabs, one for each
+sample, would take ten times as long for 8 samples of 64 -> 64 images and dilated 3^3 filters.
+"""
 
 from __future__ import annotations
 
