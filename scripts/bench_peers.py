@@ -14,7 +14,8 @@ timed in turns. A ratio is PyTorch's time by znnpy's, so more than 1 means that 
 the median over rounds. A layer's update is its three passes with bias and square loss. GFLOP/s count
 convolutions as if done directly. `others` is how many cores other processes kept busy: above 0.1 the
 numbers are spoilt, with two threads most of all. Exits with 1 when results differ by more than the
-stated tolerances. `--unets` compares everyone with PyTorch in float64: peers may be inexact, znnpy not.
+stated tolerances. `--unets` compares everyone with PyTorch in float64 (convolutions tap by tap: its own
+take many minutes): peers may be inexact, znnpy not.
 """
 
 from __future__ import annotations

@@ -86,6 +86,7 @@ class Torch:
     def __init__(self, net: Net, options: argparse.Namespace) -> None:
         import torch
 
+        from peers.taps import by_taps
         from peers.unet_modules import MODULES, load
 
         torch.set_num_threads(options.threads)
@@ -100,6 +101,8 @@ class Torch:
         load(self.module, net.network, net.parameters())
         self.dtype = torch.float64 if options.who == "truth" else torch.float32
         self.module.train(options.training).to(self.dtype, memory_format=layout)
+        if options.who == "truth":
+            by_taps(self.module)
         self.call: Any = self.module
         if options.who == "compiled":
             torch._inductor.config.freezing = not options.training
