@@ -280,7 +280,7 @@ def failed(kind, rng, config):
 
 SAID = {
     "SIGKILL": "killed",
-    "SIGSTOP": "has not answered|have not ended",
+    "SIGSTOP": "has not answered|have not (begun|ended)",
     "exception": "this rank fails",
 }
 
