@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.signal import correlate
+from correlation import correlated
 
 from znnpy.plan.phases import phases_of, taps_from
 
@@ -31,7 +31,7 @@ def test_dense_filters_on_phases_add_up_to_a_strided_one(seed):
     ]
     image = rng.standard_normal([n + int(rng.integers(0, 3)) for n in reach])
     filters = rng.standard_normal(size)
-    whole = correlate(image, spread(filters, dilation), "valid")
+    whole = correlated(image, spread(filters, dilation))
     wanted = whole[every((0, 0, 0), stride)][tuple(map(slice, places))]
     phases = phases_of(size, stride, dilation)
     assert len(phases.firsts()) == phases.count
@@ -41,7 +41,7 @@ def test_dense_filters_on_phases_add_up_to_a_strided_one(seed):
         met[every(first, phases.step)] += 1
         assert taps.shape == taps_from(size, phases.step, first) <= phases.size
         part = image[every(phases.voxel(first), phases.stride)]
-        dense = correlate(part, spread(taps, phases.dilation), "valid")
+        dense = correlated(part, spread(taps, phases.dilation))
         found += dense[tuple(map(slice, places))]
     assert (met == 1).all()
     np.testing.assert_allclose(found, wanted, atol=1e-12)
