@@ -59,24 +59,23 @@ def assert_same(ranks: int, wanted: list[dict[str, Any]]) -> None:
 
 
 def test_two_ranks_make_the_bits_of_one() -> None:
-    late = [case | {"delays": 1} for case in cases("chain", FIXED[1:4:2], 4)]
-    assert_same(2, late)
+    assert_same(2, [case | {"delays": 1} for case in cases("chain", FIXED[1:4:2], 4)])
 
 
-def in_time_and_late(net: str) -> list[dict[str, Any]]:
-    """Each way once as it is, and once for each seed of delays, on one thread and on two."""
-    late = [
+def late(net: str) -> list[dict[str, Any]]:
+    """A way for each seed of delays, on one thread and on two."""
+    return [
         case | {"delays": seed}
         for seed in SEEDS
         for case in cases(net, [FIXED[seed % len(FIXED)]], 8, threads=1 + seed % 2)
     ]
-    return cases(net, FIXED, 8, threads=1) + late
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_any_ranks_make_the_bits_of_one(ranks: int) -> None:
-    assert_same(ranks, [case for net in NETS for case in in_time_and_late(net)])
+    in_time = cases("chain", FIXED, 8, threads=1)  # each way once as it is
+    assert_same(ranks, [*in_time, *(case for net in NETS for case in late(net))])
 
 
 @pytest.mark.slow

@@ -125,24 +125,22 @@ main(["train", *sys.argv[1:]])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_bits_repeat_without_reading_and_through_a_stop(config, tmp_path, ranks):
+@pytest.mark.parametrize(("ranks", "at"), [(2, 5), (3, 16)])
+def test_bits_repeat_without_reading_and_through_a_stop(config, tmp_path, ranks, at):
+    """Stopped in the first period, and in the third."""
     said = over(ranks, config, "--set", "data.test=[]", script=STOPPED_READING)
     assert f"blocks in the memory of {ranks} ranks" in said
     first, again = tmp_path / "run", tmp_path / "again"
     words = ("--set", "data.test=[]", "--set", f"run.directory={again}")
     line = mpiexec(ranks, *command("train", config, *SHARDS, *words))
-    for at in (5, 16):  # in the first period, and in the third
-        late = {**os.environ, "ZNNPY_DELAYS": f"{at}:0.005"}
-        with subprocess.Popen(
-            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=late
-        ) as run:
-            while run.poll() is None and lines_of(again / "log.jsonl") < at:
-                time.sleep(0.01)
-            for rank in ranks_of(run):
-                rank.send_signal(signal.SIGINT)
-            run.communicate(timeout=60)
-        assert run.returncode == 130
+    late = {**os.environ, "ZNNPY_DELAYS": f"{at}:0.005"}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=late) as run:
+        while run.poll() is None and lines_of(again / "log.jsonl") < at:
+            time.sleep(0.01)
+        for rank in ranks_of(run):
+            rank.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
+    assert run.returncode == 130
     over(ranks, config, *words)
     assert state(again) == state(first)
 
@@ -160,12 +158,22 @@ def test_another_number_of_ranks_goes_on(config, tmp_path):
     assert lines_of(tmp_path / "run/log.jsonl") >= ITERATIONS
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    over(3, write_config(folder, ITERATIONS))
+    return whole(folder / "run")
+
+
 FAIL = """
 import os, signal, sys
 from znnpy.cli import main
+from znnpy.distributed import watch
 from znnpy.errors import RunError
 from znnpy.train.shards import Shards
 how, rank, pass_on = sys.argv[1], sys.argv[2], Shards._pass_on
+if how == "SIGSTOP":
+    watch.BEAT = 0.4  # the others shall not wait for long
 def failing(self, wave):
     if os.environ["PMI_RANK"] == rank:
         if how == "exception":
@@ -180,7 +188,7 @@ SAID = {"SIGKILL": "killed", "SIGSTOP": "has not answered", "exception": "rank 1
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", SAID)
-def test_a_rank_that_fails_in_an_exchange_ends_all(config, tmp_path, how):
+def test_a_rank_that_fails_in_an_exchange_ends_all(undisturbed, config, how):
     line = mpiexec(3, sys.executable, "-c", FAIL, how, 1, config, *SHARDS)
     begun = time.monotonic()
     done = subprocess.run(line, capture_output=True, text=True, timeout=90)
@@ -188,11 +196,7 @@ def test_a_rank_that_fails_in_an_exchange_ends_all(config, tmp_path, how):
     assert SAID[how] in (done.stdout + done.stderr).lower()
     assert time.monotonic() - begun < 75
     over(3, config)
-    other = tmp_path / "other"
-    other.mkdir()
-    undisturbed = write_config(other, ITERATIONS)
-    over(3, undisturbed)
-    assert whole(tmp_path / "run") == whole(other / "run")
+    assert whole(config.parent / "run") == undisturbed
 
 
 class Several(World):
