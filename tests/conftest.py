@@ -13,10 +13,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shares import slow_cases
 
-# How long an example takes says how busy the machine is, not whether the example holds.
-settings.register_profile("untimed", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=25)
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Draw fewer examples where slow tests are left out."""

@@ -1,10 +1,21 @@
-"""Which cases of a parametrised test are its quick share."""
+"""Which cases of a parametrised test are its quick share, and how many examples of a property."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, not whether the example holds.
+settings.register_profile("untimed", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
+
+
+def examples(count: int) -> settings:
+    """So many examples of a property, but where slow tests are left out no more than of others."""
+    few = settings.get_profile("quick").max_examples
+    return settings(max_examples=few if settings.default.max_examples == few else count)
 
 
 def slow_cases(items: Iterable[pytest.Item]) -> list[pytest.Item]:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from shares import slow_cases
+from hypothesis import settings
+from shares import examples, slow_cases
 
 
 def case(name: str, count: int | None, **values: int) -> Any:
@@ -42,3 +43,14 @@ def test_others_are_left_alone() -> None:
     """Tests without the mark, and each test by itself."""
     cases = [case(name, count, a=a) for name, count in (("x", None), ("y", 2)) for a in range(3)]
     assert [found.nodeid for found in quick(cases)] == ["x[0]", "x[1]", "x[2]", "y[0]", "y[1]"]
+
+
+def test_properties_are_tried_on_fewer_examples_where_slow_tests_are_left_out() -> None:
+    loaded = "quick" if examples(60).max_examples < 60 else "untimed"
+    try:
+        found = [
+            settings.load_profile(it) or examples(60).max_examples for it in ("quick", "untimed")
+        ]
+    finally:
+        settings.load_profile(loaded)
+    assert found == [10, 60]

@@ -68,7 +68,7 @@ def batch(model: Model, update: int) -> tuple[Any, Any, Any]:
 
 
 def trained(world: World, case: dict[str, Any]) -> dict[str, Any]:
-    """Hashes of the parameters and of rank 0's optimiser after some updates; losses of the last ones."""
+    """After some updates: hashes of the next gradients, parameters, rank 0's optimiser; losses of the last ones."""
     net, output = NETS[case["net"]]
     how = DistributedSection(**{key: case[key] for key in KEYS if key in case})
     late = random.Random(case.get("delays", 0) * 1000 + world.rank)
@@ -84,7 +84,9 @@ def trained(world: World, case: dict[str, Any]) -> dict[str, Any]:
             tickets.append(model.submit(*batch(model, update), learning_rate=0.01))
             if update % 2:
                 losses += [model.result(ticket) for ticket in tickets[-2:]]
+        loss, gradients = model.loss_and_gradients(*batch(model, len(tickets)))
         return {
+            "gradients": [loss.hex(), _hash(gradients)],
             "weights": _hash(model.parameters),
             "states": _hash(model.optimizer_state) if world.rank == 0 else None,
             "losses": [[it.loss.hex(), it.error.hex()] for it in losses],
@@ -105,8 +107,8 @@ def main() -> None:
             if "delays" in case and world.size > 1:
                 world.messenger.delay(Delays(case["delays"], 0.002))
             found = trained(world, case)
-            assert world.exchange(found["weights"]) == [found["weights"]] * world.size, case
-            assert world.exchange(found["losses"]) == [found["losses"]] * world.size, case
+            for what in ("gradients", "weights", "losses"):
+                assert world.exchange(found[what]) == [found[what]] * world.size, case
             if world.rank == 0:
                 print(json.dumps([number, found]), flush=True)
 

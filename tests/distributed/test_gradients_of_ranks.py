@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from launched import launched
 
 SCRIPT = """
@@ -44,6 +45,7 @@ LOSSES: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 def test_all_ranks_have_the_gradients_of_the_whole_batch() -> None:
     (alone,) = launched(1, SCRIPT, json.dumps(LOSSES))
     assert launched(3, SCRIPT, json.dumps(LOSSES)) == [alone] * 3

@@ -45,15 +45,17 @@ with World.open() as world:
 """
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("strategy", ["tree", "multicolor"])
 def test_only_ranks_that_move_weights_have_room_for_states(strategy: str) -> None:
-    for line in launched(3, STATES, strategy):
+    for line in launched(2, STATES, strategy):
         rank, (plain, one), (adam, two) = json.loads(line)
         assert (plain < adam, bool(one), bool(two)) == (
             (True, True, True) if strategy == "multicolor" or rank == 0 else (False,) * 3
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["tree", "multicolor"])
 def test_rooms_that_windows_spare_are_not_counted(strategy: str) -> None:
     found = [json.loads(line) for line in launched(2, SCRIPT, strategy)]

@@ -3,8 +3,9 @@
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 
@@ -29,7 +30,7 @@ def longest(graph: TaskGraph, task: int) -> float:
     return float(graph.cost[task]) + max(following, default=0.0)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(random_graphs())
 def test_work_span_and_critical_path(graph: TaskGraph) -> None:
     assert graph.work == sum(graph.cost)

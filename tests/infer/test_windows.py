@@ -108,20 +108,22 @@ def blended(tiny: Small, windows: Windows, mirror: bool, flips: bool) -> np.ndar
     given = np.pad(given, wide, "reflect" if mirror else "constant")
     sums = np.zeros((2, *(3 * [2 * wide + 30])))
     total = np.zeros(sums.shape[1:])
-    axes = [1 + a for a, n in enumerate(geometry.fields_of_view["input"]) if n > 1]
+    axes = [2 + a for a, n in enumerate(geometry.fields_of_view["input"]) if n > 1]
     sets = [s for n in range(4) for s in itertools.combinations(axes, n)] if flips else [()]
-    for place in itertools.product(*windows.starts):
+    places, parts = list(itertools.product(*windows.starts)), []
+    for place in places:
         low = [wide + a + b - c for a, b, c in zip(place, shift, offset, strict=True)]
-        box = tuple(slice(a, a + n) for a, n in zip(low, seen, strict=True))
-        found = []
-        for flip in sets:
-            part = {"input": np.flip(given[box][None], flip)[None].copy()}
-            values = reference.forward(network, geometry, parameters, part)["output"][0]
-            found.append(np.flip(1 / (1 + np.exp(-values)), flip))
+        parts.append(given[tuple(slice(a, a + n) for a, n in zip(low, seen, strict=True))])
+    samples, found = np.stack(parts)[:, None], []
+    for flip in sets:
+        part = {"input": np.flip(samples, flip).copy()}
+        values = reference.forward(network, geometry, parameters, part)["output"]
+        found.append(np.flip(1 / (1 + np.exp(-values)), flip))
+    for place, values in zip(places, np.mean(found, axis=0), strict=True):
         there = tuple(
             slice(wide + a, wide + a + n) for a, n in zip(place, windows.size, strict=True)
         )
-        sums[:, *there] += windows.weight * np.mean(found, axis=0)
+        sums[:, *there] += windows.weight * values
         total[there] += windows.weight
     inner = tuple(slice(wide, wide + n) for n in windows.extent)
     return sums[:, *inner] / total[inner]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scheduled_kernels import count, folds, halve, judge, two_copies, wait_for
+from shares import examples
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
@@ -62,7 +63,7 @@ def test_stampede_on_the_injector(workers: int) -> None:
             assert word[0] == 5000 * repetition
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.integers(0, 10_000), st.integers(1, 8), st.integers(0, 1000), st.sampled_from([0, 50_000])
 )

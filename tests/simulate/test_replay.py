@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 from simulated_graphs import build, random_graph
 
 from znnpy.graph import GraphError, Named
@@ -109,7 +110,7 @@ def test_a_graph_without_progress_is_refused():
         seconds(graph, 2)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 40), st.integers(0, 99))
 def test_brents_bounds_hold(graph_seed, size, workers, seed):
     replay = Replay.of(random_graph(graph_seed, size))
@@ -125,7 +126,7 @@ def test_brents_bounds_hold(graph_seed, size, workers, seed):
     assert real <= (loaded.work(1) / workers + loaded.span()) * rounding
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.integers(0, 10_000), st.integers(2, 40), st.integers(1, 9))
 def test_no_task_starts_before_its_predecessors_have_ended(graph_seed, size, workers):
     graph = random_graph(graph_seed, size, copies=2)

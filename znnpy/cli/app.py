@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -118,6 +119,7 @@ def _leave(code: int) -> None:
         os._exit(code)
 
 
+@cache
 def _commands() -> Any:
     """The commands; their help names no types of arguments and flags, which say nothing."""
     made: Any = typer.main.get_command(app)

@@ -80,6 +80,7 @@ def told(patch: Patch) -> bytes:
     return b"".join(array.tobytes() for array in groups)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_patches_of_all_blocks_are_those_of_the_volumes(case: str, count: int) -> None:
@@ -98,6 +99,7 @@ def test_patches_of_all_blocks_are_those_of_the_volumes(case: str, count: int) -
     assert found == Counter(told(whole.sample(n)) for n in range(whole.positions))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("case", ["two volumes", "mirrored", "padded"])
 @pytest.mark.parametrize("count", [1, 6])
 def test_turned_patches_need_no_more(case: str, count: int) -> None:

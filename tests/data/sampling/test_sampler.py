@@ -6,8 +6,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 
 from znnpy.data.samples.each import spread
 from znnpy.data.sampling.augment import Augmentation
@@ -63,7 +64,7 @@ def same(a: Patch, b: Patch) -> bool:
     st.tuples(*[st.integers(0, 2)] * 3),
     st.booleans(),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_output_lies_where_asked(
     seed: int, index: int, given: Triple, offset: Triple, mirror: bool
 ) -> None:
@@ -129,7 +130,7 @@ def test_every_mirrored_position_has_its_output_inside() -> None:
 
 
 @given(st.integers(0, 10**6), st.booleans())
-@settings(max_examples=40)
+@examples(40)
 def test_target_is_that_of_the_whole_turned_volume(index: int, affinity: bool) -> None:
     """A patch's target equals the one made from the whole volume: its border misses nothing."""
     random = np.random.default_rng(3)

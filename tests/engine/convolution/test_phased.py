@@ -113,7 +113,7 @@ LAYERS = [
 def _hourglass():
     nodes = [("input", "input", 2)]
     nodes += [(name, "transfer", 18, {"function": "relu"}) for name in ("a", "b", "c", "out")]
-    return network(nodes, LAYERS), (24, 20, 20)
+    return network(nodes, LAYERS), (16, 12, 12)
 
 
 def test_same_bits_for_any_number_of_threads(hourglass):
@@ -154,6 +154,7 @@ def test_filters_that_are_kept_for_all_microbatches(hourglass):
     check_network(*hourglass, conv="spectral", microbatch=1, threads=1)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("images", [(17, 20), (20, 17)])
 def test_transposed_layers_of_one_phase_in_large_tiles(images):
     """Tiles that leave the cache, images that are packed: what goes column by column where filters go along."""

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from direct_cases import Case, random_values, transposed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 from znnpy_kernels.direct.filters import (
     average_repeats,
     block_offset,
@@ -20,7 +21,7 @@ shapes = st.tuples(st.integers(1, 50), st.integers(1, 40), *[st.integers(1, 3)] 
 
 
 @given(shape=shapes, source_lanes=st.sampled_from([1, LANES]))
-@settings(max_examples=40)
+@examples(40)
 def test_round_trip(shape, source_lanes):
     filters = random_values(np.random.default_rng(0), *shape)
     packed = pack_filters(filters, source_lanes)
@@ -56,7 +57,7 @@ def test_groups_follow_from_the_number_of_images():
     taps=st.tuples(*[st.integers(1, 2)] * 3),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=40)
+@examples(40)
 def test_transposed_filters_are_packed_with_exchanged_images(outputs, inputs, taps, seed):
     rng = np.random.default_rng(seed)
     filters = random_values(rng, outputs, inputs, *taps)

@@ -15,8 +15,9 @@ from fft_layout import (
     steps,
     to_spectra,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 from znnpy_kernels.fft.filters import filter_spectra
 from znnpy_kernels.simd.lanes import LANES
 
@@ -77,7 +78,7 @@ def test_nan_spreads_over_the_spectrum() -> None:
     assert not np.isfinite(found.real).any()
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(*[st.tuples(*[st.integers(1, most)] * 3) for most in (5, 3, 9)])
 def test_there_and_back(size: Triple, sparsity: Triple, more: Triple) -> None:
     extents = [(k - 1) * s + 1 for k, s in zip(size, sparsity, strict=True)]

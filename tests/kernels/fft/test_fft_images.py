@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.fft
 from fft_layout import Floats, blocked, frequencies, planar, random, spectra, steps, to_spectra
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 from znnpy_kernels.fft.images import image_spectra, spectra_images
 from znnpy_kernels.simd.lanes import LANES
 
@@ -91,7 +92,7 @@ def test_nan_spreads_over_the_spectrum() -> None:
     assert np.isnan(frequencies(to_spectra(images, plan), plan)).all()
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.tuples(*[st.integers(1, 13)] * 3), st.tuples(*[st.integers(0, 4)] * 3))
 def test_any_size(image: Triple, more: Triple) -> None:
     grid = (image[0] + more[0], image[1] + more[1], image[2] + more[2])

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, normal, same_bits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pooling_cases import BARE, Sides, Triple, framed, inner, input_shape, places
+from shares import examples
 from znnpy_kernels.direct.filters import pack_filters, unpack_filters
 from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward
 from znnpy_kernels.layers.depthwise_weight import depthwise_weight
@@ -118,7 +119,7 @@ def test_all_passes(setting: Setting, padding: Sides, images: int) -> None:
     sides=st.tuples(*[st.tuples(*[st.integers(0, 3)] * 2)] * 3),
     extra=st.tuples(*[st.integers(0, 2)] * 3),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_any_filter_stride_and_padding(
     setting: Setting, outputs: Triple, sides: Sides, extra: Triple
 ) -> None:

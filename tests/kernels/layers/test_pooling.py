@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, blocks_of, normal, same_bits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pooling_cases import (
     BARE,
@@ -22,6 +22,7 @@ from pooling_cases import (
     input_shape,
     reference,
 )
+from shares import examples
 from znnpy_kernels.layers.averages import average_backward, average_forward
 from znnpy_kernels.layers.pooling import max_pool_backward, max_pool_forward, max_pool_values
 from znnpy_kernels.simd.lanes import LANES
@@ -197,7 +198,7 @@ def test_averages(setting: Any, padding: Sides, counted: bool) -> None:
     sides=st.tuples(*[st.tuples(*[st.integers(0, 1)] * 2)] * 3),
     counted=st.booleans(),
 )
-@settings(max_examples=40)
+@examples(40)
 def test_any_window_and_padding(
     setting: Any, outputs: Triple, extra: Triple, sides: Sides, counted: bool
 ) -> None:
@@ -223,7 +224,7 @@ def test_forward_and_backward(setting: Any, channels: int) -> None:
 
 
 @given(setting=st.tuples(triples, triples, triples), outputs=triples, extra=triples)
-@settings(max_examples=30)
+@examples(30)
 def test_any_window_and_inputs_left_over(setting: Any, outputs: Triple, extra: Triple) -> None:
     shape = input_shape(outputs, *setting)
     x = normal(3, 3, *(n + e - 1 for n, e in zip(shape, extra, strict=True)))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, blocks_of, normal, same_bits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pooling_cases import Triple, gathered, input_shape, reference
+from shares import examples
 from znnpy_kernels.layers.pooling_pairs import (
     NOBODY,
     max_filter_backward,
@@ -126,7 +127,7 @@ def test_forward_and_backward(setting: Any, channels: int) -> None:
 
 
 @given(setting=st.tuples(pairs, triples), outputs=triples, extra=triples)
-@settings(max_examples=30)
+@examples(30)
 def test_any_window_and_inputs_left_over(setting: Any, outputs: Triple, extra: Triple) -> None:
     shape = input_shape(outputs, setting[0], ONCE, setting[1])
     x = normal(3, 3, *(n + e - 1 for n, e in zip(shape, extra, strict=True)))

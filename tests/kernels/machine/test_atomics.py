@@ -3,17 +3,17 @@
 import threading
 
 import numpy as np
-from numba import njit
 from znnpy_kernels.machine import atomics
+from znnpy_kernels.machine.native import native
 
 
-@njit(nogil=True)
+@native("void(int64,int64)")
 def count_up(address: int, rounds: int) -> None:
     for _ in range(rounds):
         atomics.add_acq_rel(address, 1)
 
 
-@njit(nogil=True)
+@native("void(int64,int64)")
 def count_up_by_swaps(address: int, rounds: int) -> None:
     for _ in range(rounds):
         while True:
@@ -22,7 +22,7 @@ def count_up_by_swaps(address: int, rounds: int) -> None:
                 break
 
 
-@njit(nogil=True)
+@native("Tuple((int64,int64,int64,boolean,boolean,int64,int32))(int64,int64)")
 def every_operation(word: int, half: int) -> tuple[int, int, int, bool, bool, int, int]:
     atomics.store_seq_cst(word, 5)
     old = atomics.add_relaxed(word, 3)

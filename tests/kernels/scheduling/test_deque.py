@@ -4,9 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-from numba import njit
 from numpy.typing import NDArray
 from znnpy_kernels.machine.atomics import add_relaxed, load_acquire, load_relaxed, store_release
+from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling import shared_state as at
 from znnpy_kernels.scheduling.deque import (
     EMPTY,
@@ -37,7 +37,7 @@ class Deque:
         return int(self.words.ctypes.data)
 
 
-@njit(nogil=True)
+@native("void(int64,int64,int64,int64)")
 def own(queue: int, seen: int, bursts: int, burst: int) -> None:
     """Push bursts of entries, take back about half of each, at the end all that is left."""
     entry = 0
@@ -57,7 +57,7 @@ def own(queue: int, seen: int, bursts: int, burst: int) -> None:
             add_relaxed(seen + 8 * found, 1)
 
 
-@njit(nogil=True)
+@native("void(int64,int64,int64)")
 def rob(queue: int, seen: int, over: int) -> None:
     """Steal until told that it is over."""
     while load_acquire(over) == 0:
@@ -66,7 +66,7 @@ def rob(queue: int, seen: int, over: int) -> None:
             add_relaxed(seen + 8 * found, 1)
 
 
-@njit(nogil=True)
+@native("void(int64)")
 def end(over: int) -> None:
     store_release(over, 1)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blocked_images import Blocked, Planar, address, blocks_of, normal, same_bits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from shares import examples
 from znnpy_kernels.simd import rows
 from znnpy_kernels.simd.lanes import LANES
 
@@ -84,7 +85,7 @@ def test_embed_rows_is_crop_backward_in_any_parts(offset: tuple[int, int, int]) 
 
 
 @given(channels=st.integers(1, 33), width=st.integers(1, 2 * LANES + 3))
-@settings(max_examples=40)
+@examples(40)
 def test_pack_and_unpack_images(channels: int, width: int) -> None:
     images = Planar(normal(channels, channels, 2, 3, width))
     packed = Blocked(channels, (2, 3, width))
@@ -115,7 +116,7 @@ def test_pack_and_unpack_images(channels: int, width: int) -> None:
     channels=st.integers(1, 33),
     pad=st.booleans(),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_copy_channels_writes_only_its_lanes(
     first_source: int, first_target: int, channels: int, pad: bool
 ) -> None:
