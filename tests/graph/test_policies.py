@@ -44,9 +44,19 @@ def test_bands_follow_the_priority(policy: str) -> None:
 
 
 def test_bands_use_the_whole_range() -> None:
-    assert bands(np.linspace(0, 1, 8)).tolist() == [3, 3, 2, 2, 1, 1, 0, 0]
-    assert bands(np.ones(3)).tolist() == [0, 0, 0]
-    assert set(bands(np.arange(100.0))) == set(range(BANDS))
+    def cut(priority: np.ndarray) -> list[int]:
+        return bands(priority, np.zeros(len(priority), bool)).tolist()
+
+    assert cut(np.linspace(0, 1, 8)) == [3, 3, 2, 2, 1, 1, 0, 0]
+    assert cut(np.ones(3)) == [0, 0, 0]
+    assert set(cut(np.arange(100.0))) == set(range(BANDS))
+
+
+def test_nothing_shares_the_band_of_what_is_urgent() -> None:
+    urgent = np.arange(9) == 0
+    assert bands(np.array([7.0, *range(8)]), urgent).tolist() == [0, 3, 3, 3, 2, 2, 1, 1, 1]
+    assert bands(np.ones(9), urgent).tolist() == [0, *[1] * 8]
+    assert bands(np.ones(9), urgent | True).tolist() == [0] * 9
 
 
 def test_copies_of_a_step_get_the_same_priorities() -> None:

@@ -174,7 +174,8 @@ class GraphBuilder:
         cost = np.array([task.cost for task in self._tasks], np.float64)
         step = self._column("step")
         priority = priorities(policy, edges_within(edges, carried, step), cost)
-        priority[[task.what.urgent for task in self._tasks]] = priority.max(initial=0.0)
+        urgent = np.array([task.what.urgent for task in self._tasks], bool)
+        priority[urgent] = priority.max(initial=0.0)
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
         return TaskGraph(
@@ -190,7 +191,7 @@ class GraphBuilder:
             initial=initial,
             cost=cost,
             priority=priority,
-            band=bands(priority),
+            band=bands(priority, urgent),
             group=self._column("group"),
             phase=self._column("phase"),
             step=step,

@@ -68,10 +68,15 @@ def priorities(policy: str, edges: Edges, cost: Floats) -> Floats:
     return POLICIES[policy](edges, cost)
 
 
-def bands(priority: Floats) -> Ints:
-    """Cut the range of priorities into BANDS equal parts; 0 is the most urgent."""
+def bands(priority: Floats, urgent: NDArray[np.bool_]) -> Ints:
+    """Cut the range of priorities into BANDS equal parts; 0 is the most urgent.
+
+    What is `urgent` has the first band for itself, so that nothing else of its deque lies before it.
+    """
+    first = int(urgent.any())
     low, high = priority.min(initial=np.inf), priority.max(initial=-np.inf)
     if not high > low:
-        return np.zeros(len(priority), np.int64)
-    part: Ints = ((high - priority) * (BANDS / (high - low))).astype(np.int64)
-    return part.clip(max=BANDS - 1)
+        return np.where(urgent, 0, first)
+    count = BANDS - first
+    part: Ints = ((high - priority) * (count / (high - low))).astype(np.int64)
+    return np.where(urgent, 0, first + part.clip(max=count - 1))
