@@ -238,6 +238,17 @@ def test_what_other_ranks_wait_for_comes_first(how: Any) -> None:
         found = tasks(graph, 0, part)
         assert found
         assert (graph.priority[found] == graph.priority.max()).all()
+        assert not graph.band[found].any()
+
+
+def test_weights_that_others_wait_for_come_before_what_is_computed_here() -> None:
+    for how, rank in ((strategy("tree"), 0), (strategy("tree"), 1), (strategy("multicolor"), 0)):
+        graph = made(rank, 2, how).graph
+        for what, band in zip(graph.tasks, graph.band, strict=True):
+            if what.serves in (Pass.WEIGHT, Pass.UPDATE) and what.part is not Part.RANKS:
+                assert (band == 0) == how.weights_down
+            if what.serves in (Pass.FORWARD, Pass.BACKWARD, Pass.LOSS):
+                assert band > 0
 
 
 def test_gradients_leave_layer_by_layer() -> None:

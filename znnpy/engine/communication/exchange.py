@@ -33,6 +33,8 @@ from znnpy.network.types import Network
 from znnpy.plan import Plan, fftw
 from znnpy.plan.saved import saved_plan
 
+_AWAITED = (Pass.WEIGHT, Pass.UPDATE)
+
 Pair = tuple[float, float]
 Record = Mapping[str, Mapping[str, Any]]
 
@@ -202,6 +204,17 @@ class Exchange:
         if self.strategy.weights_down:
             for color, bundle in self._in_turn(build, moved(build)):
                 hand_down(step, self.outbox, self.ranks.hops(color), bundle)
+
+    def hasten(self, step: Step) -> None:
+        """Put before others, of an update's tasks, those that ranks at the other end of the tree wait for.
+
+        Gradients then leave while the backward pass goes on here, and weights while it does elsewhere.
+        """
+        if self.strategy.weights_down:
+            step.tasks[:] = [
+                replace(it, what=it.what._replace(awaited=it.what.serves in _AWAITED))
+                for it in step.tasks
+            ]
 
     def _add_results(self, step: Step, build: Build) -> None:
         own = tuple(add_results(step, build))

@@ -123,11 +123,15 @@ class Part(Enum):
 
 
 class Identity(NamedTuple):
-    """What a task is; `owner` names an edge or a node, None where it is of the whole network."""
+    """What a task is; `owner` names an edge or a node, None where it is of the whole network.
+
+    `awaited`: its strategy of ranks has others wait for what it makes.
+    """
 
     owner: str | None
     serves: Pass
     part: Part
+    awaited: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -142,7 +146,7 @@ class Identity(NamedTuple):
     @property
     def urgent(self) -> bool:
         """Whether others than the graph's tasks wait for it: another rank."""
-        return self.part in _FOR_OTHERS
+        return self.awaited or self.part in _FOR_OTHERS
 
     @property
     def label(self) -> str:
