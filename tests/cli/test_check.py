@@ -141,10 +141,10 @@ def test_windows_are_of_the_output_that_predicts(check: Check) -> None:
 
 
 def test_who_is_refused_for_memory_by_estimates_is_told_so(check: Check) -> None:
-    config = CONFIG.replace("threads: 2", "threads: 2, max_memory: 3MiB")
+    config = CONFIG.replace("threads: 2", "threads: 2, max_memory: 2MiB")
     code, _, errors = check(config=config)
     assert code == 1
-    assert "max_memory is 3.0 MiB" in errors
+    assert "max_memory is 2.0 MiB" in errors
     assert "Algorithms are estimated here" in errors
     assert "estimated" not in check("--measure", config=config)[2]
 
