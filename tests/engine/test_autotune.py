@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from znnpy import load_network
 from znnpy.engine import autotune
 from znnpy.engine.report import MEASURING
+from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.choose import candidates, estimated_costs, estimated_seconds
+from znnpy.plan.choose import candidates, estimated_seconds
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
@@ -154,16 +156,20 @@ WIDE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (30, 30, 30), (28, 28, 28), 4)
 
 
 def taken(monkeypatch, max_memory):
-    """Bytes that measuring a layer takes within a limit, images that it takes so, its costs and what is said."""
-    sizes, shapes = [], []
+    """Bytes that measuring a layer takes within a limit, without and with what flushes, and its images and costs."""
+    sizes, flushed, shapes = [], [], []
+
+    def trial(shape, method, memory, others):
+        shapes.append(shape)
+        flushed.append(others.nbytes)
+        return Stopwatch()
+
     monkeypatch.setattr(autotune, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64))
-    monkeypatch.setattr(autotune, "_Trial", lambda shape, *_: shapes.append(shape) or Stopwatch())
+    monkeypatch.setattr(autotune, "_Trial", trial)
     methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        costs = autotune.timed(WIDE, methods, max_memory)
+    costs = autotune.timed(WIDE, methods, max_memory)
     assert list(costs) == methods
-    return max(sizes, default=0), shapes, costs, [str(it.message) for it in said]
+    return max(sizes), max(sizes) + max(flushed), shapes, costs
 
 
 class Stopwatch:
@@ -172,28 +178,96 @@ class Stopwatch:
 
 
 def test_measuring_takes_no_more_memory_than_allowed(monkeypatch):
-    most, whole, *_ = taken(monkeypatch, None)
+    most, _, whole, _ = taken(monkeypatch, None)
     assert whole == [WIDE] * 3
-    for share in (0.9, 0.5, 0.3):
-        limit = int(share * most) + autotune.FLUSHED_BYTES
-        bytes_, shapes, costs, said = taken(monkeypatch, limit)
-        assert bytes_ <= share * most
-        assert not said
-        assert len(shapes) == 3
+    for limit in (1.5 * most, most, 0.5 * most):
+        bytes_, all_, shapes, costs = taken(monkeypatch, int(limit))
+        assert bytes_ < all_ <= limit
+        assert bytes_ <= max(limit / 2, limit - autotune.FLUSHED_BYTES)
         for shape, parts in zip(shapes, costs.values(), strict=True):
             less = shape != WIDE
             assert (parts["forward"] > 7.0) == less
     assert min(shape.batch for shape in shapes) == 1
 
 
-def test_what_cannot_be_measured_in_little_memory_is_estimated_and_said(monkeypatch):
-    _, shapes, costs, (said,) = taken(monkeypatch, autotune.FLUSHED_BYTES)
-    assert not shapes
-    assert costs == estimated_costs(WIDE, list(costs))
-    assert said == (
-        "max_memory of 32.0 MiB has no room to measure a layer of 16 to 16 images by direct, winograd, "
-        "spectral 8x8x8: that is estimated"
-    )
+def test_what_leaves_little_to_flush_caches_with_is_measured_as_well(monkeypatch):
+    methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
+    least = max(autotune._bytes(autotune._smaller(WIDE, it, 1), it) for it in methods)
+    bytes_, all_, *_ = taken(monkeypatch, least + 4096)
+    assert (bytes_, all_) == (least, least + 4096)
+
+
+NET = {
+    "layers": [
+        {"conv": {"images": 16, "size": 3, "function": "relu"}},
+        {"conv": {"images": 17, "size": 3, "function": "relu"}},
+        {"conv": {"images": 18, "size": 3, "function": "relu"}},
+    ]
+}
+
+
+@pytest.fixture(name="plans")
+def _plans(monkeypatch, tmp_path):
+    """Plans of NET within a limit, with what is said, by costs that prefer all to direct, least of all direct."""
+    monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
+    monkeypatch.setattr(autotune, "_kernels", lambda *_: set())
+    order = ("winograd", "spectral", "fft", "direct")
+
+    def timed(shape, methods, max_memory=None):
+        return {it: dict.fromkeys(PASSES, 1.0 + order.index(it.algorithm)) for it in methods}
+
+    monkeypatch.setattr(autotune, "timed", timed)
+    net = load_network(NET)
+
+    def plan(limit):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = autotune.planned(net, fit(net, (8, 8, 8)), 1, "auto", None, max_memory=limit)
+        return found.layers["conv3"], [str(it.message) for it in said]
+
+    return plan
+
+
+def needs(monkeypatch, **bytes_):
+    monkeypatch.setattr(autotune, "_bytes", lambda _, method: bytes_.get(method.algorithm, 1))
+
+
+def test_what_has_no_room_is_left_out_on_each_start_and_said_once_for_all_layers(
+    plans, monkeypatch
+):
+    needs(monkeypatch, winograd=1 << 30, spectral=1 << 30, fft=1 << 30)
+    for _ in range(2):
+        layer, (said,) = plans(30 << 20)
+        assert (layer.forward, layer.reason) == ("direct", "measured")
+        assert said.startswith("max_memory of 30.0 MiB has no room to measure layers of ")
+        assert "; 17 to 18 images by winograd" in said
+        assert said.count("(others are chosen among)") >= 2
+        assert "estimate" not in said
+
+
+def test_where_nothing_has_room_estimates_choose_and_are_not_kept(plans, monkeypatch):
+    needs(monkeypatch, **dict.fromkeys(("winograd", "spectral", "fft", "direct"), 1 << 30))
+    for _ in range(2):
+        layer, (said,) = plans(30 << 20)
+        assert layer.reason == "estimated"
+        assert "; 17 to 18 images by any algorithm (estimates choose)" in said
+    needs(monkeypatch)
+    layer, said = plans(30 << 20)
+    assert (layer.forward, layer.reason, said) == ("winograd", "measured", [])
+
+
+def test_plans_that_are_not_measured_say_so():
+    net = load_network(NET)
+    geometry = fit(net, (8, 9, 8))
+    plan = autotune.planned(net, geometry, 1, "auto", None, measuring=False, max_memory=1 << 30)
+    assert plan.layers["conv3"].reason == "unmeasured"
+
+
+def test_tasks_of_a_layer_are_declared_once(monkeypatch):
+    method = Method("winograd")
+    autotune._fits(WIDE, method, 30 << 20)
+    monkeypatch.setattr(autotune, "_emit", lambda *_: pytest.fail("declared again"))
+    assert autotune._fits(WIDE, method, 30 << 20)
 
 
 def test_what_was_measured_in_little_memory_serves_no_one_with_more(monkeypatch, tmp_path):

@@ -32,7 +32,7 @@ def network(size=3, stride=1, images=8):
 def chosen(net, conv, costs=None, shape=(16, 16, 16)):
     def measure(shape):
         assert costs is not None, "measured although the estimates are clear"
-        return costs
+        return costs, "measured"
 
     return choose(net, fit(net, shape), 1, conv, measure).layers["c"]
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from znnpy.cli.tables import console
 from znnpy.config.models import Config
 from znnpy.data.memory import readable
-from znnpy.engine.autotune import known, known_or_estimated, planned
+from znnpy.engine.autotune import known_or_estimated, planned
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import least_bytes, refuse_hopeless
 from znnpy.engine.planning import MemoryPlan, estimated_work, planned_within
@@ -36,7 +36,7 @@ from znnpy.network import (
 )
 from znnpy.network.parameters import held
 from znnpy.plan import PASSES, ConvShape, Plan
-from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
+from znnpy.plan.choose import UNMEASURED, Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import MEMORY_RATE, convolutions
 from znnpy.plan.ranges import TARGET_SECONDS
@@ -48,7 +48,7 @@ MOST_TASKS = (
 )
 TASKS_EACH = 10  # of a node and its edges, at least
 MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are weighed
-_UNKNOWN, _UNPLANNED = "unmeasured", "unplanned"
+_UNPLANNED = "unplanned"
 _PASSES = {"forward": "forward", "gradient": "data gradient", "weight": "weight gradient"}
 
 
@@ -126,7 +126,7 @@ def _planned(layout: Layout, settings: Settings, algorithms: list[dict[str, Any]
     try:
         return planned_within(layout, settings)
     except PlanError as error:
-        if any(row["why"] == _UNKNOWN for row in algorithms):
+        if any(row["why"] == UNMEASURED for row in algorithms):
             raise PlanError(
                 f"{error}. Algorithms are estimated here; training measures them first and may need "
                 "another amount: --measure does it now"
@@ -156,9 +156,9 @@ def print_summary(found: dict[str, Any]) -> None:
     if any(row["why"] == _UNPLANNED for row in found["algorithms"]):
         words = f"more than {MOST_SHAPES} layers differ, shown as if direct; --measure plans them"
         out.print(f"{_UNPLANNED:15} {words}", highlight=False)
-    if any(row["why"] == _UNKNOWN for row in found["algorithms"]):
+    if any(row["why"] == UNMEASURED for row in found["algorithms"]):
         words = "training measures these first and may choose others; --measure does it now"
-        out.print(f"{_UNKNOWN:15} {words}", highlight=False)
+        out.print(f"{UNMEASURED:15} {words}", highlight=False)
     views = ", ".join(f"{name} {_size(view)}" for name, view in found["field_of_view"].items())
     out.print(f"field of view   {views}", highlight=False)
     out.print(f"prediction      {found['prediction']}", highlight=False, soft_wrap=True)
@@ -236,8 +236,6 @@ def _algorithms(
     measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
         costs, why = layer_costs(shape, conv, measure)
-        if why == "measured" and known(shape, most) is None:
-            why = _UNKNOWN
         why = why if conv == config.training.conv else _UNPLANNED
         if config.training.plan is not None:
             pinned = [plan.layers[name].method(which) for which in shape.passes]

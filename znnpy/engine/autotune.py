@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,15 @@ from znnpy.geometry import Geometry, fit
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import Choice, ConvShape, Costs, LayerPlan, Method, Plan, candidates, choose
-from znnpy.plan.choose import close_calls, estimated, estimated_costs, estimated_seconds
+from znnpy.plan.choose import (
+    ESTIMATED,
+    MEASURED,
+    UNMEASURED,
+    close_calls,
+    estimated,
+    estimated_costs,
+    estimated_seconds,
+)
 from znnpy.plan.settle import Look, settle
 from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.plan.wisdom import recall, remember
@@ -65,7 +73,8 @@ def planned(
 ) -> Plan:
     """The plan of a saved record, or a chosen one, measured where that matters.
 
-    Measuring takes `max_memory` bytes at most. Without it by what was measured here before, else by estimates.
+    Measuring takes `max_memory` bytes at most. Without `measuring`, what was measured here before and estimates
+    choose.
     """
     if record is not None:
         return Plan.from_record(record, network)
@@ -73,7 +82,9 @@ def planned(
         costs = partial(known_or_estimated, max_memory=max_memory)
         return choose(network, geometry, batch, conv, costs, training)
     if conv == "auto":
-        measure_all(close_calls(network, geometry, batch, training), report, max_memory)
+        shapes = close_calls(network, geometry, batch, training)
+        measure_all(shapes, report, max_memory)
+        _tell_left_out(shapes, max_memory)
     costs = partial(measured, max_memory=max_memory)
     return choose(network, geometry, batch, conv, costs, training)
 
@@ -82,10 +93,15 @@ def measure_all(
     shapes: Sequence[ConvShape], report: Report | None = None, max_memory: int | None = None
 ) -> None:
     """Measure what wisdom does not know yet, after compiling all that takes at once."""
-    unknown = [shape for shape in shapes if known(shape, max_memory) is None]
+    unknown = {
+        shape: fitting
+        for shape in shapes
+        if known(shape, max_memory) is None
+        and (fitting := _fitting(shape, candidates(shape), max_memory))
+    }
     kernels: set[Kernel] = set()
-    for shape in unknown:
-        for method in candidates(shape):
+    for shape, methods in unknown.items():
+        for method in methods:
             kernels |= _kernels(_smaller(shape, method, max_memory), method)
     tell = partial(report, COMPILING) if report else None
     compile_all(kernels, available_cores(), tell)
@@ -97,17 +113,37 @@ def measure_all(
         report(MEASURING, len(unknown), len(unknown))
 
 
-def measured(shape: ConvShape, max_memory: int | None = None) -> Costs:
-    """Seconds by part of one layer on one core, from wisdom or measured now and remembered.
+def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:
+    """Warn of what `max_memory` keeps from being measured, once for all layers."""
+    said = []
+    for shape in shapes:
+        costs, why = measured(shape, max_memory)
+        images = f"{shape.inputs} to {shape.outputs} images"
+        if why == ESTIMATED:
+            said.append(f"{images} by any algorithm (estimates choose)")
+        elif left := [str(method) for method in candidates(shape) if method not in costs]:
+            said.append(f"{images} by {', '.join(left)} (others are chosen among)")
+    if said:
+        warnings.warn(
+            f"max_memory of {readable(max_memory or 0)} has no room to measure layers of {'; '.join(said)}",
+            stacklevel=3,
+        )
 
-    What does not fit into `max_memory` bytes is measured on smaller or fewer images, or estimated with a warning.
+
+def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:
+    """Seconds by part of one layer on one core, from wisdom or measured now and remembered; and which they are.
+
+    What does not fit into `max_memory` bytes is measured on smaller or fewer images. Methods that do not fit even so
+    are left out: the network would hardly fit with them. Where none fits, all are estimated.
     """
     if found := known(shape, max_memory):
-        return found
+        return found, MEASURED
     methods, key = candidates(shape), _key(shape)
-    if max_memory is None or all(_fits(shape, method, max_memory) for method in methods):
-        return remember(key, timed(shape, methods))
-    return remember(_within(key, max_memory), timed(shape, methods, max_memory))
+    if max_memory is None or _as_without_limit(shape, methods, max_memory):
+        return remember(key, timed(shape, methods)), MEASURED
+    if fitting := _fitting(shape, methods, max_memory):
+        return remember(_within(key, max_memory), timed(shape, fitting, max_memory)), MEASURED
+    return estimated_costs(shape, methods), ESTIMATED
 
 
 def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
@@ -119,9 +155,13 @@ def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
     return found if found or max_memory is None else recall(_within(key, max_memory))
 
 
-def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> Costs:
-    """Seconds by part as measured before, else by estimates."""
-    return known(shape, max_memory) or estimated_costs(shape, candidates(shape))
+def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:
+    """Seconds by part as measured before, else by estimates; and which they are."""
+    if found := known(shape, max_memory):
+        return found, MEASURED
+    methods = candidates(shape)
+    possible = any(_fits(shape, method, max_memory) for method in methods)
+    return estimated_costs(shape, methods), UNMEASURED if possible else ESTIMATED
 
 
 def _key(shape: ConvShape) -> str:
@@ -140,25 +180,14 @@ def _kernels(shape: ConvShape, method: Method) -> set[Kernel]:
 def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> Costs:
     """Time methods in turns, in the same memory; what was timed on smaller images is scaled.
 
-    Those that need more than `max_memory` bytes even so are estimated, with a warning.
+    Each of them must fit into `max_memory` bytes; what they leave of it flushes caches.
     """
     smaller = {method: _smaller(shape, method, max_memory) for method in methods}
-    fitting = [method for method in methods if _fits(smaller[method], method, max_memory)]
-    if missing := [str(method) for method in methods if method not in fitting]:
-        warnings.warn(
-            f"max_memory of {readable(max_memory or 0)} has no room to measure a layer of {shape.inputs} to "
-            f"{shape.outputs} images by {', '.join(missing)}: that is estimated",
-            stacklevel=2,
-        )
-    found = _timed(shape, {method: smaller[method] for method in fitting}) if fitting else {}
-    return {method: found.get(method) or estimated(shape, method) for method in methods}
-
-
-def _timed(shape: ConvShape, smaller: Mapping[Method, ConvShape]) -> Costs:
-    methods = list(smaller)
-    memory = aligned_bytes(max(_bytes(smaller[method], method) for method in methods))
+    needed = max(_bytes(less, method) for method, less in smaller.items())
+    flushed = FLUSHED_BYTES if max_memory is None else min(FLUSHED_BYTES, max_memory - needed)
+    memory = aligned_bytes(needed)
     memory.fill(0)  # now, rather than in the first run
-    others = np.zeros(FLUSHED_BYTES // 4, np.float32)
+    others = np.zeros(flushed // 4, np.float32)
     trials = {method: _Trial(smaller[method], method, memory, others) for method in methods}
     scales = {method: _scales(shape, smaller[method], method) for method in methods}
 
@@ -169,11 +198,21 @@ def _timed(shape: ConvShape, smaller: Mapping[Method, ConvShape]) -> Costs:
     return settle(shape, methods, look)
 
 
+def _fitting(
+    shape: ConvShape, methods: Sequence[Method], max_memory: int | None
+) -> Sequence[Method]:
+    return [method for method in methods if _fits(shape, method, max_memory)]
+
+
 def _fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
-    """Whether a layer can be measured in so many bytes as it would be without a limit."""
-    if max_memory is None:
-        return True
-    return _bytes(_smaller(shape, method), method) + FLUSHED_BYTES <= max_memory
+    """Whether a method can be measured in so many bytes."""
+    return max_memory is None or _bytes(_smaller(shape, method, max_memory), method) <= max_memory
+
+
+def _as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: int) -> bool:
+    """Whether so many bytes are enough to measure as one would without a limit."""
+    most = max(_bytes(_smaller(shape, method), method) for method in methods)
+    return most + FLUSHED_BYTES <= max_memory
 
 
 def _scales(shape: ConvShape, smaller: ConvShape, method: Method) -> PartSeconds:
@@ -190,7 +229,7 @@ def _smaller(shape: ConvShape, method: Method, max_memory: int | None = None) ->
     """
     while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
         shape = _shorter(shape)
-    while not _fits(shape, method, max_memory):
+    while max_memory and _bytes(shape, method) > max_memory - _set_aside(max_memory):
         if max(shape.places) > SMALLEST:
             shape = _shorter(shape)
         elif shape.batch > 1:
@@ -198,6 +237,11 @@ def _smaller(shape: ConvShape, method: Method, max_memory: int | None = None) ->
         else:
             break
     return shape
+
+
+def _set_aside(max_memory: int) -> int:
+    """What images leave to flush caches with as long as they can be smaller."""
+    return min(FLUSHED_BYTES, max_memory // 2)
 
 
 def _shorter(shape: ConvShape) -> ConvShape:
@@ -245,6 +289,7 @@ class _Trial:
         return {part: self._seconds[tasks] for part, tasks in self._tasks.items()}
 
 
+@lru_cache(maxsize=1 << 12)  # asked several times for each layer and method, and declares all tasks
 def _bytes(shape: ConvShape, method: Method) -> int:
     """Memory that a layer takes alone."""
     layout, edge = _alone(shape, method)

@@ -13,7 +13,7 @@ from znnpy.graph import TaskGraph
 from znnpy.network import objectives
 from znnpy.network.types import Network, Triple
 from znnpy.plan import Choice, ConvShape, Costs, candidates, choose
-from znnpy.plan.choose import estimated_costs
+from znnpy.plan.choose import ESTIMATED, estimated_costs
 
 
 def estimated_graph(
@@ -34,5 +34,5 @@ def estimated_graph(
     return declared_graph(planned_memory(layout, settings), settings)
 
 
-def _costs(shape: ConvShape) -> Costs:
-    return estimated_costs(shape, candidates(shape))
+def _costs(shape: ConvShape) -> tuple[Costs, str]:
+    return estimated_costs(shape, candidates(shape)), ESTIMATED

@@ -25,7 +25,7 @@ def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
     Depends on network and sizes alone, so that the same patch is computed the same everywhere.
     """
     if conv != "auto":
-        return choose(network, geometry, 1, conv, lambda _: {}, training=False)
+        return choose(network, geometry, 1, conv, lambda _: ({}, ""), training=False)
     return Plan({name: _cheapest(shape) for name, shape in _convolutions(network, geometry)})
 
 

@@ -17,7 +17,10 @@ from znnpy.plan.record import Plan
 from znnpy.plan.types import SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
 
 Choice = ConvChoice
-Measure = Callable[[ConvShape], Costs]
+Measure = Callable[[ConvShape], tuple[Costs, str]]
+"""Seconds by part of a layer's methods, and which they are: one of the words that follow."""
+MEASURED, ESTIMATED = "measured", "estimated"
+UNMEASURED = "unmeasured"  # estimated, though they can be measured
 
 DIRECT, DEPTHWISE = Method("direct"), Method("depthwise")
 
@@ -32,8 +35,8 @@ def choose(
 ) -> Plan:
     """A plan for every conv edge; without `training` only forward passes count.
 
-    With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` where the estimates
-    are close. PlanError when the algorithm that is told cannot run here.
+    With `conv: auto`, `measure` gives seconds by part for methods of `candidates` where there are several.
+    PlanError when the algorithm that is told cannot run here.
     """
     shapes = {
         edge.name: ConvShape.of(edge, network, geometry, batch, training)
@@ -107,15 +110,15 @@ def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs
         return estimated_costs(shape, [DEPTHWISE]), "each image has a filter of its own"
     if conv == "auto":
         if candidates(shape) == [DIRECT]:
-            return estimated_costs(shape, [DIRECT]), "estimated"
-        return measure(shape), "measured"
+            return estimated_costs(shape, [DIRECT]), ESTIMATED
+        return measure(shape)
     if why := _left_to_others(shape, conv):
         return estimated_costs(shape, [DIRECT]), why
     if refusal := ALGORITHMS[conv].refusal(shape.size, shape.stride):
         raise PlanError(f"conv: {conv}: {refusal}")
     tiled = ALGORITHMS[conv].traits.tile_sizes
     methods = ALGORITHMS[conv].told(shape)
-    return estimated_costs(shape, methods), "estimated" if tiled else f"conv: {conv}"
+    return estimated_costs(shape, methods), ESTIMATED if tiled else f"conv: {conv}"
 
 
 def _left_to_others(shape: ConvShape, conv: AlgorithmName) -> str:

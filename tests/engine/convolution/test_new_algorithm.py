@@ -19,7 +19,7 @@ from znnpy.infer.layers import forward_plan
 from znnpy.plan import ALGORITHMS, PASSES, Method, choose
 from znnpy.plan.algorithms import Traits
 from znnpy.plan.algorithms import direct as direct_plan
-from znnpy.plan.choose import _candidates, candidates, estimated_costs
+from znnpy.plan.choose import ESTIMATED, _candidates, candidates, estimated_costs
 from znnpy.profile.flops import flops_by_task
 
 # A thousand times as fast as direct convolution, says its estimate, whose tasks it makes; for blocks alone.
@@ -59,7 +59,11 @@ def listed(monkeypatch):
 def test_plans_take_it_where_it_is_cheapest():
     network = load_network(NET)
     geometry = fit(network, (6, 7, 8))
-    plan = choose(network, geometry, 1, "auto", lambda it: estimated_costs(it, candidates(it)))
+
+    def estimate(shape):
+        return estimated_costs(shape, candidates(shape)), ESTIMATED
+
+    plan = choose(network, geometry, 1, "auto", estimate)
     assert [layer.forward == "fast" for layer in plan.layers.values()] == [False, True, False]
     patches = forward_plan(network, geometry, "auto")
     assert [layer.forward == "fast" for layer in patches.layers.values()] == [False, True, False]
