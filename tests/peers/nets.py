@@ -1,9 +1,10 @@
-"""Real U-Net classes, small, each with the config that stands for it and what is what in both."""
+"""Real U-Net classes, shrunk and of full width, each with the config that stands for it and what is what in both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,10 @@ from torch import nn
 
 from znnpy.network import load_network
 from znnpy.network.types import Triple
+
+SHRUNK = (4, 6, 8)
+FULL = (32, 64, 128, 256, 320)
+"""Widths of nnU-Net, and of MONAI's DynUNet where none are given."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,12 @@ class Real:
         return found if isinstance(found, list) else [found]
 
 
-def basic_unet(norm: str) -> Real:
+def basic_unet(norm: str, widths: tuple[int, ...], finest: int) -> Real:
+    """`finest`: the width of the last level on the way up."""
     from monai.networks.nets import BasicUNet
 
-    net = BasicUNet(
-        in_channels=1, out_channels=2, features=(4, 4, 8, 16, 32, 6),
-        norm=(norm, {"affine": True}),
-    ).double()  # fmt: skip
+    features = (*widths, finest)
+    net = BasicUNet(3, 1, 2, features, norm=(norm, {"affine": True})).double()
     modules: dict[str, nn.Module] = {"output.conv": net.final_conv}
     down = [net.conv_0] + [getattr(net, f"down_{i}").convs for i in range(1, 5)]
     up = [getattr(net, f"upcat_{i}") for i in range(1, 5)]
@@ -51,8 +55,8 @@ def basic_unet(norm: str) -> Real:
             modules |= _monai(f"{prefix}{level}", [block.conv_0, block.conv_1])
     modules |= {f"up{level}.grow": one.upsample.deconv for level, one in enumerate(up)}
     keys = {
-        "widths": [4, 4, 8, 16, 32],
-        "up_widths": [6, 4, 8, 16],
+        "widths": list(widths),
+        "up_widths": [finest, *widths[1:-1]],
         "norm": norm,
         "function": "leaky_relu",
         "slope": 0.1,
@@ -71,18 +75,18 @@ def _monai(prefix: str, units: list[Any]) -> dict[str, nn.Module]:
     return found
 
 
-def dyn_unet(residual: bool) -> Real:
+def dyn_unet(residual: bool, widths: tuple[int, ...]) -> Real:
     from monai.networks.nets import DynUNet
 
-    sizes, steps = [(1, 3, 3), (3, 3, 3), (3, 3, 3)], [(1, 1, 1), (1, 2, 2), (2, 2, 2)]
+    sizes, steps = _anisotropic(len(widths))
+    supervised = len(widths) - 2
     net = DynUNet(
-        3, 1, 2, sizes, steps, steps[1:], filters=[4, 6, 8], deep_supervision=True,
-        deep_supr_num=1, res_block=residual,
+        3, 1, 2, sizes, steps, steps[1:], filters=widths, deep_supervision=True,
+        deep_supr_num=supervised, res_block=residual,
     ).double()  # fmt: skip
-    modules: dict[str, nn.Module] = {
-        "output.conv": net.output_block.conv.conv,
-        "output1.conv": net.deep_supervision_heads[0].conv.conv,
-    }
+    modules: dict[str, nn.Module] = {"output.conv": net.output_block.conv.conv}
+    for level, head in enumerate(net.deep_supervision_heads, start=1):
+        modules[f"output{level}.conv"] = head.conv.conv
     for level, block in enumerate([net.input_block, *net.downsamples, net.bottleneck]):
         modules |= _two(f"down{level}", block)
         if hasattr(block, "conv3"):
@@ -94,23 +98,38 @@ def dyn_unet(residual: bool) -> Real:
         modules |= _two(f"up{level}", block.conv_block)
         modules[f"up{level}.grow"] = block.transp_conv.conv
     keys = {
-        "widths": [4, 6, 8],
-        "down": [list(step) for step in steps[1:]],
-        "size": [list(size) for size in sizes],
-        "up_size": [list(size) for size in sizes[1:]],
+        "widths": list(widths),
+        "down": steps[1:],
+        "size": sizes,
+        "up_size": sizes[1:],
         "pool": "strided",
         "norm": "instance",
         "function": "leaky_relu",
         "outputs": 2,
-        "supervise": 1,
+        "supervise": supervised,
     }
     if residual:
         keys |= {
             "block": {"kind": "residual", "from": "input", "add": "norm"},
             "up_block": "plain",
         }
-    turned = {"up0.conv1": 4, "up1.conv1": 6}
-    return Real(net, {"unet": keys}, (8, 16, 16), modules, turned, _heads)
+    return Real(net, {"unet": keys}, _size(widths), modules, _turned(widths), _heads)
+
+
+def _anisotropic(levels: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Filter sizes and strides of all levels: thick sections."""
+    deeper = [[3, 3, 3]] * (levels - 1), [[2, 2, 2]] * (levels - 2)
+    return [[1, 3, 3], *deeper[0]], [[1, 1, 1], [1, 2, 2], *deeper[1]]
+
+
+def _size(widths: tuple[int, ...]) -> Triple:
+    """An input of which the coarsest level has some voxels."""
+    return (8, 16, 16) if len(widths) == 3 else (16, 32, 32)
+
+
+def _turned(widths: tuple[int, ...]) -> dict[str, int]:
+    """Nets that stack what comes up first."""
+    return {f"up{level}.conv1": width for level, width in enumerate(widths[:-1])}
 
 
 def _two(prefix: str, block: Any) -> dict[str, nn.Module]:
@@ -127,19 +146,19 @@ def _heads(net: Any, image: torch.Tensor) -> list[torch.Tensor]:
     return [net.output_block(net.skip_layers(image)), *net.heads]
 
 
-def plain_conv_unet() -> Real:
+def plain_conv_unet(widths: tuple[int, ...]) -> Real:
     from dynamic_network_architectures.architectures.unet import PlainConvUNet
 
-    sizes, steps, widths = [[1, 3, 3], 3, 3], [1, [1, 2, 2], 2], [4, 6, 8]
-    full = [[1, 3, 3], [3, 3, 3], [3, 3, 3]], [[1, 1, 1], [1, 2, 2], [2, 2, 2]]
+    levels, (sizes, steps) = len(widths), _anisotropic(len(widths))
     net = PlainConvUNet(
-        1, 3, widths, nn.Conv3d, *full, 2, 2, 2, conv_bias=True, deep_supervision=True, **_nnunet()
-    ).double()
+        1, levels, widths, nn.Conv3d, sizes, steps, 2, 2, 2, conv_bias=True,
+        deep_supervision=True, **_nnunet(),
+    ).double()  # fmt: skip
     modules = _decoder(net.decoder, 2)
     for level, stage in enumerate(net.encoder.stages):
         modules |= _stacked(f"down{level}", stage[-1].convs)
     keys = {
-        "widths": widths,
+        "widths": list(widths),
         "size": sizes,
         "down": steps[1:],
         "pool": "strided",
@@ -147,19 +166,18 @@ def plain_conv_unet() -> Real:
         "function": "leaky_relu",
         "bias": True,
         "outputs": 2,
-        "supervise": 1,
+        "supervise": levels - 2,
     }
-    return Real(net, {"unet": keys}, (8, 16, 16), modules, {"up0.conv1": 4, "up1.conv1": 6})
+    return Real(net, {"unet": keys}, _size(widths), modules, _turned(widths))
 
 
-def residual_encoder_unet() -> Real:
+def residual_encoder_unet(widths: tuple[int, ...], blocks: tuple[int, ...]) -> Real:
     from dynamic_network_architectures.architectures.unet import ResidualEncoderUNet
 
-    widths = [4, 6, 6]
-    full = [[1, 3, 3], [3, 3, 3], [3, 3, 3]], [[1, 1, 1], [1, 2, 2], [2, 2, 2]]
+    levels, (sizes, steps) = len(widths), _anisotropic(len(widths))
     net = ResidualEncoderUNet(
-        1, 3, widths, nn.Conv3d, *full, [1, 2, 3], 2, 1, conv_bias=True, deep_supervision=True,
-        **_nnunet(),
+        1, levels, widths, nn.Conv3d, sizes, steps, blocks, 2, 1, conv_bias=True,
+        deep_supervision=True, **_nnunet(),
     ).double()  # fmt: skip
     modules = _decoder(net.decoder, 1)
     stem = net.encoder.stem.convs[0]
@@ -172,11 +190,11 @@ def residual_encoder_unet() -> Real:
                 modules[f"{name}.shortcut"] = block.skip[-1].conv
                 modules[f"{name}.projected"] = block.skip[-1].norm
     keys = {
-        "widths": widths,
-        "size": [[1, 3, 3], 3, 3],
-        "down": [[1, 2, 2], 2],
+        "widths": list(widths),
+        "size": sizes,
+        "down": steps[1:],
         "stem": [1, 3, 3],
-        "blocks": [1, 2, 3],
+        "blocks": list(blocks),
         "block": {"kind": "residual", "from": "input", "add": "norm", "shortcut": "average"},
         "up_block": "plain",
         "up_convs": 1,
@@ -185,9 +203,9 @@ def residual_encoder_unet() -> Real:
         "function": "leaky_relu",
         "bias": True,
         "outputs": 2,
-        "supervise": 1,
+        "supervise": levels - 2,
     }
-    return Real(net, {"unet": keys}, (8, 16, 16), modules, {"up0.conv1": 4, "up1.conv1": 6})
+    return Real(net, {"unet": keys}, _size(widths), modules, _turned(widths))
 
 
 def _nnunet() -> dict[str, Any]:
@@ -216,18 +234,19 @@ def _decoder(decoder: Any, convs: int) -> dict[str, nn.Module]:
     return found
 
 
-def monai_unet(residual: bool) -> Real:
+def monai_unet(residual: bool, widths: tuple[int, ...]) -> Real:
     """MONAI's UNet joins before it grows, so it is written out: nodes and edges."""
     from monai.networks.nets import UNet
 
-    widths, steps = (4, 6, 8), (2, 2)
+    steps = (2,) * (len(widths) - 1)
     net = UNet(
         3, 1, 2, widths, steps, num_res_units=2 if residual else 0, act="elu",
         norm=("instance", {"affine": True}),
     ).double()  # fmt: skip
     drawn = _Drawn()
     _recursed(drawn, net.model, "input", 2, residual)
-    return Real(net, {"nodes": drawn.nodes, "edges": drawn.edges}, (8, 16, 16), drawn.modules)
+    config = {"nodes": drawn.nodes, "edges": drawn.edges}
+    return Real(net, config, _size(widths), drawn.modules)
 
 
 @dataclass
@@ -301,13 +320,28 @@ def _recursed(drawn: _Drawn, level: Any, source: str, outputs: int, residual: bo
     return drawn.residual(f"{name}.more", drawn.unit(f"{name}.up", joined, up[0]), up[1])
 
 
-REAL: dict[str, Callable[[], Real]] = {
-    "UNet": lambda: monai_unet(residual=False),
-    "UNet, residual": lambda: monai_unet(residual=True),
-    "BasicUNet": lambda: basic_unet("instance"),
-    "BasicUNet, batch norm": lambda: basic_unet("batch"),
-    "DynUNet": lambda: dyn_unet(residual=False),
-    "DynUNet, residual": lambda: dyn_unet(residual=True),
-    "PlainConvUNet": plain_conv_unet,
-    "ResidualEncoderUNet": residual_encoder_unet,
-}
+Makers = Mapping[str, Callable[[], Real]]
+
+
+def _classes(
+    basic: tuple[tuple[int, ...], int],
+    monai: tuple[int, ...],
+    widths: tuple[int, ...],
+    encoder: tuple[tuple[int, ...], tuple[int, ...]],
+) -> Makers:
+    """All classes; `basic`, `encoder`: what BasicUNet and ResidualEncoderUNet are given."""
+    return {
+        "UNet": partial(monai_unet, False, monai),
+        "UNet, residual": partial(monai_unet, True, monai),
+        "BasicUNet": partial(basic_unet, "instance", *basic),
+        "BasicUNet, batch norm": partial(basic_unet, "batch", *basic),
+        "DynUNet": partial(dyn_unet, False, widths),
+        "DynUNet, residual": partial(dyn_unet, True, widths),
+        "PlainConvUNet": partial(plain_conv_unet, widths),
+        "ResidualEncoderUNet": partial(residual_encoder_unet, *encoder),
+    }
+
+
+REAL = _classes(((4, 4, 8, 16, 32), 6), SHRUNK, SHRUNK, ((4, 6, 6), (1, 2, 3)))
+WIDE = _classes(((32, 32, 64, 128, 256), 32), (16, 32, 64, 128, 256), FULL, (FULL, (1, 3, 4, 6, 6)))
+"""The widths that MONAI's classes have by default or in its tutorials, and nnU-Net plans."""
