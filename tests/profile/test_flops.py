@@ -1,14 +1,16 @@
 """Operations are known for every product and transform, and are those of the textbook."""
 
+import json
 from functools import partial
 from math import log2
 
 import pytest
+from launched import launched
 
 import znnpy
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Kind, Part, Pass, identities
 from znnpy.plan.types import PASSES
-from znnpy.profile.flops import flops_by_task
+from znnpy.profile.flops import convolution_flops, flops_by_task
 
 NET = {
     "input": 1,
@@ -85,3 +87,34 @@ def test_minimal_filtering_is_counted():
     assert passes[Pass.BACKWARD] == back * (products + 9 * source + 12 * target)
     made = {_task(flops, step, "conv2", Part.FILTER_POINTS) for step in list(PASS_OF.values())[:2]}
     assert {passes[Pass.WEIGHT] - passes[Pass.FORWARD]} == made
+
+
+RANKS = """
+import json, sys
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.world import World
+from znnpy.engine import Model
+from znnpy.engine.tasks.identity import Pass, identities
+from znnpy.profile.flops import convolution_flops, flops_by_task
+
+with World.open() as world:
+    keys = {"threads": 1, "conv": "direct", "distributed": DistributedSection(strategy=sys.argv[2])}
+    with Model(json.loads(sys.argv[1]), 4, batch=4, microbatch=1, ranks=world, **keys) as model:
+        flops, names = flops_by_task(model), {"conv1", "conv2"}
+        weight = {it for it in identities(model.task_graph) if it.serves is Pass.WEIGHT and it.owner in names}
+        whole = convolution_flops(model)
+    counted = [[it.owner, flops.get(it), whole[it.owner]] for it in weight if it.kind == "direct"]
+    print(json.dumps(sorted(counted)), flush=True)
+"""
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("strategy", ["tree", "multicolor"])
+def test_each_rank_counts_the_operations_of_its_own_samples(strategy):
+    lines = [json.loads(line) for line in launched(2, RANKS, json.dumps(NET), strategy)]
+    with znnpy.Model(NET, 4, batch=2, threads=1, conv="direct") as model:
+        alone = {
+            name: [name, _task(flops_by_task(model), Pass.WEIGHT, name, Part.DIRECT), whole]
+            for name, whole in convolution_flops(model).items()
+        }
+    assert lines == [[alone["conv1"], alone["conv2"]]] * 2

@@ -32,6 +32,7 @@ class _Task:
     group: int
     step: int
     stage: int
+    urgent: bool
 
 
 class GraphBuilder:
@@ -58,6 +59,7 @@ class GraphBuilder:
                 group=int(graph.group[task]),
                 step=int(graph.step[task]),
                 stage=int(graph.stage[task]),
+                urgent=bool(graph.urgent[task]),
             )
         for carried in (False, True):
             before, after = graph.edges(carried=carried)
@@ -77,6 +79,7 @@ class GraphBuilder:
         group: int = -1,
         step: int = 0,
         stage: int = 0,
+        urgent: bool = False,
     ) -> int:
         """Add a task and return its number; numbers count from 0 in the order of the calls.
 
@@ -86,9 +89,11 @@ class GraphBuilder:
         group >= 0: its completion counts towards `wait(group)`. step: its parity, 0 of even steps and
         1 of odd ones; priorities look along edges within a parity only, so that both get
         the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
-        when the one before is complete, so edges within a step must not lead to earlier stages.
+        when the one before is complete, so edges within a step must not lead to earlier stages. urgent:
+        somebody beside the graph waits for it, so that no path shows how urgent it is.
         """
-        self._tasks.append(_Task(address, tuple(arguments), what, cost, phase, group, step, stage))
+        words = tuple(arguments)
+        self._tasks.append(_Task(address, words, what, cost, phase, group, step, stage, urgent))
         return len(self._tasks) - 1
 
     def precede(self, before: int, after: int, *, carried: bool = False) -> None:
@@ -174,7 +179,7 @@ class GraphBuilder:
         cost = np.array([task.cost for task in self._tasks], np.float64)
         step = self._column("step")
         priority = priorities(policy, edges_within(edges, carried, step), cost)
-        urgent = np.array([task.what.urgent for task in self._tasks], bool)
+        urgent = self._column("urgent").astype(bool)
         priority[urgent] = priority.max(initial=0.0)
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
@@ -191,6 +196,7 @@ class GraphBuilder:
             initial=initial,
             cost=cost,
             priority=priority,
+            urgent=urgent,
             band=bands(priority, urgent),
             group=self._column("group"),
             phase=self._column("phase"),

@@ -20,10 +20,6 @@ class Described(Protocol):
     def waits(self) -> bool:
         """Whether it has no work of its own and only makes others wait."""
 
-    @property
-    def urgent(self) -> bool:
-        """Whether somebody beside the graph waits for it, so that no path shows how urgent it is."""
-
 
 class Named(NamedTuple):
     """A task of which there is no more to say."""
@@ -31,7 +27,6 @@ class Named(NamedTuple):
     label: str
     kind: str = "task"
     waits: bool = False
-    urgent: bool = False
 
 
 BARRIER = Named("barrier", "barrier", waits=True)

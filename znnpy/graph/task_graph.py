@@ -49,6 +49,8 @@ class TaskGraph:
     """Estimated seconds of each task."""
     priority: Floats
     """Larger is more urgent; the meaning is the policy's."""
+    urgent: NDArray[np.bool_]
+    """Whether somebody beside the graph waits for it."""
     band: Ints
     """0 (most urgent) to BANDS - 1: the deque that a ready task goes to."""
     group: Ints

@@ -13,17 +13,17 @@ from znnpy.plan.types import PASSES
 
 
 def convolution_flops(model: Model) -> dict[str, float]:
-    """Operations of one pass of each conv edge if it ran by direct convolution."""
-    layout = _layout(model, model.batch)
+    """Operations of one pass of each conv edge, of this rank's samples, if it ran by direct convolution."""
+    layout = _layout(model, len(model.samples))
     return {
         edge.name: of_convolution(layout.conv_shape(edge)) for edge in convolutions(model.network)
     }
 
 
 def flops_by_task(model: Model) -> Operations:
-    """Operations of all tasks that are the same together, in one update, where they are known."""
+    """Operations of all tasks that are the same together, in this rank's part of an update, where they are known."""
     layout, counted = _layout(model, model.microbatch), set[object]()
-    count = model.batch // model.microbatch
+    count = len(model.samples) // model.microbatch
     found: Operations = defaultdict(float)
     for edge in convolutions(model.network):
         layer = model.plan.layers[edge.name]

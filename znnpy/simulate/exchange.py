@@ -21,7 +21,7 @@ from znnpy.simulate.run import Message, Place
 
 COMES = 1 << 30
 """A phase that nothing of a simulated step releases: the token of a message."""
-EXCHANGED = Named("exchange", "sum", urgent=True)
+EXCHANGED = Named("exchange", "sum")
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,7 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
             cost=task.cost,
             phase=COMES if task.comes else -1,
             step=task.step,
+            urgent=True,
         )
         builder.follow(number, [place(first, it) for it in task.after])
         for it in task.before:

@@ -33,7 +33,10 @@ from znnpy.network.types import Network
 from znnpy.plan import Plan, fftw
 from znnpy.plan.saved import saved_plan
 
-_AWAITED = (Pass.WEIGHT, Pass.UPDATE)
+_FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
+"""What posts a message, or brings on what the next one carries."""
+_AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
+"""What ranks at the other end of a tree wait for beside it."""
 
 Pair = tuple[float, float]
 Record = Mapping[str, Mapping[str, Any]]
@@ -206,15 +209,16 @@ class Exchange:
                 hand_down(step, self.outbox, self.ranks.hops(color), bundle)
 
     def hasten(self, step: Step) -> None:
-        """Put before others, of an update's tasks, those that ranks at the other end of the tree wait for.
+        """Put before others, of an update's tasks, those that other ranks wait for.
 
-        Gradients then leave while the backward pass goes on here, and weights while it does elsewhere.
+        Where rank 0 hands out weights, gradients then leave while the backward pass goes on here, and weights
+        while it does elsewhere.
         """
-        if self.strategy.weights_down:
-            step.tasks[:] = [
-                replace(it, what=it.what._replace(awaited=it.what.serves in _AWAITED))
-                for it in step.tasks
-            ]
+        awaited = _AWAITED if self.strategy.weights_down else frozenset()
+        step.tasks[:] = [
+            replace(it, urgent=it.what.part in _FOR_OTHERS or it.what.serves in awaited)
+            for it in step.tasks
+        ]
 
     def _add_results(self, step: Step, build: Build) -> None:
         own = tuple(add_results(step, build))

@@ -26,5 +26,7 @@ class Declared:
     """Of what waits for a message: the phase that its completion releases."""
     between: tuple[Key, ...] = ()
     """Of a gate: whose uses before and after it are kept apart; it touches nothing itself."""
+    urgent: bool = False
+    """Whether others than the graph's tasks wait for it: another rank."""
     anew: tuple[Buffer, ...] = ()
     """Buffers that hold nothing any more: this task and those behind it fill them once more."""

@@ -172,4 +172,5 @@ def _add_step(
             group=last_group(step) if ends else task.group,
             step=step,
             stage=stage,
+            urgent=task.urgent,
         )

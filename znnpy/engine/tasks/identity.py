@@ -123,15 +123,11 @@ class Part(Enum):
 
 
 class Identity(NamedTuple):
-    """What a task is; `owner` names an edge or a node, None where it is of the whole network.
-
-    `awaited`: its strategy of ranks has others wait for what it makes.
-    """
+    """What a task is; `owner` names an edge or a node, None where it is of the whole network."""
 
     owner: str | None
     serves: Pass
     part: Part
-    awaited: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -144,19 +140,12 @@ class Identity(NamedTuple):
         return self.serves is Pass.ORDER
 
     @property
-    def urgent(self) -> bool:
-        """Whether others than the graph's tasks wait for it: another rank."""
-        return self.awaited or self.part in _FOR_OTHERS
-
-    @property
     def label(self) -> str:
         """For people: owner, pass and part in words, such as `conv1 backward products`."""
         named = self.part.only is not None or self.serves is Pass.FORWARD
         return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 
 
-_FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
-"""What posts a message, or brings on what the next one carries."""
 GATE = Identity(None, Pass.ORDER, Part.GATE)
 _BARRIER = Identity(None, Pass.ORDER, Part.BARRIER)
 
