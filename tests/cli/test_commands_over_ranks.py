@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,20 @@ def test_what_one_process_does_is_refused(tmp_path: Path, words: list[str]) -> N
     assert done.returncode != 0
     assert done.stderr.count(f"znnpy {words[0]} is done by one process, and 3 were started") == 1
     assert ("--dask" in done.stderr) == (words[0] == "predict")
+
+
+@pytest.mark.slow
+def test_one_task_of_a_step_is_told_how_to_go_on(tmp_path: Path) -> None:
+    step = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+    line = [sys.executable, "-c", "import sys; sys.modules['mpi4py'] = None; " + START]
+    line += ["init", str(tmp_path / "config.yaml")]
+    keys = {"env": os.environ | step, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(line, **keys)  # type: ignore[call-overload]
+    assert done.returncode == 1
+    assert "env -u SLURM_STEP_NUM_TASKS znnpy init ..." in done.stderr
+    done = subprocess.run(["env", "-u", "SLURM_STEP_NUM_TASKS", *line], **keys)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "config.yaml").exists()
 
 
 @pytest.mark.slow

@@ -9,7 +9,9 @@ import time
 import pytest
 from ranked import ranked
 
+from znnpy.distributed import joining
 from znnpy.distributed.deadline import in_time
+from znnpy.distributed.errors import KnownToAllError
 
 JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
@@ -167,3 +169,14 @@ app.main()
 def test_rank_0_lives_until_it_has_spoken():
     done = ranked(2, "-c", SPEAKS, "now")
     assert (done.returncode, done.stdout, done.stderr) == (0, "spoken\n", "")
+
+
+@pytest.mark.parametrize("error", [SystemExit(130), KnownToAllError("one process does this")])
+def test_ranks_do_not_meet_for_signals_and_for_what_all_know(monkeypatch, error):
+    def met(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(joining, "_meeting", met)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "0")
+    joining.end_together(error)

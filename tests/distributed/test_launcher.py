@@ -1,6 +1,6 @@
 import pytest
 
-from znnpy.distributed.launcher import announced, rank_in
+from znnpy.distributed.launcher import announced, announced_rank, announcing, first_of_host, rank_in
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,31 @@ def test_ranks_are_counted_as_launchers_say(environment, ranks):
 )
 def test_who_is_no_rank_has_no_number(environment, rank):
     assert rank_in(environment) == rank
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [
+        ({"SLURM_PROCID": "3"}, 0),  # a shell of a task, without what counts its step
+        ({"PMI_RANK": "3", "PMI_SIZE": "1"}, 0),
+        ({"PMIX_RANK": "3"}, 3),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3"}, 3),
+    ],
+)
+def test_who_is_alone_is_rank_0_and_speaks(environment, rank):
+    assert announced_rank(environment) == rank
+    left = {name: environment[name] for name in set(environment) - {*announcing(environment)}}
+    assert (announced(left), announced_rank(left)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"),
+    [
+        ({}, False),
+        ({"MPI_LOCALRANKID": "1", "SLURM_LOCALID": "0"}, False),  # mpiexec within a job
+        ({"MPI_LOCALRANKID": "0", "SLURM_LOCALID": "1"}, True),
+        ({"SLURM_LOCALID": "0"}, True),
+    ],
+)
+def test_the_first_of_a_host_is_told_by_what_started_it(environment, first):
+    assert first_of_host(environment) is first

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 
-from znnpy.distributed.launcher import announced
+from znnpy.distributed.errors import KnownToAllError
+from znnpy.distributed.launcher import announced, announcing
 from znnpy.errors import ZnnpyError
 
 LEAST = 1 << 30  # bytes of addresses that libraries take
@@ -12,12 +13,13 @@ LEAST_EACH = 1 << 26  # and for each core
 
 
 def refuse_ranks(command: str, instead: str = "it uses all cores that it may") -> None:
-    """ZnnpyError where a launcher has started several processes: each would do the same, and write the same files."""
+    """KnownToAllError where a launcher has started several processes: each would do the same, to the same files."""
     count = announced()
     if count != 1:
-        raise ZnnpyError(
+        unset = " ".join(f"-u {name}" for name in announcing())
+        raise KnownToAllError(
             f"znnpy {command} is done by one process, and {count or 'several'} were started: start it without mpiexec "
-            f"or srun; {instead}"
+            f"or srun, by srun -n 1, or where others do something else by env {unset} znnpy {command} ...; {instead}"
         )
 
 

@@ -13,17 +13,18 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from znnpy.distributed.deadline import in_time, stopped_here
-from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.errors import DistributedError, KnownToAllError
 from znnpy.distributed.launcher import announced, announced_rank, first_of_host
 from znnpy.distributed.threads import NoThreadError
 from znnpy.distributed.transfers import Delays
-from znnpy.distributed.watch import FOR_RANK_0, Watch, kill_all, leave, say
+from znnpy.distributed.watch import FOR_RANK_0, GRACE, Watch, kill_all, leave, say
 from znnpy.distributed.world import World
 from znnpy.errors import reason, told
 
 INSTALL = 'pip install "znnpy[mpi]"'
 BEGIN_SECONDS = "ZNNPY_BEGIN_SECONDS"
 """How long a rank that has begun waits for the others to begin."""
+SIGNALLED = 128  # and the signal's number: the exit status
 BEGIN, END = 20.0, 15.0  # seconds for all ranks to begin, and to end when their work is done
 
 
@@ -57,9 +58,14 @@ def end_together(error: BaseException, *, debug: bool = False) -> None:
     """End all ranks for an error that this one has had before it has met them.
 
     Returns on rank 0, which says it, and where ranks have met before. Others that have the same error say nothing; one
-    that another rank alone has is told rank 0, and said there with its number.
+    that another rank alone has is told rank 0, and said there with its number. They do not meet for what all know,
+    nor where a signal ends them, which the launcher has sent to all.
     """
-    if _met or announced() == 1 or status_of(error) == 0:
+    status = status_of(error)
+    if _met or announced() == 1 or status == 0 or status >= SIGNALLED:
+        return
+    if isinstance(error, KnownToAllError):
+        _let_rank_0_say_it(status)
         return
     own = "" if isinstance(error, SystemExit) else told(error)
     try:
@@ -75,9 +81,16 @@ def status_of(error: BaseException) -> int:
     """The exit status that an error stands for."""
     number = getattr(error, "signal", None)  # Stopped
     if number:
-        return 128 + int(number)
+        return SIGNALLED + int(number)
     code = getattr(error, "code" if isinstance(error, SystemExit) else "exit_code", 1)
     return code if isinstance(code, int) else int(code is not None)
+
+
+def _let_rank_0_say_it(status: int) -> None:
+    """Returns on rank 0; others end a moment later, as some launchers kill all when the first has failed."""
+    if announced_rank():
+        time.sleep(GRACE)
+        raise SystemExit(status)
 
 
 def _end_all(world: World, watch: Watch, error: BaseException) -> None:

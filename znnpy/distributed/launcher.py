@@ -6,9 +6,10 @@ Nothing of MPI is loaded here: a process that was started alone never needs it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+_UNCOUNTED = ("PMI_RANK", "PMIX_RANK")  # say by themselves that there are others
 _PLACES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
@@ -22,20 +23,33 @@ def announced(environment: Mapping[str, str] = os.environ) -> int:
     found = [int(count) for count in counts if count.isdigit() and int(count) > 0]
     if found:
         return found[0]
-    return 0 if "PMI_RANK" in environment or "PMIX_RANK" in environment else 1
+    return 0 if any(name in environment for name in _UNCOUNTED) else 1
 
 
-def announced_rank() -> int:
-    """This process's number among them, before MPI says it; 0 where nothing says it."""
-    return rank_in(os.environ) or 0
+def announcing(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The variables without which a process counts as alone."""
+    return [name for name in (*_COUNTS, *_UNCOUNTED) if name in environment]
 
 
-def first_of_host() -> bool:
-    """Whether this process is known to be the first of the ranks on its host."""
-    return "0" in (os.environ.get(name) for name in _PLACES)
+def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
+    """This process's number among them, before MPI says it; 0 of one alone, and where nothing says it."""
+    return 0 if announced(environment) == 1 else rank_in(environment) or 0
+
+
+def first_of_host(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is known to be the first of the ranks on its host.
+
+    Under mpiexec within a job of Slurm all ranks of a host have the SLURM_LOCALID of what started them.
+    """
+    return _number(_PLACES, environment) == 0
 
 
 def rank_in(environment: Mapping[str, str]) -> int | None:
     """The number of a rank that has this environment; None of a process that is none."""
-    ranks = (environment.get(name, "") for name in _RANKS)
-    return next((int(rank) for rank in ranks if rank.isdigit()), None)
+    return _number(_RANKS, environment)
+
+
+def _number(names: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """That of the first variable that has one."""
+    found = (environment.get(name, "") for name in names)
+    return next((int(word) for word in found if word.isdigit()), None)
