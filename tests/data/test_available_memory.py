@@ -11,6 +11,7 @@ from znnpy.data import memory
 from znnpy.data.memory import (
     available,
     available_memory,
+    kept_no_longer,
     readable,
     share_memory,
     take,
@@ -82,6 +83,10 @@ def test_what_others_of_a_host_have_taken_changes_no_part(
     (tmp_path / "memory.current").write_text(f"{3 << 18}\n")
     assert available_memory(tmp_path, NOWHERE) == 1 << 18
     take(1 << 17)
+    assert available_memory(tmp_path, NOWHERE) == 1 << 17
+    with kept_no_longer():
+        take(1 << 16)
+        assert available_memory(tmp_path, NOWHERE) == 1 << 16
     assert available_memory(tmp_path, NOWHERE) == 1 << 17
     (tmp_path / "memory.current").write_text(f"{(1 << 20) - 1000}\n")
     assert available_memory(tmp_path, NOWHERE) == 1000  # programs that are no ranks take some, too

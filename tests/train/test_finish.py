@@ -5,7 +5,7 @@ import pytest
 from small_run import short
 
 from znnpy.data import memory, source
-from znnpy.data.memory import available, share_memory
+from znnpy.data.memory import available, share_memory, take
 from znnpy.errors import VolumeError
 from znnpy.train import session
 from znnpy.train.finish import evaluate_run, held_out
@@ -35,3 +35,23 @@ def test_a_volume_that_ranks_had_in_parts_need_not_fit_into_one(tmp_path, monkey
     assert len(evaluate_run(saved, held_out(saved.config))) == 1
     with pytest.raises(VolumeError, match="but only"):
         evaluate_run(saved, saved.config.data.train)
+
+
+def test_what_is_opened_to_see_whether_it_can_be_is_not_counted_for_long(tmp_path, monkeypatch):
+    def opened(*words):
+        take(1 << 38)
+        return open_scene(*words)
+
+    def made(*words, **keys):
+        found.append(memory._part.taken)
+        return training_model(*words, **keys)
+
+    found, open_scene, training_model = [], session.open_scene, session.training_model
+    monkeypatch.setattr(memory, "_part", None)
+    monkeypatch.setattr(session, "share_host", lambda *_: share_memory(2, 1 << 40))
+    monkeypatch.setattr(session, "open_scene", opened)
+    monkeypatch.setattr(session, "training_model", made)
+    config = short(tmp_path, tmp_path / "run")
+    assert held_out(config)
+    session.train(config, reporter=Quiet())
+    assert found[0] < 1 << 38

@@ -51,15 +51,32 @@ def whole(run):
     return *rest, [text.replace(str(run.parent).encode(), b"") for text in small]
 
 
+CHECK = """
+import sys
+from znnpy.cli import main, summary
+from znnpy.data.memory import available
+survey = summary.survey
+def told(*words):
+    print(available(0), file=sys.stderr)
+    return survey(*words)
+summary.survey = told
+main(["check", sys.argv[1], "--json"])
+"""
+
+
 @pytest.mark.slow
 def test_check_looks_on_every_rank_and_speaks_once(config):
-    line = mpiexec(2, *command("check", config, "--json"))
+    line = mpiexec(2, sys.executable, "-c", CHECK, config)
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
-    config.write_text(config.read_text().replace("data.h5:raw", "data.h5:row"))
+    assert done.stderr.count("available to each of 2 ranks of this host") == 2
+    wrong = config.with_name("wrong.yaml")
+    wrong.write_text(config.read_text().replace("data.h5:raw", "data.h5:row"))
+    line = [*mpiexec(1, *command("check", config)), ":", *mpiexec(1, *command("check", wrong))[1:]]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr.count("znnpy: ")) == (1, "", 1)
+    assert "znnpy: rank 1 (pid " in done.stderr
 
 
 LOOKS = """

@@ -16,6 +16,8 @@ from ranked import mpiexec, ranks_of
 from small_run import command, final, state, write_config, znnpy
 
 from znnpy.config import load_config
+from znnpy.data import memory
+from znnpy.data.memory import share_memory, take
 from znnpy.data.sampling import sampler
 from znnpy.distributed.world import World
 from znnpy.errors import RunError, VolumeError
@@ -324,3 +326,16 @@ def test_alone_all_volumes_are_in_memory(config):
         (config.parent / "data.h5").unlink()
         assert next(source.periods(3)) is None
         source.sample(0)
+
+
+def test_files_are_counted_no_longer_than_they_are_held(config, monkeypatch):
+    def whole(*words):
+        take(1 << 30)
+        return open_sampler(*words)
+
+    open_sampler = shards.open_sampler
+    monkeypatch.setattr(shards, "open_sampler", whole)
+    monkeypatch.setattr(memory, "_part", None)
+    share_memory(4, 1 << 40)
+    found = opened(config)
+    assert memory._part.taken == shards._needed(found._blocks, 4)

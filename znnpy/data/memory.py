@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +50,22 @@ def take(size: int) -> None:
         _part.taken += size
 
 
+@contextmanager
+def kept_no_longer() -> Iterator[None]:
+    """Give back at the end what is counted within."""
+    before = _part.taken if _part else 0
+    try:
+        yield
+    finally:
+        if _part:
+            _part.taken = before
+
+
 def available_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes that this process can take now without swapping: of its part, where it shares its host."""
+    """Bytes that this process can take now without swapping: of its part, where it shares its host.
+
+    What is left where other programs have taken some since is not divided: nobody can tell it from what ranks have.
+    """
     free = free_memory(root, membership)
     return min(free, _part.left) if _part else free
 

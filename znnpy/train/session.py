@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from znnpy.config.models import Config
-from znnpy.data.memory import readable, share_memory
+from znnpy.data.memory import kept_no_longer, readable, share_memory
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
@@ -131,7 +131,7 @@ class _Session:
         )
         for section in held_out(self._config):  # a wrong name shall not show after days of training
             unread = data.model_copy(update={"in_memory": False})
-            with closing(open_scene(section, unread, self._network)) as scene:
+            with kept_no_longer(), closing(open_scene(section, unread, self._network)) as scene:
                 refuse_labels(self._config, self._network, scene)
         Tiling.of(
             self._config, densest(finest(self._network))

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from znnpy.config.models import Config
-from znnpy.data.memory import available, available_memory, readable, take
+from znnpy.data.memory import available, available_memory, kept_no_longer, readable, take
 from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
 from znnpy.data.sampling.deal import Move, dealt, waves
 from znnpy.data.sampling.patches import Patch
@@ -99,6 +99,7 @@ class Shards:
         """
         unread = config.data.model_copy(update={"in_memory": False})
         with ExitStack() as stack:
+            stack.enter_context(kept_no_longer())
             sampler = open_sampler(
                 stack,
                 config.model_copy(update={"data": unread}),
@@ -118,6 +119,7 @@ class Shards:
             poor = len(everything) - len(blocks)
             found = cls(config, sampler.over(excerpts), blocks, weights, poor, world)
             found._read(sampler, iteration // found._every)
+        take(_needed(blocks, world.size))
         return found
 
     def described(self) -> str:
@@ -279,7 +281,6 @@ def _refuse_memory(config: Config, blocks: Sequence[Block], world: World) -> Non
             f"{SHARE:.0%} may be used; start on more hosts, or leave data.shards out"
         )
     world.exchange(None)
-    take(needed)
 
 
 def _needed(blocks: Sequence[Block], ranks: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
+from znnpy.data.memory import kept_no_longer
 from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.taken import check_kind, check_labels
 from znnpy.data.values.glance import glance
@@ -75,7 +76,7 @@ def _each(
     for key, source in _sources(section):
         try:
             role = "raw" if key.startswith("image") else "labels"
-            with open_source(source, config.data, role) as volume:  # type: ignore[arg-type]
+            with kept_no_longer(), open_source(source, config.data, role) as volume:  # type: ignore[arg-type]
                 finite = role == "raw" and not config.data.replace_nonfinite
                 seen, mode = glance(volume, finite=finite), mode_of(config.data)
                 if role == "raw" and isinstance(mode, Fixed) and (words := unlikely(seen, mode)):
@@ -107,6 +108,7 @@ def _sources(section: VolumeSection) -> Iterator[tuple[str, Source]]:
 def _used(section: VolumeSection, config: Config, network: Network, key: str) -> dict[str, int]:
     """How many `positions` patches of training, or voxels of predictions, can have."""
     with ExitStack() as stack:
+        stack.enter_context(kept_no_longer())
         scene = open_scene(section, config.data, network)
         stack.callback(scene.close)
         targets = make_targets(config, network)
