@@ -22,6 +22,7 @@ def job(number):
     done.append(number)
     if number % 2:
         warnings.warn(f"{number} is odd")
+    warnings.warn("of a library", DeprecationWarning)
     return [number / 3, None]
 with World.open() as world, warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
@@ -58,3 +59,11 @@ def test_ranks_with_other_jobs_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     words = r"rank 0 sees b\.h5 \(4, 5, 6\), but rank 1 sees b\.h5 \(4, 5, 7\); the same files"
     with pytest.raises(DistributedError, match=words):
         divided(world, dict.fromkeys(["a.h5 (1, 2, 3)", "b.h5 (4, 5, 6)"], lambda: 1))
+
+
+def test_ranks_with_more_or_fewer_jobs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.size = 2
+    monkeypatch.setattr(World, "exchange", lambda _, told: [told, told | {"names": ["a.h5"]}])
+    with pytest.raises(DistributedError, match=r"rank 0 sees b\.h5, but rank 1 sees no more;"):
+        divided(world, dict.fromkeys(["a.h5", "b.h5"], lambda: 1))

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.values import Value
 from znnpy.distributed.world import World
 
 Job = Callable[[], Value]
+_FOR_PROGRAMMERS = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    ImportWarning,
+    ResourceWarning,
+)
+"""Of libraries; Python does not show them either."""
 
 
 def divided(world: World, jobs: Mapping[str, Job]) -> dict[str, Value]:
@@ -34,9 +42,11 @@ def divided(world: World, jobs: Mapping[str, Job]) -> dict[str, Value]:
 
 
 def _done(job: Job) -> tuple[Value, list[str]]:
-    """What a job finds, and warns of."""
+    """What a job finds, and warns people of."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
+        for kind in _FOR_PROGRAMMERS:
+            warnings.simplefilter("ignore", kind)
         found = job()
     return found, [str(it.message) for it in said]
 
@@ -44,8 +54,8 @@ def _done(job: Job) -> tuple[Value, list[str]]:
 def _refuse_others(names: list[list[str]]) -> None:
     for rank, other in enumerate(names):
         if other != names[0]:
-            pairs = zip(names[0], other, strict=False)
-            first = next((pair for pair in pairs if pair[0] != pair[1]), ("fewer", "more"))
+            pairs = zip_longest(names[0], other, fillvalue="no more")
+            first = next(pair for pair in pairs if pair[0] != pair[1])
             raise DistributedError(
                 f"rank 0 sees {first[0]}, but rank {rank} sees {first[1]}; the same files must be under the same "
                 "paths on all hosts"

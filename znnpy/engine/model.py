@@ -229,6 +229,12 @@ class Model:
         return party.strategy if party else None
 
     @property
+    def moves(self) -> bool:
+        """Whether parameters are moved here, and not by rank 0 for all ranks (strategy `tree`)."""
+        party = self._settings.party
+        return party.moves if party else True
+
+    @property
     def samples(self) -> range:
         """Which samples of each update are computed here: those that `submit` and `step` take."""
         layout = self._layout
@@ -285,7 +291,7 @@ class Model:
     def optimizer_state(self) -> dict[str, Floats]:
         """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter.
 
-        None on ranks whose parameters rank 0 moves (strategy `tree`).
+        Empty on ranks whose parameters rank 0 moves (strategy `tree`).
         """
         return self._engine.states()
 

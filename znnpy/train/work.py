@@ -23,7 +23,7 @@ from znnpy.train.shards import PeriodicSource
 def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration: int) -> None:
     """Set a model to where a run stands."""
     model.set_parameters(parameters)
-    if model.optimizer_state:  # else another rank keeps all of it
+    if model.moves:  # else rank 0 keeps all of it
         model.set_optimizer_state(optimizer_state)
     model.iteration = iteration
 
