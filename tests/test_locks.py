@@ -61,10 +61,11 @@ def told(monkeypatch: pytest.MonkeyPatch, patience: float = 0.1) -> Iterator[lis
 
 @contextmanager
 def meanwhile(said: list[str], act: signal.Signals, process: int) -> Iterator[None]:
-    """Send a signal to a process once something has been said."""
+    """Send a signal to a process once something has been said, or after 10 seconds."""
 
     def send() -> None:
-        while not said:
+        deadline = time.monotonic() + 10
+        while not said and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(process, act)
 
@@ -128,8 +129,14 @@ def test_short_waits_are_not_told(tmp_path, monkeypatch):
     assert said == []
 
 
-def test_whoever_cannot_be_seen_is_another_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "LOCKS", tmp_path / "none")
+@pytest.mark.parametrize("device", ["ff:fe", "no:ne", None], ids=["other", "unnamed", "unseen"])
+def test_whoever_cannot_be_seen_is_another_process(device, tmp_path, monkeypatch):
+    """The kernel's list has no such file, or none of this device."""
+    (tmp_path / "lock").touch()
+    if device:
+        place = f"{device}:{(tmp_path / 'lock').stat().st_ino}"
+        (tmp_path / "list").write_text(f"1: FLOCK ADVISORY WRITE {os.getppid()} {place} 0 EOF\n")
+    monkeypatch.setattr(locks, "LOCKS", tmp_path / "list")
     with (
         told(monkeypatch) as said,
         stopped_holder(tmp_path / "lock") as holder,
@@ -138,3 +145,44 @@ def test_whoever_cannot_be_seen_is_another_process(tmp_path, monkeypatch):
     ):
         pass
     assert said == ["waits for another process, which plans FFTs"]
+
+
+def test_nothing_is_said_of_another_thread(tmp_path, monkeypatch):
+    held = threading.Event()
+
+    def hold() -> None:
+        with alone(tmp_path / "lock", "waits"):
+            held.set()
+            time.sleep(0.5)
+
+    with told(monkeypatch) as said:
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(10)
+        with alone(tmp_path / "lock", "waits"):
+            pass
+        holder.join(10)
+    assert said == []
+
+
+def test_a_file_closed_while_it_is_told_of_is_no_error(tmp_path, monkeypatch):
+    """The wait ends just when its teller begins."""
+    looked, closed, errors = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+
+    class Slow(threading.Timer):
+        def __init__(self, interval, function, words):
+            super().__init__(interval, lambda: (looked.set(), closed.wait(10), function(*words)))
+
+    monkeypatch.setattr(threading, "Timer", Slow)
+    with told(monkeypatch), stopped_holder(tmp_path / "lock") as holder:
+        waker = threading.Thread(target=lambda: looked.wait(10) and os.kill(holder, signal.SIGKILL))
+        waker.start()
+        with alone(tmp_path / "lock", "waits"):
+            pass
+        closed.set()
+        waker.join(10)
+        for thread in threading.enumerate():
+            if isinstance(thread, Slow):
+                thread.join(10)
+    assert errors == []

@@ -38,7 +38,7 @@ def _wait(opened: int, work: str) -> None:
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        teller = threading.Timer(PATIENCE, _tell, (opened, work))
+        teller = threading.Timer(PATIENCE, _tell, (os.fstat(opened), work))
         teller.daemon = True
         teller.start()
         try:
@@ -47,21 +47,31 @@ def _wait(opened: int, work: str) -> None:
             teller.cancel()
 
 
-def _tell(opened: int, work: str) -> None:
-    holder = _holder(os.fstat(opened).st_ino)
+def _tell(file: os.stat_result, work: str) -> None:
+    """Say who has locked a file, unless that is a thread of this process: it may be the one that waited."""
+    holder = _holder(file)
+    if holder == os.getpid():
+        return
     who = f"process {holder}" if holder else "another process"
     rest = f" and is stopped; kill -CONT {holder} lets it go on" if _stopped(holder) else ""
     warnings.warn(f"waits for {who}, which {work}{rest}", RuntimeWarning, stacklevel=2)
 
 
-def _holder(inode: int) -> int:
+def _holder(file: os.stat_result) -> int:
     """The process that has locked a file, as far as the kernel says; else 0."""
-    with suppress(OSError, ValueError, IndexError):
+    place = os.major(file.st_dev), os.minor(file.st_dev), file.st_ino
+    with suppress(OSError, ValueError):
         for line in LOCKS.read_text().splitlines():
-            _, kind, _, _, process, file, *_ = line.split()
-            if kind == "FLOCK" and int(file.rpartition(":")[2]) == inode:
+            _, kind, _, _, process, locked, *_ = line.split()
+            if kind == "FLOCK" and _place(locked) == place:
                 return int(process)
     return 0
+
+
+def _place(locked: str) -> tuple[int, int, int]:
+    """Device and inode of `fe:00:1234`, as the kernel names files."""
+    major, minor, inode = locked.split(":")
+    return int(major, 16), int(minor, 16), int(inode)
 
 
 def _stopped(process: int) -> bool:

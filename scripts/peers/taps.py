@@ -16,15 +16,35 @@ from torch.nn import functional
 
 
 def by_taps(module: nn.Module) -> None:
-    """Let all convolutions of a module run tap by tap; transposed ones stay PyTorch's."""
-    for layer in module.modules():
-        if type(layer) is nn.Conv3d:
-            layer.forward = partial(_layer, layer)
+    """Let all convolutions of a module run tap by tap; transposed ones stay PyTorch's.
+
+    ValueError for groups, dilation and padding other than zeros by number; its forward pass, for more samples than one.
+    """
+    layers = [layer for layer in module.modules() if type(layer) is nn.Conv3d]
+    for layer in layers:
+        _refuse_others(layer)
+    for layer in layers:
+        layer.forward = partial(_layer, layer)
 
 
 def convolved(image: torch.Tensor, filters: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """Convolution without padding of one sample (1, in, z, y, x) with filters (out, in, z, y, x)."""
+    if len(image) != 1:
+        raise ValueError(f"convolution by taps takes one sample, not {len(image)}")
     return _Taps.apply(image, filters, stride)
+
+
+def _refuse_others(layer: nn.Conv3d) -> None:
+    taken = {"groups": 1, "dilation": (1, 1, 1), "padding_mode": "zeros"}
+    for name, value in taken.items():
+        if (found := getattr(layer, name)) != value:
+            raise ValueError(
+                f"convolution by taps takes {name}={value!r} alone, not {found!r}: {layer}"
+            )
+    if isinstance(layer.padding, str):
+        raise ValueError(
+            f"convolution by taps takes padding in numbers, not {layer.padding!r}: {layer}"
+        )
 
 
 def _layer(layer: nn.Conv3d, image: torch.Tensor) -> torch.Tensor:

@@ -38,3 +38,26 @@ def test_layers(size: object, stride: object, padding: object, bias: bool) -> No
     torch.testing.assert_close(ours.image.grad, theirs.image.grad)
     for found, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(found.grad, expected.grad)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"groups": 2},
+        {"dilation": (1, 2, 1)},
+        {"padding_mode": "reflect", "padding": 1},
+        {"padding": "same"},
+    ],
+    ids=str,
+)
+def test_what_is_not_done_by_taps_is_refused(words: dict[str, object]) -> None:
+    (name,) = [name for name in words if len(words) == 1 or name == "padding_mode"]
+    with pytest.raises(ValueError, match=rf"takes {name}"):
+        by_taps(nn.Sequential(nn.Conv3d(2, 4, 3, **words)))
+
+
+def test_one_sample_alone_is_taken() -> None:
+    net = nn.Conv3d(2, 4, 3).double()
+    by_taps(net)
+    with pytest.raises(ValueError, match="takes one sample, not 2"):
+        net(torch.zeros(2, 2, 4, 4, 4, dtype=torch.float64))

@@ -113,7 +113,7 @@ LAYERS = [
 def _hourglass():
     nodes = [("input", "input", 2)]
     nodes += [(name, "transfer", 18, {"function": "relu"}) for name in ("a", "b", "c", "out")]
-    return network(nodes, LAYERS), (16, 12, 12)
+    return network(nodes, LAYERS), (16, 16, 16)  # tiles of 8 have seams along each axis
 
 
 def test_same_bits_for_any_number_of_threads(hourglass):

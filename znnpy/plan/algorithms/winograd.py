@@ -26,10 +26,8 @@ FILTER_RATE = 2.4e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
-FAR_RATE, FAR_BYTES = (
-    7e9,
-    1 << 23,
-)  # the same beyond an L3 cache, which each row of tiles reads anew
+# The same beyond an L3 cache, which each row of tiles reads anew.
+FAR_RATE, FAR_BYTES = 7e9, 1 << 23
 TAPS_SECONDS = 66e-9  # of a pair of images: taps from the sums of its points
 PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
 RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own

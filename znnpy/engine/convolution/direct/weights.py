@@ -28,6 +28,7 @@ from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE
+from znnpy.plan.cost import MEMORY_RATE
 
 # About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
 SLAB_BYTES = 1 << 18
@@ -37,8 +38,8 @@ MOST_SLABS = 16  # partial weight gradients kept side by side
 def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> None:
     """Products of source and gradient summed over positions: a fixed tree over ranges and batch.
 
-    Where one slab is all, its tasks also add what earlier microbatches have left (`Build.pairs`): a bank of filters
-    is then read and written once for additions that would each do so.
+    Where one slab is all, its tasks also add what earlier microbatches have left (`Build.pairs`): their own sums are
+    then written once, where each addition by a task of its own would read and write them again.
     """
     if is_outer(source, gradient):
         leaves: Sequence[Any] = sample_groups(gradient.batch)
@@ -113,7 +114,9 @@ def _slab_gradient(
     width = gradient.images if few else piece.width
     flops = 2.0 * piece.floats / piece.width * width
     flops *= (high - low) * prod(gradient.shape) / gradient.extent
+    seconds = flops / DIRECT_RATE + len(earlier) * 4 * piece.floats / MEMORY_RATE
     rows = edge.size[0] * edge.size[1]
+    # Of the products alone: what is added was made by the same ranges.
     for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):
         first, last = first * most, min(rows, last * most)
         step.add(
@@ -136,7 +139,7 @@ def _slab_gradient(
                 "target": place,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
-            cost=flops / DIRECT_RATE * (last - first) / rows,
+            cost=seconds * (last - first) / rows,
             reads=[
                 *source.met(batch, source_block, *wide),
                 *blocks_of(gradient, batch, block, vectors, low, high),
