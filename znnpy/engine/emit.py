@@ -178,7 +178,7 @@ def emit_update(
     if exchange:
         exchange.hand_out(step, build)
         step.stage += 1
-        exchange.hasten(step)
+        exchange.hasten(step, build.layout.workers)
     emit_derived(step, build)
 
 

@@ -105,6 +105,7 @@ def made(
     net: Any = NET,
     clip_norm: float | None = None,
     near: int = 1,
+    workers: int = 1,
 ) -> Rank:
     """The graph of one of `size` ranks with a microbatch each; so many of them share a host."""
     network = load_network(net)
@@ -112,7 +113,7 @@ def made(
     plan = Plan({edge.name: direct for edge in network.edges if edge.kind == "conv"})
     layout = Layout(
         network, fit(network, SIZE), plan, 1, training=True,
-        numbers=range(rank, rank + 1), microbatches=size,
+        workers=workers, numbers=range(rank, rank + 1), microbatches=size,
     )  # fmt: skip
     build, exchange = (
         Build.new(Arena(), layout, 1),
@@ -242,11 +243,12 @@ def test_what_other_ranks_wait_for_comes_first(how: Any) -> None:
 
 
 def test_weights_that_others_wait_for_come_before_what_is_computed_here() -> None:
-    for how, rank in ((strategy("tree"), 0), (strategy("tree"), 1), (strategy("multicolor"), 0)):
-        graph = made(rank, 2, how).graph
+    tree, colors = strategy("tree"), strategy("multicolor")
+    for how, rank, workers in ((tree, 0, 1), (tree, 1, 1), (tree, 1, 2), (colors, 0, 1)):
+        graph = made(rank, 2, how, workers=workers).graph
         for what, band in zip(graph.tasks, graph.band, strict=True):
             if what.serves in (Pass.WEIGHT, Pass.UPDATE) and what.part is not Part.RANKS:
-                assert (band == 0) == how.weights_down
+                assert (band == 0) == (how is tree and workers == 1)
             if what.serves in (Pass.FORWARD, Pass.BACKWARD, Pass.LOSS):
                 assert band > 0
 

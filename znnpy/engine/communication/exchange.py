@@ -208,13 +208,13 @@ class Exchange:
             for color, bundle in self._in_turn(build, moved(build)):
                 hand_down(step, self.outbox, self.ranks.hops(color), bundle)
 
-    def hasten(self, step: Step) -> None:
+    def hasten(self, step: Step, workers: int) -> None:
         """Put before others, of an update's tasks, those that other ranks wait for.
 
-        Where rank 0 hands out weights, gradients then leave while the backward pass goes on here, and weights
-        while it does elsewhere.
+        Where rank 0 hands out weights and a rank has one worker, gradients then leave while the backward pass goes on
+        here, and weights while it does elsewhere. Several workers would all leave the critical path for that.
         """
-        awaited = _AWAITED if self.strategy.weights_down else frozenset()
+        awaited = _AWAITED if self.strategy.weights_down and workers == 1 else frozenset()
         step.tasks[:] = [
             replace(it, urgent=it.what.part in _FOR_OTHERS or it.what.serves in awaited)
             for it in step.tasks
