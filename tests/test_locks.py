@@ -163,26 +163,3 @@ def test_nothing_is_said_of_another_thread(tmp_path, monkeypatch):
             pass
         holder.join(10)
     assert said == []
-
-
-def test_a_file_closed_while_it_is_told_of_is_no_error(tmp_path, monkeypatch):
-    """The wait ends just when its teller begins."""
-    looked, closed, errors = threading.Event(), threading.Event(), []
-    monkeypatch.setattr(threading, "excepthook", errors.append)
-
-    class Slow(threading.Timer):
-        def __init__(self, interval, function, words):
-            super().__init__(interval, lambda: (looked.set(), closed.wait(10), function(*words)))
-
-    monkeypatch.setattr(threading, "Timer", Slow)
-    with told(monkeypatch), stopped_holder(tmp_path / "lock") as holder:
-        waker = threading.Thread(target=lambda: looked.wait(10) and os.kill(holder, signal.SIGKILL))
-        waker.start()
-        with alone(tmp_path / "lock", "waits"):
-            pass
-        closed.set()
-        waker.join(10)
-        for thread in threading.enumerate():
-            if isinstance(thread, Slow):
-                thread.join(10)
-    assert errors == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
-import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 
 PATIENCE = 3.0  # seconds of waiting that nobody needs to hear of
+POLL = 0.01
 LOCKS = Path("/proc/locks")
 
 
@@ -22,7 +24,7 @@ def alone(path: Path, work: str) -> Iterator[None]:
 
     `path`: a file, which is made if there is none, or a folder. `work`: what it is for those who wait, after
     "process 7, which": "plans FFTs". The lock is the kernel's (flock) and vanishes with its process. Where a file
-    system has no locks, all go on at once. A signal whose handler raises ends the wait of the main thread.
+    system has no locks, all go on at once. A signal whose handler raises ends the wait.
     """
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     opened = os.open(path, how, 0o600)
@@ -35,20 +37,26 @@ def alone(path: Path, work: str) -> Iterator[None]:
 
 
 def _wait(opened: int, work: str) -> None:
+    """Ask again and again: a signal just before a call that blocks would be heard when that ends."""
+    patient_until = time.monotonic() + PATIENCE
+    while not _locked(opened):
+        if time.monotonic() > patient_until:
+            _tell(os.fstat(opened), work)
+            patient_until = math.inf
+        time.sleep(POLL)
+
+
+def _locked(opened: int) -> bool:
+    """Whether nobody else has it, and so it is had now."""
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        teller = threading.Timer(PATIENCE, _tell, (os.fstat(opened), work))
-        teller.daemon = True
-        teller.start()
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX)
-        finally:
-            teller.cancel()
+        return False
+    return True
 
 
 def _tell(file: os.stat_result, work: str) -> None:
-    """Say who has locked a file, unless that is a thread of this process: it may be the one that waited."""
+    """Say who has locked a file, unless that is another thread of this process."""
     holder = _holder(file)
     if holder == os.getpid():
         return
