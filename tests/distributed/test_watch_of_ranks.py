@@ -35,10 +35,11 @@ try:
                 raise VolumeError("the system lets no more than 1 of 4 worker threads start")
             if what == "signal":
                 raise Stopped(signal.SIGINT)
+            if what in ("SIGSTOP", "leave"):
+                time.sleep(2)  # else others may wait for words with which they begin
             if what in ("SIGKILL", "SIGSTOP"):
                 os.kill(os.getpid(), getattr(signal, what))
             if what == "leave":
-                time.sleep(2)  # else others may wait for words with which they begin
                 os._exit(0)
         if what in ("fail", "trace", "threads"):
             world.exchange(None)
