@@ -70,6 +70,12 @@ def shuffled(net: nn.Module, seed: int) -> None:
             if tensor.dtype.is_floating_point:
                 noise = torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype)
                 positive = "var" in name or tensor.ndim == 1
-                spread = min(0.5, np.sqrt(12 / max(1, tensor[0].numel())))
-                drawn = (noise - 0.5) * spread
-                tensor.copy_(0.5 + noise if positive and "bias" not in name else drawn)
+                tensor.copy_(0.5 + noise if positive and "bias" not in name else (noise - 0.5) / 2)
+
+
+def tamed(net: nn.Module) -> None:
+    """Filters of many taps made smaller, so that images do not grow from layer to layer."""
+    with torch.no_grad():
+        for tensor in net.parameters():
+            if tensor.ndim > 1:
+                tensor *= min(1.0, (48 / tensor[0].numel()) ** 0.5)

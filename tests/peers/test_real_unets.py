@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
 pytest.importorskip("dynamic_network_architectures")
 
-from carried import Carried, shuffled  # noqa: E402
+from carried import Carried, shuffled, tamed  # noqa: E402
 from nets import REAL, WIDE, Makers, Real  # noqa: E402
 
 import znnpy  # noqa: E402
@@ -72,6 +72,7 @@ def test_outputs_and_gradients(real: Real) -> None:
 def test_full_width(name: str) -> None:
     """float32 tasks beside PyTorch in float64."""
     real = _made(name, WIDE)
+    tamed(real.net)
     carried, image = real.carried(), _image(real)
     with _model(real, carried, conv="direct", training=False) as model:
         real.net.eval()
