@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,34 @@ def test_labels_must_be_there():
     scene = cubes()
     with pytest.raises(VolumeError, match="no labels for output output"):
         evaluate(weights(), Scene(scene.images, {}))
+
+
+def test_a_threshold_of_0_is_one():
+    scene = cubes()
+    for train in (scene, None):
+        (found,) = evaluate(weights(), scene, train, Objects(threshold=0.0))
+        assert found.scores["network"].threshold == 0
+        assert found.scores["network"].voi_merge < 1e-9  # no voxel lies below: nothing is joined
+
+
+def test_where_nothing_counts_nothing_is_scored():
+    scene = cubes()
+    nothing = ArrayVolume(np.zeros((20, 20, 20), np.uint8), "mask")
+    masked = Scene(scene.images, scene.labels, {"output": nothing})
+    with pytest.raises(VolumeError, match="labels: no voxel that is predicted counts"):
+        evaluate(weights(), masked, scene)
+    with pytest.warns(UserWarning, match="raw: in the middle .* nothing counts.*no baselines"):
+        (found,) = evaluate(weights(), scene, masked)
+    assert list(found.scores) == ["network"]
+
+
+def test_scores_of_a_volume_without_positives_are_json(recwarn):
+    scene = cubes()
+    same = ArrayVolume(np.ones((20, 20, 20), np.uint8), "labels")
+    (found,) = evaluate(weights(), Scene(scene.images, {"output": same}), scene)
+    assert {one.average_precision for one in found.scores.values()} == {None}
+    json.dumps(found.record(), allow_nan=False)
+    assert not recwarn.list
 
 
 def test_known_region_is_cut_from_the_whole_target():

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 from jobs import PATCH, small
 
+from znnpy.config.models import BoundaryTarget, ImageTarget, LabelsTarget
+from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
@@ -18,6 +22,7 @@ from znnpy.infer.grid import Grid
 from znnpy.infer.log import log_of
 from znnpy.infer.seams import verify_seams
 from znnpy.infer.write import run_job
+from znnpy.learning.losses import loss_keys
 
 MIB = 1 << 20
 
@@ -200,3 +205,27 @@ def test_empty_region_is_refused(tiny):
 def test_region_beyond_the_volume_is_refused(tiny):
     with pytest.raises(ShapeError, match=r"goes to .* but .* has only"):
         tiny.run(roi=Region((0, 0, 0), (4, 4, 900)))
+
+
+@pytest.mark.parametrize(
+    ("target", "loss", "told"),
+    [
+        (ImageTarget(kind="image"), "square", True),
+        (LabelsTarget(kind="labels"), "square", True),
+        (BoundaryTarget(kind="boundary"), "square", False),
+        (ImageTarget(kind="image"), "binomial_cross_entropy", False),
+    ],
+)
+def test_uint8_of_any_values_is_told(tmp_path: Path, target: Any, loss: str, told: bool) -> None:
+    tiny = small(tmp_path)
+    config = tiny.weights.config
+    data = config.data.model_copy(update={"target": target})
+    training = config.training.model_copy(update={"loss": loss_keys(loss)})
+    tiny.weights = replace(
+        tiny.weights, config=config.model_copy(update={"data": data, "training": training})
+    )
+    with tiny.scene().reference as volume:
+        scene = Scene({"input": volume}, {})
+        job = tiny.job(scene, dtype=np.dtype(np.uint8))
+        assert any("beyond are cut off" in note for note in job.notes) == told
+        assert not any("cut off" in note for note in tiny.job(scene).notes)

@@ -390,6 +390,21 @@ def test_impossible_window_is_refused(tmp_path: Path) -> None:
         tiny.run(patch=None)
 
 
+@pytest.mark.parametrize("norm", ["instance", "batch"])
+def test_a_window_that_leaves_a_norm_one_voxel_is_refused(tmp_path: Path, norm: str) -> None:
+    """What is normalised by its own single value is 0 whatever the image shows."""
+    layers = [{"conv": {"images": 2, "size": 1, "norm": norm}}, {"max_pool": 2}]
+    padded = [{"conv": {"images": 2, "size": 3, "padding": "same"}}, {"upsample": {"factor": 2}}]
+    last = [{"conv": {"images": 2, "size": 1, "norm": norm}}]
+    network = {"layers": [*layers, *last, *padded]}
+    tiny = small(tmp_path, network=network, shape=(4, 4, 4), inference={"window": 2})
+    if norm == "batch":
+        assert tiny.run(patch=None).shape[0] == 2
+        return
+    with pytest.raises(ShapeError, match=r"inference.window: node .* instance .* one voxel"):
+        tiny.run(patch=None)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("windowed")
 def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:

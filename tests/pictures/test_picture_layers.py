@@ -43,6 +43,50 @@ def test_kinds(dtype: Any, name: str, kind: str) -> None:
     assert kind_of(volume(np.zeros((2, 3, 4), dtype), name)) == kind
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "name", "kind"),
+    [
+        (0, 1, "a.tif", "prediction"),
+        (-0.1, 1.2, "a.h5:prediction", "prediction"),
+        (0, 255, "stack.tif", "raw"),
+        (-9, 9, "a.h5:prediction", "raw"),
+        (0, 1, "a.h5:volumes/raw", "raw"),
+        (np.nan, np.nan, "a.h5:x", "prediction"),
+    ],
+)
+def test_floats_are_predicted_where_they_may_be(
+    low: float, high: float, name: str, kind: str
+) -> None:
+    """An image of 0 to 255 that was drawn from 0 to 1 would be white."""
+    array = np.array([[[low, np.nan, high]]], np.float32)
+    assert kind_of(volume(array, name)) == kind
+
+
+@pytest.mark.parametrize("kind", ["raw", "prediction"])
+def test_what_is_not_finite_is_dark_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    array = np.linspace(0.2, 1, 4 * 5 * 6, dtype=np.float32).reshape(4, 5, 6)
+    whole = panels_of([Layer(kind, volume(array), "x")], tmp_path, monkeypatch, count=4)
+    array[1, 2, 3], array[1, 2, 4] = np.nan, np.inf
+    found = panels_of([Layer(kind, volume(array), "x")], tmp_path, monkeypatch, count=4)
+    for place, ((_, (before,), _), (_, (now,), _)) in enumerate(zip(whole, found, strict=True)):
+        assert ("2 values are not finite" in now.note) == (place == 1)
+        image = now.image.copy()
+        if place == 1:
+            assert image[2, 3] == image[2, 4] == 0
+            image[2, 3:5] = before.image[2, 3:5]
+        np.testing.assert_allclose(image, before.image, atol=0.02)
+
+
+def test_a_mask_can_be_a_raw_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mask = RNG.random((2, 5, 6)) > 0.5
+    ((_, (panel,), _),) = panels_of(
+        [Layer("raw", volume(mask), "x")], tmp_path, monkeypatch, count=1
+    )
+    assert np.array_equal(panel.image, mask[1])
+
+
 def panels_of(
     layers: list[Layer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
 ) -> Any:

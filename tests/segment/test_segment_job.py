@@ -53,6 +53,17 @@ def test_integers_count_to_their_largest(dtype: Any) -> None:
     np.testing.assert_allclose(values.ravel(), [0, 0.2, 1], atol=0.002)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int8])
+def test_a_mask_of_0_and_1_is_doubted(dtype: Any) -> None:
+    mask = bars() > 0.5
+    with pytest.warns(UserWarning, match="holds 0 and 1 as u?int.* write 0 and 255, or bool"):
+        assert not segment(volume(mask.astype(dtype)), Request(kind="foreground")).sizes.size
+    found = segment(volume(mask), Request(kind="foreground"))
+    again = segment(volume(mask.astype(np.uint8) * 255), Request(kind="foreground"))
+    assert np.array_equal(found.labels, again.labels)
+    assert found.sizes.size == 4
+
+
 def test_values_that_are_no_probabilities() -> None:
     with pytest.raises(VolumeError, match="holds uint64, as labels do"):
         segment(volume((bars() > 0.5).astype(np.uint64)), Request())

@@ -9,14 +9,19 @@ from znnpy.geometry.fit import Geometry
 from znnpy.network.types import Network, Node, Norm
 
 
-def refuse_single_values(network: Network, geometry: Geometry, batch: int) -> None:
-    """ShapeError for a node in which every statistic would be of one value, which normalised is always 0."""
+def refuse_single_values(network: Network, geometry: Geometry, batch: int | None) -> None:
+    """ShapeError for a node in which every statistic would be of one value, which normalised is always 0.
+
+    Without a `batch`, of a prediction: there batch normalisation has the statistics of training.
+    """
     for node in network.nodes:
-        if node.norm is not None and _values(node, node.norm, geometry, batch) == 1:
+        if node.norm is None or (node.norm.kind == "batch" and batch is None):
+            continue
+        if _values(node, node.norm, geometry, batch or 1) == 1:
             more = "a larger patch" + (" or batch" if node.norm.kind == "batch" else "")
             raise ShapeError(
                 f"node {node.name!r}: its {node.norm.kind} normalisation has one voxel to take "
-                f"statistics from, which would always become 0; train with {more}"
+                f"statistics from, which would always become 0; take {more}"
             )
 
 

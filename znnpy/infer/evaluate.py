@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -74,14 +75,17 @@ def evaluate(
     """Evaluate every output on a labelled scene, which stays open and the caller's.
 
     Baselines, and the thresholds that separate objects unless one is given, come from the middle of
-    `train`; without it there are no baselines, and the threshold is 0.5. The whole prediction is
-    kept in memory. Raises VolumeError when labels are missing.
+    `train`; without it, or where nothing counts there, there are no baselines, and the threshold is 0.5. The
+    whole prediction is kept in memory. Raises VolumeError when labels are missing, or no voxel counts.
     """
     test = observe(weights, scene)
-    calibration = None
-    if train is not None:
-        separates = segmenter(weights.config.data.target, objects) is not None
-        calibration = observe(weights, train, CALIBRATED, predicted=separates)
+    for name, known in test.known.items():
+        if not known.weight.any():
+            raise VolumeError(
+                f"{scene.labels[name].name}: no voxel that is predicted counts, by the mask or the labels; there is "
+                "nothing to score against"
+            )
+    calibration = None if train is None else _calibration(weights, train, objects)
     losses = training_losses(weights.config, weights.network)
     return [
         _evaluation(weights.config, losses[name], name, scene, test, calibration, objects)
@@ -102,6 +106,20 @@ def observe(
     known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
     scene.verify()
     return Observed(values, known, field)
+
+
+def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed | None:
+    """What baselines and thresholds are found on: the middle of `train`, if something counts there in all images."""
+    separates = segmenter(weights.config.data.target, objects) is not None
+    found = observe(weights, train, CALIBRATED, predicted=separates)
+    if all(known.weight.any(axis=(1, 2, 3)).all() for known in found.known.values()):
+        return found
+    warnings.warn(
+        f"{train.reference.name}: in the middle {found.field.shape} voxels (z, y, x) nothing counts, or not in all "
+        "images; so there are no baselines, and objects are separated at 0.5 unless a threshold is given",
+        stacklevel=3,
+    )
+    return None
 
 
 def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, Target]:
@@ -136,7 +154,8 @@ def _evaluation(
     found = probabilities(objective.reading, values).astype(np.float32)
     network = Predicted(found, found)
     if train is None:
-        only = score(network, known, segment, objects.threshold or 0.5, classes=classes)
+        given = 0.5 if objects.threshold is None else objects.threshold
+        only = score(network, known, segment, given, classes=classes)
         scores = {"network": only}
         return Evaluation(volume, name, tally.loss, scores, known, found)
     by_voxel = not isinstance(scene.labels[name], OneEach)
@@ -148,10 +167,11 @@ def _evaluation(
     pairs = {"network": (before, network)} | pairs
     scores = {}
     for predictor, (before, now) in pairs.items():
-        given = objects.threshold if predictor == "network" else None
-        level = given or safe_threshold(
-            before.ranking, train.known[name], segment, cautious_first=boundary
-        )
+        level = objects.threshold if predictor == "network" else None
+        if level is None:
+            level = safe_threshold(
+                before.ranking, train.known[name], segment, cautious_first=boundary
+            )
         scores[predictor] = score(now, known, segment, level, classes=classes)
     return Evaluation(volume, name, tally.loss, scores, known, found)
 

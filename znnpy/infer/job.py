@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.config.models import AffinityTarget
+from znnpy.config.models import AffinityTarget, BoundaryTarget, MaskTarget
 from znnpy.data.memory import readable
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Normalisation
@@ -213,8 +213,21 @@ def plan_job(
         kept,
         memory,
         limit,
-        (*chosen.notes, *warnings_of(memory, request.processes)),
+        (*_cut_off(weights, request), *chosen.notes, *warnings_of(memory, request.processes)),
         None if chosen.record is None else {key: chosen.record},
+    )
+
+
+def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
+    """What uint8 would do to values that are no probabilities, for people."""
+    config, probable = weights.config, (AffinityTarget, BoundaryTarget, MaskTarget)
+    reading = training_losses(config, weights.network)[request.node.name].reading
+    if request.dtype != np.uint8 or reading.functions or isinstance(config.data.target, probable):
+        return ()
+    kind = config.data.target.kind
+    return (
+        f"uint8 holds 0 to 1 as 0 to 255, and values beyond are cut off there; this network's may be any, as its "
+        f"target (data.target: {kind}) and loss take any: write float32 unless they lie in 0 to 1",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -72,13 +73,14 @@ class Predicted:
 class Scores:
     """Scores of one predictor; errors and VOI (bits) are better small, average precision large.
 
-    `average_precision` is the mean over target images. The rest is of objects: connected components
+    `average_precision` is the mean over target images, of those where any voxel is positive; None where none
+    is. The rest is of objects: connected components
     at `threshold` of the ranking; None where the target shows none. `accuracy`: share of voxels whose class
     is found; None where images are no classes.
     """
 
     voxel_error: float
-    average_precision: float
+    average_precision: float | None
     accuracy: float | None = None
     adapted_rand_error: float | None = None
     voi: float | None = None
@@ -97,9 +99,10 @@ def score(
 ) -> Scores:
     """Scores of one predictor; without a threshold, none of objects, an accuracy where images are `classes`."""
     images = zip(found.ranking, known.target, known.weight, strict=True)
+    precisions = [value for image in images if not isnan(value := average_precision(*image))]
     voxels = {
         "voxel_error": voxel_error(found.decision, known.target, known.weight),
-        "average_precision": float(np.nanmean([average_precision(*image) for image in images])),
+        "average_precision": float(np.mean(precisions)) if precisions else None,
     }
     if classes:
         voxels["accuracy"] = accuracy(found.decision, known.target, known.weight)

@@ -10,6 +10,7 @@ from znnpy.config.models import Config, InferenceSection
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry, fit, smallest
+from znnpy.geometry.samples import refuse_single_values
 from znnpy.infer.blocks import Field, lattice_unit, made, triple, whole_field
 from znnpy.infer.grid import Grid
 from znnpy.infer.windows import Windows
@@ -48,7 +49,9 @@ class Tiling:
         if self.window is None:
             return fit(self.network, smallest(self.network))
         try:
-            return fit(self.network, self.window)
+            found = fit(self.network, self.window)
+            refuse_single_values(self.network, found, None)
+            return found
         except ShapeError as error:
             raise ShapeError(f"{self.said}: {error}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.scene import Scene
+from znnpy.data.values.glance import glance
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import VolumeError
 from znnpy.pictures.colours import object_colours, overlay
@@ -22,6 +23,8 @@ Kind = Literal["raw", "prediction", "labels"]
 Axis = Literal["z", "y", "x"]
 # Pixels along the longer side of a panel: more are left out, evenly.
 LARGEST = 1600
+# Networks trained with a square loss leave [0, 1] a little.
+BEYOND = 0.5
 # Slices whose grey values fix the range of the raw image.
 SAMPLED = 5
 
@@ -36,14 +39,25 @@ class Layer:
 
 
 def kind_of(volume: Volume) -> Kind:
-    """What a volume most likely shows: large integers number objects, floats from a network predict."""
+    """What a volume most likely shows: large integers number objects, floats from 0 to 1 are predicted.
+
+    Of floats a part is read; VolumeError where that fails.
+    """
     if volume.dtype.kind in "iu" and volume.dtype.itemsize >= 4:
         return "labels"
     named = volume.name.rpartition(":")[2].strip("/").lower()
     if volume.dtype.kind == "b" or any(word in named for word in ("label", "seg", "mask")):
         return "labels"
+    if volume.dtype.kind == "f":
+        return "prediction" if "raw" not in named and _are_probabilities(volume) else "raw"
     found = volume.neighbours is not None or named.startswith(("prediction", "affinit"))
-    return "prediction" if found or volume.dtype.kind == "f" else "raw"
+    return "prediction" if found else "raw"
+
+
+def _are_probabilities(volume: Volume) -> bool:
+    """Whether what is seen of some floats lies near 0 to 1: images and logits do not."""
+    seen = glance(volume, finite=False)
+    return not (seen.lowest < -BEYOND or seen.highest > 1 + BEYOND)
 
 
 def title_of(volume: Volume) -> str:
@@ -113,6 +127,8 @@ def _panels(
     grey: Array | None = None
     for index, layer in enumerate(layers):
         image = _slice(layer, shared, index, along, place)
+        odd = ~np.isfinite(image)
+        image = np.where(odd, limits.get(index, (0,))[0], image) if odd.any() else image
         if layer.kind == "raw":
             shown = stretched(as_image(image), limits[index])
             grey = shown if shown.ndim == 2 else shown.mean(axis=-1)
@@ -121,6 +137,9 @@ def _panels(
             panels.append(_predicted(layer, image))
         else:
             panels.append(_objects(layer, image[0], grey, _across(layer.volume, along)))
+        if odd.any():
+            words = f"{np.count_nonzero(odd):,} values are not finite, and dark here"
+            panels[-1] = replace(panels[-1], note="; ".join(filter(None, (panels[-1].note, words))))
     return panels
 
 
@@ -154,9 +173,9 @@ def _slice(layer: Layer, shared: _Shared, index: int, along: int, place: int) ->
     upper = [b - c for b, c in zip(shared.upper, corner, strict=True)]
     lower[along] = place - corner[along]
     upper[along] = lower[along] + 1
-    image = layer.volume.read(_triple(lower), _triple(upper)).take(0, axis=along + 1)
+    image = layer.volume.read(_triple(lower), _triple(upper), finite=False)
     step = _thinning(shared, along)
-    return np.asarray(image[:, ::step, ::step])
+    return np.asarray(image.take(0, axis=along + 1)[:, ::step, ::step])
 
 
 def _thinning(shared: _Shared, along: int) -> int:
@@ -174,7 +193,9 @@ def _limits(layers: Sequence[Layer], shared: _Shared, along: int) -> dict[int, t
     for index, layer in enumerate(layers):
         if layer.kind == "raw":
             seen = [_slice(layer, shared, index, along, place) for place in places]
-            low, high = np.percentile(np.concatenate([s.ravel() for s in seen]), (0.5, 99.5))
+            values = np.concatenate([s.ravel() for s in seen]).astype(np.float32)
+            values = values[np.isfinite(values)]
+            low, high = np.percentile(values, (0.5, 99.5)) if values.size else (0, 1)
             found[index] = (float(low), float(high))
     return found
 

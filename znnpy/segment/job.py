@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -71,6 +72,7 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     usual = usual_threshold(request.method, found.kind)
     threshold = usual if request.threshold is None else request.threshold
     values = probabilities(volume, found.channels)
+    _doubt(volume, values)
     labels, sizes = _renumbered(_labels(values, request, found, threshold), request.min_size)
     return Segmented(labels, sizes, found, threshold)
 
@@ -127,6 +129,16 @@ def _labels(values: Float32, request: Request, found: Meaning, threshold: float)
             return watershed(values, found.kind, threshold, found.offsets, request.min_size)
         case "mutex":
             return mutex(values, threshold, found.offsets)
+
+
+def _doubt(volume: Volume, values: Float32) -> None:
+    """A warning where integers are 0 and 1 alone, as of masks: as probabilities they are all but 0."""
+    if volume.dtype.kind in "ui" and round(float(values.max()) * np.iinfo(volume.dtype).max) == 1:
+        warnings.warn(
+            f"{volume.name} holds 0 and 1 as {volume.dtype}, whose largest value is the probability 1: all of them "
+            "are taken for nearly 0; of a mask, write 0 and 255, or bool",
+            stacklevel=3,
+        )
 
 
 def _renumbered(

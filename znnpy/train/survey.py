@@ -14,7 +14,7 @@ from znnpy.data.memory import kept_no_longer
 from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.taken import check_kind, check_labels
 from znnpy.data.values.glance import glance
-from znnpy.data.values.normalise import Fixed, unlikely
+from znnpy.data.values.normalise import unlikely
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.geometry.finest import finest
 from znnpy.infer.material import (
@@ -79,7 +79,7 @@ def _each(
             with kept_no_longer(), open_source(source, config.data, role) as volume:  # type: ignore[arg-type]
                 finite = role == "raw" and not config.data.replace_nonfinite
                 seen, mode = glance(volume, finite=finite), mode_of(config.data)
-                if role == "raw" and isinstance(mode, Fixed) and (words := unlikely(seen, mode)):
+                if role == "raw" and (words := unlikely(seen, mode, volume.dtype)):
                     warnings.warn(f"{place}.{key}: {volume.name}: {words}", stacklevel=2)
                 found.append(
                     {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import h5py
@@ -76,7 +77,7 @@ def test_memory_and_file_agree_bitwise(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def doubts(values: np.ndarray, mean: tuple[float, ...], deviation: tuple[float, ...]) -> str:
-    return unlikely(glance(ArrayVolume(values), finite=False), Fixed(mean, deviation))
+    return unlikely(glance(ArrayVolume(values), finite=False), Fixed(mean, deviation), values.dtype)
 
 
 def test_fixed_numbers_are_doubted_channel_by_channel():
@@ -88,6 +89,41 @@ def test_fixed_numbers_are_doubted_channel_by_channel():
     assert "takes values from" in doubts(values[:1], (120.0,), (50.0,))
     values[1] = 120  # a channel that is not used
     assert doubts(values, (0.5, 120.0), (0.2, 50.0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offset", "step"), [(np.int64, 10**10, 1), (np.uint32, 2**32 - 1000, 1), (np.float64, 1e9, 0.1)]
+)
+def test_large_values_that_differ_by_little_keep_their_contrast(dtype, offset, step):
+    """float32 alone holds 10^10 and 10^10 + 1 as the same number."""
+    small = RANDOM.integers(0, 255, (3, 8, 8))
+    volume = ArrayVolume((small * step + offset).astype(dtype))
+    found = normalisation(volume).apply(volume.read_all())
+    expected = (small - small.mean()) / small.std()
+    np.testing.assert_allclose(found[0], expected, atol=1e-5)
+    written = np.full(found.shape, np.nan, np.float32)
+    normalisation(volume).apply(volume.read_all(), written)
+    assert np.array_equal(written, found)
+
+
+def test_modes_that_look_at_no_values_are_doubted_too():
+    """A byte image stored as int64 is all but 0 by `unit`, and a float one of 0..255 stays as it is."""
+    values = RANDOM.integers(0, 255, (3, 8, 8))
+    for dtype, mode, words in [
+        (np.uint8, "unit", ""),
+        (np.uint16, "unit", "to 0 to 0.0038"),
+        (np.int64, "unit", "unit leaves them there, mean_std does not"),
+        (np.float32, "unit", "to 0 to 25"),
+        (np.uint8, "none", "none leaves them there"),
+        (np.int64, "mean_std", ""),
+    ]:
+        volume = ArrayVolume(values.astype(dtype), "raw")
+        found = unlikely(glance(volume), mode, volume.dtype)
+        assert words in found and bool(words) == bool(found), (dtype, mode)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            normalisation(volume, mode)
+        assert [str(one.message) for one in warned] == ([f"raw: {found}"] if found else [])
 
 
 def test_values_that_are_not_finite_are_no_reason_to_doubt():

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +59,11 @@ class Normalisation:
         """float32 of the same shape, (C, z, y, x): written to `out`, or to a new array."""
         if out is None:
             out = np.empty(array.shape, np.float32)
-        shift = self.shift.astype(np.float32)[:, None, None, None]
+        # What float32 cannot hold exactly is taken in float64, as differences may be small beside the values.
+        exact = np.float32 if np.can_cast(array.dtype, np.float32) else np.float64
+        shift = self.shift.astype(exact)[:, None, None, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            np.subtract(array, shift, out=out, dtype=np.float32, casting="unsafe")
+            np.subtract(array, shift, out=out, dtype=exact, casting="unsafe")
             out *= self.scale.astype(np.float32)[:, None, None, None]
         if self.replace and array.dtype.kind == "f":
             out[~usable(array)] = 0
@@ -77,38 +79,47 @@ def normalisation(
     the largest value of their type and leaves floats as they are; `none` only turns into float32. A
     constant channel becomes 0 under `mean_std`. Floats are looked through in any mode: VolumeError names
     the first value that float32 cannot hold, unless `replace` is given, and absurd ones make a warning, as do
-    `Fixed` numbers that are hardly those of such values.
+    numbers (of any other mode) that are hardly those of such values.
     """
-    zero, one = np.zeros(volume.channels), np.ones(volume.channels)
     if mode == "mean_std":
         mean, deviation = moments(volume, replace=replace)
         return Normalisation(mean, 1.0 / np.where(deviation > 0, deviation, 1.0), replace)
     if volume.dtype.kind == "f":
         moments(volume, replace=replace)
+    numbers = fixed_by(mode, volume.dtype)
+    mean = _by_channel(numbers.mean, "mean", volume)
+    deviation = _by_channel(numbers.deviation, "deviation", volume)
+    if words := unlikely(glance(volume, finite=False), mode, volume.dtype):
+        warnings.warn(f"{volume.name}: {words}", stacklevel=3)
+    return Normalisation(mean, 1.0 / deviation, replace)
+
+
+def fixed_by(mode: Mode, dtype: np.dtype[Any]) -> Fixed:
+    """The numbers of a mode that looks at no values."""
     if isinstance(mode, Fixed):
-        mean = _by_channel(mode.mean, "mean", volume)
-        deviation = _by_channel(mode.deviation, "deviation", volume)
-        if words := unlikely(glance(volume, finite=False), mode):
-            warnings.warn(f"{volume.name}: {words}", stacklevel=3)
-        return Normalisation(mean, 1.0 / deviation, replace)
-    integers = mode == "unit" and volume.dtype.kind in "ui"
-    largest = np.iinfo(volume.dtype).max if integers else 1
-    return Normalisation(zero, one / largest, replace)
+        return mode
+    largest = np.iinfo(dtype).max if mode == "unit" and dtype.kind in "ui" else 1
+    return Fixed((0.0,), (float(largest),))
 
 
-def unlikely(found: Glance, fixed: Fixed) -> str:
-    """What is doubtful about numbers for values of such ranges, in words; "" if they may be meant."""
+def unlikely(found: Glance, mode: Mode, dtype: np.dtype[Any]) -> str:
+    """What is doubtful about a mode for values of such ranges, in words; "" if it may be meant."""
+    if mode == "mean_std":
+        return ""
+    numbers = fixed_by(mode, dtype)
     mean, deviation = (
         values if len(values) > 1 else values * len(found.ranges)
-        for values in (fixed.mean, fixed.deviation)
+        for values in (numbers.mean, numbers.deviation)
     )
     for number, (ends, center, unit) in enumerate(zip(found.ranges, mean, deviation, strict=False)):
         low, high = ((value - center) / unit for value in ends)
         if max(-low, high) > FAR or 0 < high - low < FLAT:
             channel = f" of channel {number}" if len(found.ranges) > 1 else ""
+            other = "are its mean and deviation those of other values?"
             return (
                 f"data.normalize takes values{channel} from {ends[0]:g} to {ends[1]:g} to {low:.4g} to {high:.4g}, "
-                "where networks want a few units around 0: are its mean and deviation those of other values?"
+                "where networks want a few units around 0: "
+                f"{other if isinstance(mode, Fixed) else f'{mode} leaves them there, mean_std does not'}"
             )
     return ""
 
