@@ -10,6 +10,7 @@ import termios
 import time
 from contextlib import suppress
 
+import h5py
 import pytest
 from small_run import Forked, state, write_config, znnpy
 
@@ -169,6 +170,16 @@ def test_what_is_evaluated_in_the_end_is_said(config):
 
 
 @pytest.mark.slow
+def test_a_test_volume_that_is_too_small_is_refused_before_training(config):
+    """Not after days of it."""
+    with h5py.File(config.parent / "data.h5", "a") as file:
+        file["small"], file["few"] = file["raw"][:1], file["labels"][:1]
+    test = "data.test=[{image: %s:small, labels: %s:few}]" % ((config.parent / "data.h5",) * 2)
+    refused = znnpy("train", config, "--set", test, code=1)
+    assert "less than the field of view" in refused.stderr
+    assert not (config.parent / "run").exists()
+
+
 def test_changed_config_is_refused_by_key_and_overwrite_starts_anew(undisturbed, tmp_path):
     copy_run(undisturbed, tmp_path)
     config = tmp_path / "config.yaml"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from znnpy.config.models import Config, InferenceSection
+from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
 from znnpy.geometry.fit import Geometry, fit, smallest
@@ -68,6 +69,11 @@ class Tiling:
         Raises ShapeError when the volume is smaller than what one voxel sees.
         """
         return whole_field(self.network, images, corners, mirror, self.geometry, self.unit)
+
+    def field_of(self, scene: Scene, config: Config) -> Field:
+        """`field` of a scene's images, with the borders that a config has."""
+        corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
+        return self.field(scene.images, corners, config.data.border == "mirror")
 
     def grid(self, whole: Field, run: Geometry, part: Field | None = None) -> AnyGrid:
         """Where runs of a shape lie in a field, counted from the first voxel of a part of it."""

@@ -75,7 +75,10 @@ def _join(
     """Set cc3d's bits of one axis: 1 << 2 * axis for the next voxel, the one above for the last."""
     step = single_step(offsets, axis)
     if step is None:
-        raise ShapeError(f"the offsets {list(offsets)} hold no single step along {'zyx'[axis]}")
+        raise ShapeError(
+            f"the offsets {list(offsets)} hold no single step along {'zyx'[axis]}: connected components need the "
+            "affinity to a next neighbour along each axis"
+        )
     joined = np.moveaxis(prediction[list(offsets).index(step)] > threshold, axis, 0)
     # The affinity of a pair stands at its upper voxel for a step of -1, at its lower one for +1.
     joined = joined[1:] if step[axis] < 0 else joined[:-1]

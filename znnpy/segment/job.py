@@ -132,11 +132,15 @@ def _labels(values: Float32, request: Request, found: Meaning, threshold: float)
 
 
 def _doubt(volume: Volume, values: Float32) -> None:
-    """A warning where integers are 0 and 1 alone, as of masks: as probabilities they are all but 0."""
-    if volume.dtype.kind in "ui" and round(float(values.max()) * np.iinfo(volume.dtype).max) == 1:
+    """A warning where integers are far below the largest of their type, as of masks of 0 and 1, or bytes in 16 bits."""
+    if volume.dtype.kind not in "ui":
+        return
+    largest = int(np.iinfo(volume.dtype).max)
+    highest = round(float(values.max()) * largest)
+    if highest == 1 or 0 < highest <= 255 < largest:
         warnings.warn(
-            f"{volume.name} holds 0 and 1 as {volume.dtype}, whose largest value is the probability 1: all of them "
-            "are taken for nearly 0; of a mask, write 0 and 255, or bool",
+            f"{volume.name} holds {volume.dtype} up to {highest}, and {largest} is the probability 1: all of them are "
+            f"taken for nearly 0; write 0 to {largest}, floats from 0 to 1, or a mask as bool",
             stacklevel=3,
         )
 

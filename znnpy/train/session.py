@@ -122,20 +122,20 @@ class _Session:
 
     def _train(self, stack: ExitStack) -> int:
         """Opens everything that may be refused before the run directory changes."""
-        data = self._config.data
+        data, scored = self._config.data, finest(self._network)
         source = self._source(stack)
         validation = (
             open_sampler(stack, self._config, self._network, data.validation, "data.validation")
             if data.validation
             else None
         )
-        for section in held_out(self._config):  # a wrong name shall not show after days of training
+        # A wrong name or size shall not show after days of training.
+        for section in held_out(self._config):
             unread = data.model_copy(update={"in_memory": False})
             with kept_no_longer(), closing(open_scene(section, unread, self._network)) as scene:
                 refuse_labels(self._config, self._network, scene)
-        Tiling.of(
-            self._config, densest(finest(self._network))
-        ).words()  # refuses an impossible window
+                Tiling.of(self._config, scored).field_of(scene, self._config)
+        Tiling.of(self._config, densest(scored)).words()  # refuses an impossible window
         if self._world.size > 1:
             self._tell_state()
         model = stack.enter_context(self._model())

@@ -124,7 +124,4 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
             if drawn <= DRAWN_VOXELS and not scene.masks:
                 sampler.sample(0)
             return {"positions": sampler.positions}
-        corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
-        mirror = config.data.border == "mirror"
-        field = Tiling.of(config, finest(network)).field(scene.images, corners, mirror)
-        return {"positions": prod(field.shape)}
+        return {"positions": prod(Tiling.of(config, finest(network)).field_of(scene, config).shape)}

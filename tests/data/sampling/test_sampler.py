@@ -260,6 +260,13 @@ def test_several_inputs_and_outputs() -> None:
         assert np.array_equal(fine[:, 0:3, 1:2, 2:3] + 1, patch.targets["core"])
 
 
+def test_labels_that_lie_elsewhere_are_told() -> None:
+    away = ArrayVolume(np.ones((9, 9, 9), np.uint8), "gt", offset=(200.0, 0.0, 0.0))
+    far = Scene({"in": ArrayVolume(np.zeros((9, 9, 9)), "raw")}, {"out": away})
+    with pytest.raises(ShapeError, match=r"its labels of \(9, 9, 9\) from voxel \(200, 0, 0\) on"):
+        sampler([far], (3, 3, 3), (1, 1, 1))
+
+
 def test_refused() -> None:
     with pytest.raises(ShapeError, match=r"\(7, 8, 9\).*\(8, 3, 3\)"):
         sampler([scene(), scene((20, 20, 20))], (8, 3, 3), (1, 1, 1))

@@ -92,7 +92,8 @@ def test_fixed_numbers_are_doubted_channel_by_channel():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "offset", "step"), [(np.int64, 10**10, 1), (np.uint32, 2**32 - 1000, 1), (np.float64, 1e9, 0.1)]
+    ("dtype", "offset", "step"),
+    [(np.int64, 10**10, 1), (np.uint32, 2**32 - 1000, 1), (np.float64, 1e9, 0.1)],
 )
 def test_large_values_that_differ_by_little_keep_their_contrast(dtype, offset, step):
     """float32 alone holds 10^10 and 10^10 + 1 as the same number."""
@@ -119,7 +120,7 @@ def test_modes_that_look_at_no_values_are_doubted_too():
     ]:
         volume = ArrayVolume(values.astype(dtype), "raw")
         found = unlikely(glance(volume), mode, volume.dtype)
-        assert words in found and bool(words) == bool(found), (dtype, mode)
+        assert words in found if words else found == ""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             normalisation(volume, mode)

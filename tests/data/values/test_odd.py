@@ -96,3 +96,16 @@ def test_images_of_any_use_are_taken_without_a_word(array: np.ndarray) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         normalisation(ArrayVolume(array))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_infinity_of_any_precision_is_unusable(dtype: type) -> None:
+    array = image().astype(dtype)
+    array[0, 1, 2, 3] = np.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(VolumeError, match=r"1 values .* the first inf at"):
+            normalisation(ArrayVolume(array))
+        found = normalisation(ArrayVolume(array), replace=True).apply(array)
+    assert found[0, 1, 2, 3] == 0
+    assert np.isfinite(found).all()

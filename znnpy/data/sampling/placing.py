@@ -113,7 +113,7 @@ class Placing:
         ranges = [self.range(scene, (flip, flip, flip)) for flip in (False, True)]
         if min(number_of(*both) for both in ranges) == 0:
             shapes = ", ".join(f"{n} {p.shape}" for n, p in (self.inputs | self.outputs).items())
-            labels = ", ".join(str(volume.extent) for volume in scene.labels.values())
+            labels = ", ".join(_extent(scene, volume) for volume in scene.labels.values())
             raise ShapeError(
                 f"{scene.reference.name}: no patch fits into the volume of {scene.reference.extent} voxels "
                 f"(z, y, x) and its labels of {labels}; the patches are {shapes}. "
@@ -148,6 +148,12 @@ def mask_shift(scene: Scene, node: str) -> Triple:
     if node not in scene.masks:
         return (0, 0, 0)
     return minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
+
+
+def _extent(scene: Scene, volume: Volume) -> str:
+    """How large a volume is, and where it lies if that is elsewhere than the first image."""
+    corner = scene.corner(volume)
+    return f"{volume.extent} from voxel {corner} on" if any(corner) else str(volume.extent)
 
 
 def _in_file(volume: Volume, lower: Triple, upper: Triple) -> tuple[Volume, Range]:

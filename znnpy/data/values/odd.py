@@ -13,7 +13,7 @@ from znnpy.errors import VolumeError
 
 Found = tuple[float, Triple]
 """A value and its place (z, y, x)."""
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST = np.finfo(np.float32).max  # float32, so that half precision is compared in float32
 # Deviations of the others, from their mean. One such value among a million makes the deviation of all
 # sqrt(2) times as large; what transforms spread of it (docs/design/spectral.md) is still rounding.
 ABSURD = 1000
