@@ -100,7 +100,7 @@ def score(
     """Scores of one predictor; without a threshold, none of objects, an accuracy where images are `classes`."""
     images = zip(found.ranking, known.target, known.weight, strict=True)
     precisions = [value for image in images if not isnan(value := average_precision(*image))]
-    voxels = {
+    voxels: dict[str, Any] = {
         "voxel_error": voxel_error(found.decision, known.target, known.weight),
         "average_precision": float(np.mean(precisions)) if precisions else None,
     }
