@@ -124,7 +124,7 @@ def test_an_interrupted_call_can_be_made_again(call, threads, interrupt_after):
         [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", size(3, 3, 3)),
          ("conv", "b", "y", size(3, 3, 3))],
     )  # fmt: skip
-    with Model(net, (48, 48, 48), threads=threads, conv="direct") as model:
+    with Model(net, (32, 32, 32), threads=threads, conv="direct") as model:
         (x, target), (other, _) = data(model), data(model, 1)
         run_it = INTERRUPTED[call]
         run_it(model, x, target)

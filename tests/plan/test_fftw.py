@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -11,16 +10,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from znnpy_kernels.machine import cache
 
 from znnpy.errors import PlanError
 from znnpy.plan import fftw
 
 SPECTRUM = """
 import sys, warnings, numpy as np
-if sys.argv[1:]:
+from pathlib import Path
+if sys.argv[2:]:
     import pyfftw
 warnings.simplefilter("always")
 from znnpy.plan import fftw
+fftw.wisdom_path = lambda: Path(sys.argv[1])
 from znnpy_kernels.fft.images import image_spectra
 size = (12, 18, 21)
 plan = fftw.plan_forward(size)
@@ -34,11 +36,10 @@ sys.stdout.write(X.tobytes().hex())
 """
 
 
-def spectrum(home: Path, *words: str) -> tuple[str, str]:
-    """A spectrum computed by a new process with this cache, and what it says on stderr."""
+def spectrum(wisdom: Path, *words: str) -> tuple[str, str]:
+    """A spectrum computed by a new process with this wisdom, and what it says on stderr."""
     done = subprocess.run(
-        [sys.executable, "-c", SPECTRUM, *words],
-        env={**os.environ, "ZNNPY_CACHE": str(home)},
+        [sys.executable, "-c", SPECTRUM, str(wisdom), *words],
         capture_output=True,
         text=True,
         check=True,
@@ -48,24 +49,25 @@ def spectrum(home: Path, *words: str) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_wisdom_makes_processes_agree_and_is_not_measured_again(tmp_path: Path) -> None:
-    first, _ = spectrum(tmp_path)
-    (wisdom,) = tmp_path.glob("*.wisdom")
+    assert fftw.wisdom_path().parent == cache.root()
+    wisdom = tmp_path / "fftw.wisdom"
+    first, _ = spectrum(wisdom)
     kept = wisdom.read_bytes()
     stamp = wisdom.stat().st_mtime_ns
-    second, _ = spectrum(tmp_path)
+    second, _ = spectrum(wisdom)
     assert first == second
-    second, said = spectrum(tmp_path, "where pyfftw was imported")
+    second, said = spectrum(wisdom, "where pyfftw was imported")
     assert not said
     assert first == second
     assert wisdom.read_bytes() == kept
     assert wisdom.stat().st_mtime_ns == stamp
     wisdom.write_bytes(kept[: len(kept) // 2])
-    third, said = spectrum(tmp_path)
+    third, said = spectrum(wisdom)
     assert "not FFTW wisdom" in said
     assert len(third) == len(first)
     assert wisdom.read_bytes().startswith(b"(fftw")
     assert wisdom.read_bytes().rstrip().endswith(b")")
-    assert not list(tmp_path.glob("*.tmp"))
+    assert list(tmp_path.iterdir()) == [wisdom]
 
 
 def test_plans_are_made_once_by_any_thread() -> None:

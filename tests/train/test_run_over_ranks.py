@@ -137,7 +137,7 @@ def test_ranks_make_the_run_that_one_process_makes(undisturbed, config, ranks):
 @pytest.mark.slow
 def test_ctrl_c_stops_all_and_another_number_of_ranks_goes_on(undisturbed, config):
     log = config.parent / "run/log.jsonl"
-    for count, (ranks, number) in enumerate([(4, signal.SIGINT), (2, signal.SIGTERM)], 1):
+    for count, (ranks, number) in enumerate([(3, signal.SIGINT), (2, signal.SIGTERM)], 1):
         with started(ranks, config) as run:
             wait_for(log, 15 * count, run)
             for rank in ranks_of(run)[: None if number == signal.SIGINT else 1]:
@@ -273,16 +273,16 @@ main(["train", *sys.argv[4:]])
 
 
 def failed(kind, rng, config):
-    """One run over 4 ranks with a failure at a random time; how long the others lived on, and what was said.
+    """One run over 3 ranks with a failure at a random time; how long the others lived on, and what was said.
 
     It goes on with the run that is there, but where that has come further.
     """
-    rank, at, there = rng.randrange(4), rng.randrange(1, ITERATIONS), config.parent / "run"
+    rank, at, there = rng.randrange(3), rng.randrange(1, ITERATIONS), config.parent / "run"
     done = max((int(path.stem[-9:]) for path in there.glob("checkpoints/*.npz")), default=0)
     if at <= done:
         shutil.rmtree(there)
     drop_after(there / "log.jsonl", done)  # as the run will: now all that comes is of this run
-    line = mpiexec(4, sys.executable, "-c", FAIL, rank, at, kind, config, *MICROBATCHES)
+    line = mpiexec(3, sys.executable, "-c", FAIL, rank, at, kind, config, *MICROBATCHES)
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         if kind != "exception":
             wait_for(there / "log.jsonl", at, run)
@@ -303,16 +303,15 @@ SAID = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SAID)
-def test_a_failing_rank_ends_all_and_the_run_goes_on(undisturbed, config, kind):
-    rng, seen, run = random.Random(kind), 0, config.parent / "run"
-    while seen < max(TIMES, 1):
-        code, seconds, said = failed(kind, rng, config)
-        if code == 0:  # it came when all was done
-            shutil.rmtree(run)
-            continue
-        seen += 1
+def test_a_failing_rank_ends_all_and_the_run_goes_on(undisturbed, config):
+    rng, run = random.Random(1), config.parent / "run"
+    for kind in [kind for kind in SAID for _ in range(max(TIMES, 1))]:
+        code = 0
+        while code == 0:
+            code, seconds, said = failed(kind, rng, config)
+            if code == 0:  # it came when all was done
+                shutil.rmtree(run)
         assert seconds < 30 or kind == "exception", said
         assert re.search(SAID[kind], said.lower()), said
-    over(rng.choice([1, 2, 3]), config)
+    over(4, config)
     assert whole(run) == whole(undisturbed)
