@@ -185,6 +185,7 @@ def test_seams_alone_have_a_number():
     assert spelled_out(["--verify-seams", "3", "a"]) == ["--verify-seams", "3", "a"]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["nonsense"], 2)])
 def test_a_process_ends_with_its_code_and_what_was_to_be_done_at_exit(words, code):
     script = "import atexit; atexit.register(print, 'last'); from znnpy.cli import main; main()"

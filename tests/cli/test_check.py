@@ -107,6 +107,7 @@ def test_all_that_is_wrong_with_volumes_is_told_before_anything_is_measured(
     assert "finite" in lines[3]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

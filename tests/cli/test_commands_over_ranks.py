@@ -30,7 +30,7 @@ def over(
     return subprocess.run(mpiexec(3, *line), capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -81,7 +81,7 @@ def test_what_is_wrong_with_one_rank_alone_is_said_with_its_number(
     assert [path.name for path in config.parent.iterdir()] == [config.name]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

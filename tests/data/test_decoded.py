@@ -84,7 +84,7 @@ def test_plain_chunks_are_read(tmp_path: Path, kind: str, form: int, shards: boo
         assert np.array_equal(volume.read_all()[0], CUBE)
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.parametrize("form", [2, 3])
 def test_chunks_that_grow_are_refused(tmp_path: Path, name: str, form: int) -> None:

@@ -32,6 +32,7 @@ with World.open() as world, warnings.catch_warnings(record=True) as said:
 """
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_each_job_is_done_once_and_known_to_all(ranks: int) -> None:
     lines = [json.loads(line) for line in launched(ranks, SCRIPT)]

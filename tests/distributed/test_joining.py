@@ -1,6 +1,7 @@
 """Processes that cannot become ranks say in one line why."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from ranked import ranked
 
 from znnpy.distributed import joining
 from znnpy.distributed.deadline import in_time
-from znnpy.distributed.errors import KnownToAllError
+from znnpy.distributed.errors import DistributedError, KnownToAllError
 
 JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
@@ -109,7 +110,7 @@ with joining.joined() as all_ranks:
 """
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "rank"),
     [("before", 1), ("before", 0), ("before", 2), ("when MPI has begun", 1), ("at the end", 1)],
@@ -135,11 +136,19 @@ def test_ranks_do_not_wait_without_end_for_one_that_has_left(monkeypatch):
     assert "one may be stopped, or have ended before MPI began" in done.stderr
 
 
-@pytest.mark.quick(1)
 @pytest.mark.parametrize("given", ["inf", "soon", "nan", "0", "-1"])
-def test_a_time_to_begin_that_is_no_number_is_refused(given):
-    words = said("pass", PMI_RANK="0", PMI_SIZE="2", ZNNPY_BEGIN_SECONDS=given)
-    expected = f"ZNNPY_BEGIN_SECONDS is {given!r}, which is no number of seconds above 0"
+def test_a_time_to_begin_that_is_no_number_is_refused(monkeypatch, given):
+    for name, value in {"PMI_RANK": "0", "PMI_SIZE": "2", joining.BEGIN_SECONDS: given}.items():
+        monkeypatch.setenv(name, value)
+    words = f"{joining.BEGIN_SECONDS} is {given!r}, which is no number of seconds above 0"
+    with pytest.raises(DistributedError, match=re.escape(words)), joining.joined():
+        pass
+
+
+@pytest.mark.slow
+def test_a_time_to_begin_that_is_no_number_is_one_line():
+    words = said("pass", PMI_RANK="0", PMI_SIZE="2", ZNNPY_BEGIN_SECONDS="soon")
+    expected = "ZNNPY_BEGIN_SECONDS is 'soon', which is no number of seconds above 0"
     assert words == f"znnpy: {expected}\n"
 
 

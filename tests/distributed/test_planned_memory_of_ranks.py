@@ -45,7 +45,7 @@ with World.open() as world:
 """
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["tree", "multicolor"])
 def test_only_ranks_that_move_weights_have_room_for_states(strategy: str) -> None:
     for line in launched(2, STATES, strategy):

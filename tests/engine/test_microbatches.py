@@ -86,7 +86,7 @@ def serial() -> dict[str, Any]:
     return trained(section(), 10, 2, threads=1)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("how", [how for some in BITS.values() for how in some], ids=str)
 def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, Any]) -> None:
     assert_same(trained(section(), 10, 2, **how), serial)
@@ -160,7 +160,7 @@ def test_statistics_are_of_microbatches_and_running_ones_move_once() -> None:
         assert np.abs(found[name] - start[name]).max() > 1e-4
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
 def test_every_loss_is_the_mean_over_the_whole_batch(loss: Any, function: Any) -> None:
     net = {"layers": [{"conv": {"images": 3, "size": 3, "function": function}}]}
@@ -222,6 +222,7 @@ def by(algorithm: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("algorithm", MADE_OF_FILTERS)
 def test_what_follows_from_filters_is_made_once_an_update_where_there_is_memory(
     algorithm: str,
@@ -239,6 +240,7 @@ def test_what_follows_from_filters_is_made_once_an_update_where_there_is_memory(
     assert tasks(8, 2, memory - 1)[0] == 4 * alone
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("algorithm", MADE_OF_FILTERS)
 def test_bits_are_the_same_whenever_filters_are_transformed(algorithm: str) -> None:
     options: dict[str, Any] = {"plan": by(algorithm), "threads": 2}
@@ -256,7 +258,7 @@ CONNECTED = {
 }
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("count", [2, 3, 8, 11, 33])  # 33: more additions than one task makes
 def test_weight_gradients_add_what_earlier_microbatches_have_left(
     count: int, monkeypatch: pytest.MonkeyPatch

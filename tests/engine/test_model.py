@@ -1,5 +1,7 @@
 """Whole networks against the float64 reference, by every algorithm."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import random_networks as rn
@@ -14,7 +16,7 @@ NEAR_TIES = {4}
 """Seeds of networks in which two maxima lie so near that FFTW's choice of a plan decides between them."""
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks_equal_the_reference(seed):
     tiled = ("spectral",) if seed in NEAR_TIES else TILED
@@ -80,22 +82,29 @@ def trained(updates=20, **options):
         return model.parameters
 
 
-@pytest.mark.quick(1)
+@cache
+def serial(conv):
+    return trained(threads=0, conv=conv)
+
+
+def assert_same_bits(conv, **options):
+    wanted, found = serial(conv), trained(conv=conv, **options)
+    for name, values in wanted.items():
+        assert np.array_equal(found[name], values), name
+
+
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("conv", ["direct", "fft"])
-def test_same_bits_for_any_number_of_threads(conv):
-    wanted = trained(threads=0, conv=conv)
-    for threads in (1, 2, 3, 8):
-        found = trained(threads=threads, conv=conv)
-        for name, values in wanted.items():
-            assert np.array_equal(found[name], values), (threads, name)
+@pytest.mark.parametrize("threads", [8, 3, 2, 1])
+def test_same_bits_for_any_number_of_threads(conv, threads):
+    assert_same_bits(conv, threads=threads)
 
 
-def test_same_bits_for_any_steal_seed_and_policy():
-    wanted = trained(threads=0, conv="direct")
-    for seed in range(8):
-        policy = ("critical-path", "random", "fifo", "distance")[seed % 4]
-        found = trained(threads=3, conv="direct", steal_seed=seed, policy=policy)
-        assert all(np.array_equal(found[name], wanted[name]) for name in wanted), (seed, policy)
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("seed", range(8))
+def test_same_bits_for_any_steal_seed_and_policy(seed):
+    policy = ("critical-path", "random", "fifo", "distance")[seed % 4]
+    assert_same_bits("direct", threads=3, steal_seed=seed, policy=policy)
 
 
 def test_pipelined_steps_equal_steps_one_by_one():

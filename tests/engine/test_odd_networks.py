@@ -14,7 +14,7 @@ from znnpy.engine.memory.limits import least_bytes
 from znnpy.graph.policies import POLICIES
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_odd_networks_equal_the_reference(name):
     net, output, geometry, parameters, x, target, weight = with_data(name, batch=3)

@@ -84,7 +84,7 @@ def oracle(weights, scene, mirror):
     return reference.forward(network, geometry, weights.parameters, given)["output"][0]
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 @pytest.mark.parametrize("border", ["valid", "mirror"])
 def test_any_blocks_give_the_same_bits(border, conv):
@@ -96,6 +96,7 @@ def test_any_blocks_give_the_same_bits(border, conv):
     np.testing.assert_allclose(one, oracle(weights, scene, border == "mirror"), atol=1e-4)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 def test_any_threads_give_the_same_bits(conv):
     found = []

@@ -61,7 +61,7 @@ NETS = {
 }
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("conv", ["auto", "direct"])
 @pytest.mark.parametrize("shape", [(64, 64, 64), (100, 200, 200), (2, 3, 200), (1, 1, 1)])
 @pytest.mark.parametrize("name", NETS)

@@ -75,6 +75,7 @@ def test_stacks_borders_and_regions_have_their_own_patches(tmp_path):
     assert len({name for job in jobs for name in job.usual}) == 4
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "record",
     [

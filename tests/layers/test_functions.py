@@ -98,6 +98,7 @@ def chain(name: str) -> Network:
     return load_network({"layers": [{"conv": keys} for keys in convs]})
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "name", ["softplus", "soft_sign", "silu", "hard_swish", "gelu", "gelu_tanh"]
 )
@@ -120,6 +121,7 @@ def test_the_engine_trains_as_float64_does(name: str) -> None:
         np.testing.assert_allclose(single[2][key], array, atol=1e-4)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", KEPT)
 def test_bits_do_not_depend_on_threads(name: str) -> None:
     found = []

@@ -155,7 +155,7 @@ def test_volumes_that_do_not_belong_together(tmp_path: Path) -> None:
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("axis", ["z", "x"])
 def test_drawn(tmp_path: Path, count: int, axis: Any) -> None:

@@ -14,7 +14,7 @@ from znnpy.pictures import side_by_side
 RANDOM = np.random.default_rng(0)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("shape", [(5, 20, 30), (5, 20, 60), (1, 40, 10)])
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_kinds_of_volumes(tmp_path: Path, shape: tuple[int, ...], channels: int) -> None:

@@ -108,7 +108,7 @@ with World.open() as world:
 """
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["tree", "multicolor"])
 def test_each_rank_counts_the_operations_of_its_own_samples(strategy):
     lines = [json.loads(line) for line in launched(2, RANKS, json.dumps(NET), strategy)]

@@ -265,6 +265,7 @@ def warned(path: Path, *settings: str) -> list[str]:
     return words
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("factor", "normalize", "words"),
     [

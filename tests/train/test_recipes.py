@@ -48,6 +48,7 @@ def test_patches_lie_within_the_volumes(recipe: str) -> None:
     assert all(size <= whole for size, whole in zip(shape, (50, 100, 200), strict=True))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("recipe", ["rsunet.yaml", "unet3d.yaml"])
 def test_unets_train(recipe: str, tmp_path: Path) -> None:
     settings = [

@@ -216,13 +216,13 @@ def rounds() -> list[list[str]]:
     return together + alone
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("settings", rounds(), ids=lambda s: s[-1] if len(s) < 3 else "together")
 def test_keys(settings: list[str]) -> None:
     trained(*settings)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", EDGE_KINDS)
 def test_layers(kind: str) -> None:
     """All of a kind, one after the other; softmax is over several images."""
@@ -246,7 +246,7 @@ def test_graph() -> None:
     trained(f"network={flow(graph)}", "data.target={kind: affinity}")
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("unet", unets(), ids=lambda keys: "-".join(map(str, list(keys)[-1:])))
 def test_unets(unet: dict[str, Any]) -> None:
     coarse = "training.output_shape=[4, 16, 16]"

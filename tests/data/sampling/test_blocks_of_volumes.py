@@ -80,7 +80,7 @@ def told(patch: Patch) -> bytes:
     return b"".join(array.tobytes() for array in groups)
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_patches_of_all_blocks_are_those_of_the_volumes(case: str, count: int) -> None:

@@ -44,6 +44,7 @@ def test_files_that_are_too_short(tmp_path: Path) -> None:
     flat.close()
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("axes", ["ZYX", "ZCYX", "ZYXS"])
 def test_tiff_that_is_cut_or_large(tmp_path: Path, axes: str, order: str) -> None:

@@ -53,7 +53,7 @@ FUNCTIONS = LINEAR, ("relu",) * 4, ("leaky_relu", "tanh", "relu", "elu")
 LOSSES = "square", "binomial_cross_entropy", "softmax"
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(  # all pairs of two of the three
     ("images", "functions", "loss"),
     [
@@ -73,7 +73,7 @@ def test_sparse_filters_with_and_without_bias(sparsity, bias):
     check_network(network, (4, 5, 9), conv="direct")
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "methods",
     [

@@ -68,7 +68,7 @@ PASSES = [
 ]
 
 
-@pytest.mark.quick(7)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("way", "border", "padding"), PASSES)
 def test_all_passes(way, border, padding):
     images, algorithm, tile = WAYS[way]
@@ -76,7 +76,7 @@ def test_all_passes(way, border, padding):
     check_network(net, (5, 13, 9), plan=plan(net, algorithm, tile))
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_passes_dilated(way, border):

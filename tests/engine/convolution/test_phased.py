@@ -60,7 +60,7 @@ def drawn(rng):
     return network(nodes, edges), triple(rng, 4, 7)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_all_passes_of_drawn_layers(seed):
     check_network(*drawn(np.random.default_rng(seed)), conv="spectral", threads=1)
@@ -94,7 +94,7 @@ def grown(rng):
     return network(nodes, edges), shape
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_all_passes_of_drawn_transposed_layers(seed):
     check_network(*grown(np.random.default_rng(seed)), conv="spectral", threads=1)
@@ -116,9 +116,11 @@ def _hourglass():
     return network(nodes, LAYERS), (16, 16, 16)  # tiles of 8 have seams along each axis
 
 
-def test_same_bits_for_any_number_of_threads(hourglass):
-    bits = [check_network(*hourglass, conv="spectral", threads=n) for n in (1, 2, 3, 8)]
-    assert all(other == bits[0] for other in bits[1:])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("threads", [(1, 3), (1, 2, 8)])
+def test_same_bits_for_any_number_of_threads(hourglass, threads):
+    first, *others = (check_network(*hourglass, conv="spectral", threads=n) for n in threads)
+    assert all(other == first for other in others)
 
 
 def test_no_pass_runs_directly(hourglass):
@@ -127,7 +129,7 @@ def test_no_pass_runs_directly(hourglass):
     assert Part.DIRECT not in parts
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("gradient_tile", [(8, 8, 8), (6, 8, 10)])
 @pytest.mark.parametrize(
     "passes", [("forward",), ("gradient",), ("weight",), ("forward", "gradient"), PASSES]
@@ -154,7 +156,7 @@ def test_filters_that_are_kept_for_all_microbatches(hourglass):
     check_network(*hourglass, conv="spectral", microbatch=1, threads=1)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [(17, 20), (20, 17)])
 def test_transposed_layers_of_one_phase_in_large_tiles(images):
     """Tiles that leave the cache, images that are packed: what goes column by column where filters go along."""

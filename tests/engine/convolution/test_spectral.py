@@ -41,6 +41,7 @@ PACKED = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("images", "size", "sparsity", "output", "ahead", "back"), PACKED)
 def test_few_images_with_lanes_over_tiles(images, size, sparsity, output, ahead, back):
     edge = Edge("c", "conv", "input", "out", size=size, sparsity=sparsity)
@@ -83,6 +84,7 @@ def test_rounding_is_at_most_four_times_that_of_direct():
         assert error <= 4 * direct[name], (name, error, direct[name])
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kept", [1 << 30, 0])
 @pytest.mark.parametrize("back", [(8, 8, 8), (8, 10, 6)])
 def test_data_gradients_share_filters_where_tiles_are_equal(back, kept, monkeypatch):

@@ -75,6 +75,7 @@ def test_bits_are_those_of_copies(net, training, monkeypatch):
     assert all(np.array_equal(one, other) for one, other in zip(found, copied, strict=True))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("net", CASES)
 def test_all_passes(net):
     check_network(net, (4, 5, 9), conv="direct")

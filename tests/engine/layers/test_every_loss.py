@@ -62,7 +62,7 @@ def test_loss_and_gradients_are_those_of_float64(loss: Any, function: Any, weigh
         assert np.abs(gradients[name] - gradient).max() <= 1e-4 * np.abs(gradient).max(), name
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @CASES
 def test_bits_are_the_same_on_any_number_of_threads(loss: Any, function: Any) -> None:
     found = []

@@ -61,7 +61,7 @@ def assert_near(found: Any, wanted: Any, scale: float = 0.0) -> None:
     assert np.abs(found - wanted).max() <= 1e-5 * max(scale, np.abs(wanted).max())
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("function", ["relu", "elu", "silu", "logistic"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_as_the_reference(kind: str, function: str) -> None:

@@ -37,7 +37,7 @@ def net(**keys):
 GROUPED = {"norm": {"kind": "group", "groups": 2}}
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 @pytest.mark.parametrize("keys", [{}, {"groups": 3}, {"groups": 6}, {"repeat": [1, 3, 1]}])
 def test_values_and_gradients_are_the_oracles(conv, keys):

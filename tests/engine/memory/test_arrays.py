@@ -22,6 +22,7 @@ def hidden_half(target, loss):
     return hidden | hidden[:, ::-1] if loss == "softmax" else hidden
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_targets_of_weight_0_and_masked_ones_do_not_count(loss, precision):

@@ -133,7 +133,7 @@ def losses(seed, conv, threads):
         return [np.array(found), *model.parameters.values()]
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 @pytest.mark.parametrize("seed", [0, 1, 3, 7])
 def test_nobody_relies_on_what_is_in_shared_memory(seed, conv, dirty_memory, monkeypatch):
