@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from jobs import small
 
 from znnpy.cli import main
 from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume
+from znnpy.errors import RunError
+from znnpy.infer import tiling
 from znnpy.infer.identity import norms_record
 
 CONFIG = """
@@ -86,6 +90,24 @@ def test_predict_and_evaluate_refuse_or_replace(
     assert znnpy(*scored) == 1
     assert "(3, 4, 5), channel 0" in capsys.readouterr().err
     assert znnpy(*scored, "--replace-nonfinite") == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "inference"), [("float32", {}), ("uint8", {}), ("uint8", {"window": 4})]
+)
+def test_what_the_network_makes_infinite_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, inference: dict[str, Any]
+) -> None:
+    """Weights are finite and too large: as uint8 nobody would see it."""
+    if inference:
+        monkeypatch.setattr(tiling, "patch_dependence", lambda network: "so the test says")
+    tiny = small(tmp_path, inference=inference)
+    large = {name: array * np.float32(1e30) for name, array in tiny.weights.parameters.items()}
+    broken = replace(tiny, weights=replace(tiny.weights, parameters=large))
+    with pytest.raises(RunError, match=r"NaN or infinite: its weights have grown too large"):
+        broken.run(dtype=np.dtype(dtype), patch=None)
+    assert not (tmp_path / "out.h5").exists()
+    tiny.run(dtype=np.dtype(dtype), patch=None, overwrite=True)
 
 
 def test_a_prediction_goes_on_only_with_the_same_replacement() -> None:

@@ -14,6 +14,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Array, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
+from znnpy.errors import RunError
 from znnpy.geometry.fit import Geometry
 from znnpy.infer.blocks import Field, Region, input_region, sub, triple
 from znnpy.infer.grid import Grid
@@ -60,17 +61,25 @@ class Finish:
     flips: bool = False
 
     def activated(self, values: Floats, parts: Parts = whole_part) -> Floats:
-        """New float32 values (image, z, y, x) to average or to keep."""
-        found = np.empty(values.shape, np.float32)
+        """New float32 values (image, z, y, x) to average or to keep; RunError where any are not finite."""
+        found, odd = np.empty(values.shape, np.float32), list[int]()
 
         def part(first: int, last: int) -> None:
             some, here = values[:, first:last], found[:, first:last]
+            if first < last and not np.isfinite([some.min(), some.max()]).all():
+                odd.append(first)
+                return
             if self.reading is None:
                 here[...] = some
             else:
                 probabilities(self.reading, some, here)
 
         parts(part, values.shape[1])
+        if odd:
+            raise RunError(
+                "the network predicts values that are NaN or infinite: its weights have grown too large (log.jsonl of "
+                "the run has the losses), or the input is not like the one that it was trained on"
+            )
         return found
 
     def encoded(self, found: Floats) -> Array:

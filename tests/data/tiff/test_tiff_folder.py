@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,27 @@ def test_planes_in_the_order_of_their_numbers(folder: Path) -> None:
     loaded = load(open_volume(folder))
     assert isinstance(loaded, ArrayVolume)
     assert np.array_equal(loaded.array[0], STACK)
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ((), ""),
+        ((5,), r"s1_z4.tif is followed by s1_z6.tif; what is missing"),
+        ((3, 4, 9), r"s1_z2.tif is followed by s1_z5.tif, and 1 more such gaps;"),
+        ((1, 3, 5, 7, 9, 11), ""),  # every other one
+        ((0, 11), ""),
+    ],
+)
+def test_a_plane_that_is_missing_is_told(folder: Path, gone: tuple[int, ...], words: str) -> None:
+    for z in gone:
+        (folder / f"s1_z{z}.tif").unlink()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with open_volume(folder) as volume:
+            assert volume.extent[0] == 12 - len(gone)
+    assert len(told) == bool(words)
+    assert all(re.search(words, str(one.message)) for one in told)
 
 
 @pytest.mark.parametrize("planar", ["contig", "separate"])

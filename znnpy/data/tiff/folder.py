@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,8 @@ class TiffFolder(Volume):
     ) -> None:
         self._planes, self._external, self._max_bytes = list(planes), allow_external, max_bytes
         self._closed, self._watch = False, Watch()
+        if gap := _gap(self._planes):
+            warnings.warn(f"{path}: {gap}", stacklevel=2)
         for plane in self._planes:
             self._watch.look(plane)
         first = self._plane(0, None)
@@ -126,6 +130,23 @@ def _channels_first(plane: Array, axes: str) -> Array:
     if axes == "YX":
         return plane[None]
     return np.moveaxis(plane, -1, 0) if axes == "YXS" else plane
+
+
+def _gap(planes: Sequence[Path]) -> str:
+    """Where numbers that else rise by the same step rise by several of it, in words; "" where they do not."""
+    found = [re.findall(r"[0-9]+", plane.stem) for plane in planes]
+    if len(found) < 3 or not all(found):
+        return ""
+    steps = [int(b[-1]) - int(a[-1]) for a, b in pairwise(found)]
+    usual = sorted(steps)[len(steps) // 2]
+    if usual < 1 or any(step < 1 or step % usual for step in steps):
+        return ""
+    gaps = [n for n, step in enumerate(steps) if step > usual]
+    if not gaps:
+        return ""
+    first, after = planes[gaps[0]].name, planes[gaps[0] + 1].name
+    more = f", and {len(gaps) - 1} more such gaps" if len(gaps) > 1 else ""
+    return f"{first} is followed by {after}{more}; what is missing there is no plane of the volume"
 
 
 def _number_order(path: Path) -> list[tuple[int, int, str]]:
