@@ -15,7 +15,7 @@ the median over rounds. A layer's update is its three passes with bias and squar
 convolutions as if done directly. `others` is how many cores other processes kept busy: above 0.1 the
 numbers are spoilt, with two threads most of all. Exits with 1 when results differ by more than the
 stated tolerances. `--unets` compares everyone with PyTorch in float64 (convolutions tap by tap: its own
-take many minutes): peers may be inexact, znnpy not.
+take many minutes): peers may be inexact, znnpy where PyTorch is, and at most three times as far.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from znnpy.layers.borders import MODES, folded, framed, sides
-from znnpy.layers.edges import Numbers
+from znnpy.layers.numbers import Numbers
 
 PADDING = ((2, 1), (0, 3), (1, 0))
 

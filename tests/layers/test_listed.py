@@ -16,9 +16,10 @@ from znnpy.config import template
 from znnpy.engine.emit import EMITTERS
 from znnpy.errors import NetworkError
 from znnpy.geometry import fit
-from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
+from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS, FunctionName
 from znnpy.layers.keys import InitSection
+from znnpy.layers.numbers import EdgeKindName
 from znnpy.layers.values import InitKind
 from znnpy.network.types import Edge, Network, Node
 from znnpy.reference import forward, gradients

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from znnpy.layers.borders import sides
-from znnpy.layers.edges import EDGE_KINDS, Numbers
+from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.kind import Applied
+from znnpy.layers.numbers import Numbers
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, create_model, model_validator
 from znnpy.config.problems import Key, Place, dotted
 from znnpy.config.unet_section import UnetSection
 from znnpy.fields import FilePath, Images, Strict, shorthand, wrong
-from znnpy.layers.edges import EDGE_KINDS, EdgeKindName
+from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.keys import (
     ZERO,
     Amplitude,
@@ -26,6 +26,7 @@ from znnpy.layers.keys import (
 from znnpy.layers.kind import EdgeKind
 from znnpy.layers.nodes import NodeKind
 from znnpy.layers.norm_keys import BiasKey, NormField
+from znnpy.layers.numbers import EdgeKindName
 
 
 class LayerSection(Strict):

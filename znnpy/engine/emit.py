@@ -27,7 +27,7 @@ from znnpy.engine.tasks.again import repeated
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.turns import turns
 from znnpy.errors import NetworkError
-from znnpy.layers.edges import EdgeKindName
+from znnpy.layers.numbers import EdgeKindName
 from znnpy.network.outputs import Objectives
 from znnpy.network.types import Edge, Network, Node
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.values import Array, BorderName, Sides, Triple
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 MODES: dict[BorderName, Literal["constant", "edge", "reflect"]] = {
     "zeros": "constant",

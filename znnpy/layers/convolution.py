@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -21,12 +20,10 @@ from znnpy.layers.keys import (
     written_filters,
 )
 from znnpy.layers.kind import Applied, EdgeKind, Filters
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.standardized import standardized, standardized_gradient
 from znnpy.layers.taps import padding_within, shrunk, taps
 from znnpy.layers.values import BARE, Array, BorderName
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 
 class ConvKeys(Strict):

@@ -18,11 +18,10 @@ from znnpy.fields import (
 )
 from znnpy.layers.functions import FUNCTIONS, FunctionName
 from znnpy.layers.norm_keys import BiasKey, NormField
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.values import Init
 
 if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
-
     FunctionKey = FunctionName
 else:  # what is listed, also by others than this package
     FunctionKey = Literal[tuple(FUNCTIONS)]

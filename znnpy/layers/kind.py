@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from znnpy.fields import Strict
+from znnpy.layers.numbers import EdgeKindName, Numbers
 from znnpy.layers.sizes import AllSizes, windows
 from znnpy.layers.values import Array, Triple
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import EdgeKindName, Numbers
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -11,11 +11,9 @@ from pydantic import Field
 from znnpy.fields import Padding3, Size3, Strict
 from znnpy.layers.borders import folded, framed, sides
 from znnpy.layers.kind import Applied, EdgeKind
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.taps import padding_within, shrunk, taps
 from znnpy.layers.values import BARE, Array
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 
 class MaxFilterLayer(Strict):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from znnpy.layers.borders import sides
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.values import Triple
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 
 class Sizes(Protocol):

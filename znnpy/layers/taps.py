@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING
 
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.values import AXES, Triple
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 Box = tuple[slice, ...]
 

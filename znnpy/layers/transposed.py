@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -22,12 +21,10 @@ from znnpy.layers.keys import (
     written_filters,
 )
 from znnpy.layers.kind import Applied, EdgeKind, Filters
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.sizes import spreads
 from znnpy.layers.taps import padding_within, taps
 from znnpy.layers.values import AXES, BARE, Array
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 
 class ConvTransposeKeys(Strict):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Size3, Strict
 from znnpy.layers.kind import Applied, EdgeKind
+from znnpy.layers.numbers import Numbers
 from znnpy.layers.sizes import AllSizes, Spreads
 from znnpy.layers.values import Array, Interpolation, Triple
-
-if TYPE_CHECKING:
-    from znnpy.layers.edges import Numbers
 
 
 class UpsampleLayer(Strict):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from znnpy.layers.edges import EdgeKindName, Numbers
 from znnpy.layers.functions import FunctionName
 from znnpy.layers.nodes import NodeKind
+from znnpy.layers.numbers import EdgeKindName, Numbers
 from znnpy.layers.values import ONCE, Init, Norm, Sides, Triple
 
 __all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Norm", "Sides", "Triple"]

@@ -10,10 +10,10 @@ import numpy as np
 
 from znnpy.engine.tasks.identity import Identity, identities
 from znnpy.graph.paths import bottom_levels, chain
+from znnpy.profile.exposed import summarise_messages
 from znnpy.profile.layers import Layers
 from znnpy.profile.levels import levels
 from znnpy.profile.losses import LOSSES, Losses, find_losses
-from znnpy.profile.messages import summarise_messages
 from znnpy.profile.timeline import Floats, Ints
 from znnpy.profile.updates import Profile
 

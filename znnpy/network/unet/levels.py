@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy.config.unet_section import UnetSection, each
-from znnpy.layers.edges import EdgeKindName
 from znnpy.layers.keys import slope_of
+from znnpy.layers.numbers import EdgeKindName
 from znnpy.network.types import ONCE, Edge, Node, Triple
 from znnpy.network.unet.blocks import Convs, block
 from znnpy.network.unet.crops import skip_crops

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from znnpy.config.unet_section import UnetSection
-from znnpy.layers.edges import EdgeKindName
 from znnpy.layers.functions import FunctionName
 from znnpy.layers.keys import slope_of
 from znnpy.layers.norm_keys import norm_of
+from znnpy.layers.numbers import EdgeKindName
 from znnpy.network.types import ONCE, Edge, Node, Sides, Triple
 
 NOTHING: Triple = (0, 0, 0)
