@@ -118,6 +118,7 @@ def test_ctrl_c_ends_the_wait(tmp_path, monkeypatch):
         alone(tmp_path / "lock", "waits"),
     ):
         pytest.fail("has the lock")
+    assert len(said) == 1
 
 
 def test_short_waits_are_not_told(tmp_path, monkeypatch):

@@ -39,6 +39,10 @@ class TrainingError(ZnnpyError):
     """Training had to stop: loss or weights are no longer finite."""
 
 
+class WaitWarning(RuntimeWarning):
+    """This process waits for another, which nobody else may know of."""
+
+
 def reason(error: BaseException) -> str:
     """What the system says of a failure, else the error's own words, on one line.
 

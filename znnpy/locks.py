@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from znnpy.errors import WaitWarning
+
 PATIENCE = 3.0  # seconds of waiting that nobody needs to hear of
 POLL = 0.01
 LOCKS = Path("/proc/locks")
@@ -62,7 +64,7 @@ def _tell(file: os.stat_result, work: str) -> None:
         return
     who = f"process {holder}" if holder else "another process"
     rest = f" and is stopped; kill -CONT {holder} lets it go on" if _stopped(holder) else ""
-    warnings.warn(f"waits for {who}, which {work}{rest}", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"waits for {who}, which {work}{rest}", WaitWarning, stacklevel=2)
 
 
 def _holder(file: os.stat_result) -> int:

@@ -189,3 +189,15 @@ def test_ranks_do_not_meet_for_signals_and_for_what_all_know(monkeypatch, error)
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")
     joining.end_together(error)
+
+
+def test_other_ranks_wait_once_for_the_word_of_rank_0(monkeypatch):
+    waits = []
+    monkeypatch.setattr(joining, "_met", False)
+    monkeypatch.setattr(joining.time, "sleep", waits.append)
+    for name, word in {"PMI_SIZE": "2", "PMI_RANK": "1", "ZNNPY_BEGIN_SECONDS": "soon"}.items():
+        monkeypatch.setenv(name, word)
+    with pytest.raises(SystemExit) as left, joining.joined():
+        pytest.fail("has met others")
+    joining.end_together(left.value)
+    assert waits == [joining.FOR_RANK_0]

@@ -258,22 +258,45 @@ CONNECTED = {
 }
 
 
-@pytest.mark.quick(1)
+TAPPED = {
+    "layers": [
+        {"conv": {"images": 16, "size": 3, "function": "relu"}},
+        {"conv": {"images": 32, "size": 3, "function": "tanh"}},
+        {"conv": {"images": 2, "size": 1}},
+    ]
+}
+
+
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("count", [2, 3, 8, 11, 33])  # 33: more additions than one task makes
+@pytest.mark.parametrize(
+    ("net", "microbatch", "output", "several"),
+    [(CONNECTED, 2, 1, False), (TAPPED, 1, (2, 16, 16), True)],
+    ids=["whole pieces", "ranges of tap rows"],
+)
 def test_weight_gradients_add_what_earlier_microbatches_have_left(
-    count: int, monkeypatch: pytest.MonkeyPatch
+    count: int,
+    net: Any,
+    microbatch: int,
+    output: Any,
+    several: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the bits of additions by tasks of their own."""
+    """With the bits of additions by tasks of their own, by one task a piece or several."""
+    sizes = count * microbatch, microbatch
 
-    def additions() -> int:
-        with made(CONNECTED, 2 * count, 2, output=1) as model:
+    def of(part: Part) -> int:
+        with made(net, *sizes, output=output) as model:
             tasks = identities(model.task_graph)
-            return sum(it.owner == "conv2" and it.part is Part.MICROBATCHES for it in tasks)
+            return sum((it.owner, it.part) == ("conv2", part) for it in tasks)
 
-    found, left = trained(CONNECTED, 2 * count, 2, output=1), additions()
+    found, left, by = trained(net, *sizes, output=output), of(Part.MICROBATCHES), of(Part.DIRECT)
     monkeypatch.setattr(weights, "MOST_EARLIER", 0)
-    assert_same(found, trained(CONNECTED, 2 * count, 2, output=1))
-    assert additions() > left == (2 if count == 33 else 0)
+    assert_same(found, trained(net, *sizes, output=output))
+    assert of(Part.MICROBATCHES) > left
+    assert bool(left) == (count == 33)
+    monkeypatch.setattr(weights, "ranges", lambda rows, _: [(0, rows)])
+    assert (by > of(Part.DIRECT)) == several
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import warnings
 import weakref
 from types import SimpleNamespace
 
+from znnpy.errors import WaitWarning
 from znnpy.train import follow as following
 from znnpy.train.follow import follow
 
@@ -15,11 +16,12 @@ class Loop:
         pass
 
 
-def test_a_rank_that_is_done_lets_go_of_its_data_and_warns_of_nothing(monkeypatch, recwarn):
+def test_a_rank_that_is_done_lets_go_of_its_data_and_warns_of_waits_alone(monkeypatch, recwarn):
     loops, told = [], []
 
     def begun(*_):
         warnings.warn("labels are odd", stacklevel=1)
+        warnings.warn("waits for process 7", WaitWarning, stacklevel=1)
         loop = Loop()
         loops.append(weakref.ref(loop))
         return loop
@@ -33,4 +35,4 @@ def test_a_rank_that_is_done_lets_go_of_its_data_and_warns_of_nothing(monkeypatc
     world = SimpleNamespace(rank=1, size=2, exchange=exchange, broadcast=lambda: (0, None))
     assert follow(world) is None
     assert told == [[], [True]]  # rank 0 scores the network while others wait in the last one
-    assert not recwarn.list
+    assert [str(it.message) for it in recwarn] == ["waits for process 7"]

@@ -19,7 +19,7 @@ import znnpy
 from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
 from znnpy.cli.limits import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
-from znnpy.errors import screenful, told
+from znnpy.errors import WaitWarning, screenful, told
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,8 +135,10 @@ def _tell(message: Warning | str, *_: object, **__: object) -> None:
     _complain(f"warning: {message}")
 
 
-def _keep(*_: object, **__: object) -> None:
+def _keep(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Not to say a warning that rank 0 says."""
+    if issubclass(category, WaitWarning):
+        _tell(f"rank {announced_rank()} {message}")
 
 
 def _complain(text: str) -> None:

@@ -10,14 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 
 from znnpy.distributed.deadline import in_time, stopped_here
 from znnpy.distributed.errors import DistributedError, KnownToAllError
 from znnpy.distributed.launcher import announced, announced_rank, first_of_host
 from znnpy.distributed.threads import NoThreadError
 from znnpy.distributed.transfers import Delays
-from znnpy.distributed.watch import FOR_RANK_0, GRACE, Watch, kill_all, leave, say
+from znnpy.distributed.watch import FOR_RANK_0, Watch, kill_all, leave, say
 from znnpy.distributed.world import World
 from znnpy.errors import reason, told
 
@@ -65,7 +64,7 @@ def end_together(error: BaseException, *, debug: bool = False) -> None:
     if _met or announced() == 1 or status == 0 or status >= SIGNALLED:
         return
     if isinstance(error, KnownToAllError):
-        _let_rank_0_say_it(status)
+        _leave_word("")
         return
     own = "" if isinstance(error, SystemExit) else told(error)
     try:
@@ -84,13 +83,6 @@ def status_of(error: BaseException) -> int:
         return SIGNALLED + int(number)
     code = getattr(error, "code" if isinstance(error, SystemExit) else "exit_code", 1)
     return code if isinstance(code, int) else int(code is not None)
-
-
-def _let_rank_0_say_it(status: int) -> None:
-    """Returns on rank 0; others end a moment later, as some launchers kill all when the first has failed."""
-    if announced_rank():
-        time.sleep(GRACE)
-        raise SystemExit(status)
 
 
 def _end_all(world: World, watch: Watch, error: BaseException) -> None:
@@ -119,8 +111,7 @@ def _begun(debug: bool) -> tuple[World, Watch | None]:
     if announced() == 1:
         return World(), None
     try:
-        seconds = _patience()
-        return _meeting(debug, partial(_absent, seconds))
+        return _meeting(debug, _absent)
     except DistributedError as error:
         _leave_word(str(error))
         raise
@@ -142,7 +133,6 @@ def _meeting(debug: bool, too_late: Callable[[], str]) -> tuple[World, Watch | N
         say(_of_this_rank(str(error)))
         kill_all(1)
         leave(1)
-        raise
 
 
 def _of_this_rank(words: str) -> str:
@@ -161,8 +151,8 @@ def _patience() -> float:
     return seconds
 
 
-def _absent(seconds: float) -> str:
-    who = stopped_here()
+def _absent() -> str:
+    seconds, who = _patience(), stopped_here()
     why = f"{who} is stopped" if who else "one may be stopped, or have ended before MPI began"
     return (
         f"of {announced() or 'several'} ranks some have not begun after {seconds:g} s: {why}; "
@@ -206,9 +196,9 @@ def _missing(error: Exception) -> DistributedError:
 
 
 def _leave_word(words: str) -> None:
-    """Returns on rank 0, to say what all ranks have; the others end a little later.
+    """Returns on rank 0, to say what all ranks have; the others end a little later: some launchers then kill all.
 
-    If they live as long, the first of another host says it too: it may be of that host alone.
+    If they live as long, the first of another host says its words, if any: they may be of that host alone.
     """
     if announced_rank():
         time.sleep(FOR_RANK_0)

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NoReturn
 
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.threads import Later
@@ -102,9 +103,8 @@ class Watch:
         else:
             self._over = True
             self._world.fail(DistributedError("another rank has failed"))
-            self._later.after(
-                2 * GRACE, partial(leave, int(status))
-            )  # rank 0 has a word to say before
+            # Rank 0 has a word to say before.
+            self._later.after(2 * GRACE, partial(leave, int(status)))
 
     def _end(self, words: str, status: int) -> None:
         """In the communication thread, once: what comes later is not said any more.
@@ -141,7 +141,7 @@ def say(words: str, whole: bool = False) -> None:
         print(f"{cursor}znnpy: {words if whole else screenful(words)}", file=sys.stderr, flush=True)
 
 
-def leave(status: int) -> None:
+def leave(status: int) -> NoReturn:
     """End the process as it stands: every file is written beside its place and renamed."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from znnpy.config import config_from
 from znnpy.config.models import Config
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
-from znnpy.errors import TrainingError
+from znnpy.errors import TrainingError, WaitWarning
 from znnpy.infer.build import training_model
 from znnpy.network import Network, trained_network, training_losses
 from znnpy.train.keeper import Stateful, StepOutcome
@@ -68,10 +68,11 @@ class Bystander:
 def follow(world: World) -> int | None:
     """Train with rank 0, which calls `train`, until it is done with all; the signal that stopped them.
 
-    Warns of nothing: rank 0 looks through the same files. Raises as `train` does.
+    Warns of what it waits for alone: rank 0 looks through the same files. Raises as `train` does.
     """
     with StopSignals() as signals, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("always", WaitWarning)
         stop, members = CommonStop(signals, world), world.exchange(member())
         share_host(members, world.rank)
         told = world.broadcast()

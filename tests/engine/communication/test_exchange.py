@@ -234,12 +234,15 @@ def test_the_next_forward_pass_waits_layer_by_layer(rank: int, how: Any) -> None
 
 @pytest.mark.parametrize("how", [strategy("tree"), strategy("multicolor", colors=2)])
 def test_what_other_ranks_wait_for_comes_first(how: Any) -> None:
-    graph = made(0, 4, how, near=2).graph
-    for part in (Part.POST, Part.RANKS, Part.RECEIVED):
-        found = tasks(graph, 0, part)
-        assert found
-        assert (graph.priority[found] == graph.priority.max()).all()
-        assert not graph.band[found].any()
+    seen = set[Part]()
+    for rank in range(4):
+        graph = made(rank, 4, how, near=2).graph
+        for part in (Part.POST, Part.RANKS, Part.RECEIVED, Part.COPIED):
+            found = tasks(graph, 0, part)
+            seen |= {part} if found else set()
+            assert (graph.priority[found] == graph.priority.max()).all()
+            assert not graph.band[found].any()
+    assert len(seen) == 4
 
 
 def test_weights_that_others_wait_for_come_before_what_is_computed_here() -> None:
