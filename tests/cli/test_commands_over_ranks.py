@@ -121,19 +121,6 @@ def test_warnings_are_said_once_but_every_rank_says_what_it_waits_for() -> None:
     assert sorted(said) == sorted(f"znnpy: {it}" for it in ["warning: labels are odd", *waits])
 
 
-LATE = f"""
-import os, time
-if os.environ["PMI_RANK"] == "0":
-    time.sleep(2)
-{START}
-"""
-
-
-def test_rank_0_may_be_late_to_refuse(tmp_path: Path) -> None:
-    done = over("init", "config.yaml", script=LATE, cwd=tmp_path)
-    assert done.stderr.count("znnpy init is done by one process") == 1, done.stderr
-
-
 @pytest.mark.slow
 def test_one_task_of_a_step_is_told_how_to_go_on(tmp_path: Path) -> None:
     step = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}

@@ -191,13 +191,27 @@ def test_ranks_do_not_meet_for_signals_and_for_what_all_know(monkeypatch, error)
     joining.end_together(error)
 
 
-def test_other_ranks_wait_once_for_the_word_of_rank_0(monkeypatch):
-    waits = []
+@pytest.fixture
+def waits(monkeypatch):
+    """How long this process, which is rank 1 of 2 and has met nobody, waits."""
+    found = []
     monkeypatch.setattr(joining, "_met", False)
-    monkeypatch.setattr(joining.time, "sleep", waits.append)
-    for name, word in {"PMI_SIZE": "2", "PMI_RANK": "1", "ZNNPY_BEGIN_SECONDS": "soon"}.items():
-        monkeypatch.setenv(name, word)
+    monkeypatch.setattr(joining.time, "sleep", found.append)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "1")
+    return found
+
+
+def test_other_ranks_wait_once_for_the_word_of_rank_0(monkeypatch, waits):
+    monkeypatch.setenv("ZNNPY_BEGIN_SECONDS", "soon")
     with pytest.raises(SystemExit) as left, joining.joined():
         pytest.fail("has met others")
     joining.end_together(left.value)
+    assert waits == [joining.FOR_RANK_0]
+
+
+def test_rank_0_may_be_late_to_say_what_all_know(waits):
+    """Where a launcher kills it as soon as another rank has failed."""
+    with pytest.raises(SystemExit):
+        joining.end_together(KnownToAllError("one process does this"))
     assert waits == [joining.FOR_RANK_0]
