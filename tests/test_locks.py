@@ -149,18 +149,15 @@ def test_whoever_cannot_be_seen_is_another_process(device, tmp_path, monkeypatch
 
 
 def test_nothing_is_said_of_another_thread(tmp_path, monkeypatch):
-    held = threading.Event()
-
     def hold() -> None:
         with alone(tmp_path / "lock", "waits"):
-            held.set()
             time.sleep(0.5)
 
     with told(monkeypatch) as said:
-        holder = threading.Thread(target=hold)
-        holder.start()
-        held.wait(10)
-        with alone(tmp_path / "lock", "waits"):
-            pass
-        holder.join(10)
+        both = [threading.Thread(target=hold, daemon=True) for _ in range(2)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in both)
     assert said == []
