@@ -175,6 +175,20 @@ def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Traceback" not in capsys.readouterr().err
 
 
+def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "network: {layers: [{conv: {images: 1, size: 1}}]}\ntraining: {output_shape: 2}\n"
+    )
+    with pytest.raises(SystemExit) as done:
+        main(["profile", str(tmp_path / "c.yaml"), "--output", str(tmp_path / "c.yaml")])
+    assert done.value.code == 1
+    errors = capsys.readouterr().err
+    assert "c.yaml is a file; --output names a folder" in errors
+    assert "recording" not in errors
+
+
 def test_report_is_alone_and_whole(profiled: Path) -> None:
     text = with_everything(profiled).read_text()
     page = Page(text)

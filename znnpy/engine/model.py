@@ -159,7 +159,10 @@ class Model:
             self.network, self.geometry, self.microbatch, training, max_memory, staged=own
         )
         if party and (precision != "float32" or not self.threads):
-            raise ZnnpyError("several ranks train in float32 alone, each with 1 thread or more")
+            raise ZnnpyError(
+                "several ranks train with precision float32 and 1 thread or more each; found "
+                f"{precision} and {self.threads}"
+            )
 
         def plan_as(record: Mapping[str, Mapping[str, Any]] | None) -> Plan:
             return planned(

@@ -136,8 +136,10 @@ def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
 def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, Any]:
     """Record the runs that are wished for, and write everything down; of several ranks rank 0 does.
 
-    Raises PlanError where ranks cannot be simulated.
+    Raises PlanError where ranks cannot be simulated, or `out` is a file.
     """
+    if out.exists() and not out.is_dir():
+        raise PlanError(f"{out} is a file; --output names a folder for the report and the traces")
     if wishes.ranks:
         _refuse_ranks(subject)
     own = subject.config.run.threads or share_of_cores(subject.world)
