@@ -45,6 +45,7 @@ def check(
         file["raw"] = rng.integers(3, 99, (20, 24, 24)).astype(np.uint8)
         file["labels"] = rng.integers(0, 7, (20, 24, 24)).astype(np.uint32)
         file["floats"] = rng.random((20, 24, 24)).astype(np.float32)
+        file["none"] = np.zeros((20, 24, 24), np.uint8)
         file["small"] = np.ones((5, 24, 24), np.uint8)
         file["nan"] = np.full((20, 24, 24), np.nan, np.float32)
     monkeypatch.chdir(tmp_path)
@@ -121,6 +122,7 @@ def test_all_that_is_wrong_with_volumes_is_told_before_anything_is_measured(
         ("  test:", "  target: labels\n  test:", ["from 0 to", "kind: mask"]),
         ("  test:", "  target: mask\n  test:", []),
         ("{image: data.h5:raw}", "{image: data.h5:small}", []),
+        ("h5:labels}", "h5:labels, mask: data.h5:none}", ["data.train.0.mask", "no voxel counts"]),
         ("{image: data.h5:raw}", "{image: data.h5:small, labels: data.h5:raw}", ["data.test.0"]),
     ],
 )
@@ -129,6 +131,14 @@ def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: l
     assert code == (1 if words else 0), errors
     for word in words:
         assert word in errors
+
+
+def test_labels_that_are_all_the_same_are_told(check: Check) -> None:
+    code, _, errors = check(config=CONFIG.replace("data.h5:labels", "data.h5:none", 1))
+    assert code == 0
+    assert "data.train.0.labels: all labels of " in errors
+    assert "data.h5:none are 0: they tell nothing apart" in errors
+    assert "data.train.1" not in errors
 
 
 def test_windows_are_of_the_output_that_predicts(check: Check) -> None:

@@ -13,7 +13,7 @@ from znnpy.config.models import Config, VolumeSection
 from znnpy.data.memory import kept_no_longer
 from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.taken import check_kind, check_labels
-from znnpy.data.values.glance import glance
+from znnpy.data.values.glance import Glance, glance
 from znnpy.data.values.normalise import unlikely
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.geometry.finest import finest
@@ -81,6 +81,7 @@ def _each(
                 seen, mode = glance(volume, finite=finite), mode_of(config.data)
                 if role == "raw" and (words := unlikely(seen, mode, volume.dtype)):
                     warnings.warn(f"{place}.{key}: {volume.name}: {words}", stacklevel=2)
+                _doubt_one_value(f"{place}.{key}", key, volume.name, seen)
                 found.append(
                     {
                         "key": f"{place}.{key}",
@@ -97,6 +98,19 @@ def _each(
         except (ZnnpyError, OSError) as error:
             wrong.append(f"{place}.{key}: {error}")
     return found, wrong
+
+
+def _doubt_one_value(place: str, key: str, name: str, seen: Glance) -> None:
+    """VolumeError for a mask that leaves nothing, a warning for labels that are all the same."""
+    if not seen.whole or seen.lowest != seen.highest:
+        return
+    if key.startswith("mask") and seen.lowest == 0:
+        raise VolumeError(f"{name} is a mask of 0 alone: no voxel counts")
+    if key.startswith("labels"):
+        warnings.warn(
+            f"{place}: all labels of {name} are {seen.lowest:g}: they tell nothing apart",
+            stacklevel=3,
+        )
 
 
 def _sources(section: VolumeSection) -> Iterator[tuple[str, Source]]:
