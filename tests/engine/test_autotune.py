@@ -11,7 +11,7 @@ from znnpy import load_network
 from znnpy.engine import autotune
 from znnpy.engine.report import MEASURING
 from znnpy.geometry import fit
-from znnpy.plan import PASSES, ConvShape, Method
+from znnpy.plan import PASSES, ConvShape, LayerPlan, Method
 from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.choose import candidates, estimated_seconds
 
@@ -243,6 +243,17 @@ def test_what_has_no_room_is_left_out_on_each_start_and_said_once_for_all_layers
         assert "; 17 to 18 images by winograd" in said
         assert said.count("(others are chosen among)") >= 2
         assert "estimate" not in said
+
+
+def test_what_was_measured_without_a_limit_competes_where_it_has_room(plans, monkeypatch):
+    needs(monkeypatch, winograd=1 << 30, spectral=1 << 30, fft=1 << 30)
+    assert plans(None) == (LayerPlan.of(*[Method("winograd")] * 3, "measured"), [])
+    layer, (said,) = plans(30 << 20)
+    assert (layer.forward, layer.gradient, layer.weight) == ("direct",) * 3
+    assert "; 17 to 18 images by winograd" in said
+    needs(monkeypatch, **dict.fromkeys(("winograd", "spectral", "fft", "direct"), 1 << 30))
+    layer, _ = plans(30 << 20)
+    assert layer.reason == "estimated"
 
 
 def test_where_nothing_has_room_estimates_choose_and_are_not_kept(plans, monkeypatch):

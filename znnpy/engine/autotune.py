@@ -149,10 +149,12 @@ def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, st
 def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
     """Seconds by part as they were measured on this machine; None if they never were.
 
-    What was measured without a limit serves any; else what was with this one.
+    What was measured without a limit serves any, for the methods that fit into it; else what was with this one.
     """
     found = recall(key := _key(shape))
-    return found if found or max_memory is None else recall(_within(key, max_memory))
+    if found and max_memory is not None:
+        found = {it: found[it] for it in _fitting(shape, list(found), max_memory)}
+    return found or (None if max_memory is None else recall(_within(key, max_memory)))
 
 
 def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:
@@ -205,8 +207,12 @@ def _fitting(
 
 
 def _fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
-    """Whether a method can be measured in so many bytes."""
-    return max_memory is None or _bytes(_smaller(shape, method, max_memory), method) <= max_memory
+    """Whether a method can be measured in so many bytes, if only on the least that images shrink to."""
+    if max_memory is None:
+        return True
+    while (less := _shrunk(shape)) != shape:
+        shape = less
+    return _bytes(shape, method) <= max_memory
 
 
 def _as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: int) -> bool:
@@ -229,14 +235,19 @@ def _smaller(shape: ConvShape, method: Method, max_memory: int | None = None) ->
     """
     while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
         shape = _shorter(shape)
-    while max_memory and _bytes(shape, method) > max_memory - _set_aside(max_memory):
-        if max(shape.places) > SMALLEST:
-            shape = _shorter(shape)
-        elif shape.batch > 1:
-            shape = replace(shape, batch=shape.batch // 2)
-        else:
-            break
+    if max_memory is None:
+        return shape
+    most = max_memory - _set_aside(max_memory)
+    while (less := _shrunk(shape)) != shape and _bytes(shape, method) > most:
+        shape = less
     return shape
+
+
+def _shrunk(shape: ConvShape) -> ConvShape:
+    """The shape with smaller images, or half of the smallest ones; in the end the same."""
+    if max(shape.places) > SMALLEST:
+        return _shorter(shape)
+    return replace(shape, batch=max(1, shape.batch // 2))
 
 
 def _set_aside(max_memory: int) -> int:
