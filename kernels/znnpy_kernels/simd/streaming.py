@@ -16,15 +16,20 @@ from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.simd.vectors import FLOATS
 
 
+def stream_vector(builder: ir.IRBuilder, value: Any, pointer: Any) -> None:
+    """LANES floats to a pointer to floats that is aligned to their bytes."""
+    place = builder.bitcast(pointer, FLOATS.ir.as_pointer())
+    made = builder.store(value, place, align=VECTOR_BYTES)
+    one = ir.Constant(ir.IntType(32), 1)
+    made.set_metadata("nontemporal", builder.module.add_metadata([one]))
+
+
 @intrinsic
 def stream(typingctx: Any, address: Any, value: Any) -> Any:
     """Store LANES floats at an address that is a multiple of their bytes."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], FLOATS.ir.as_pointer())
-        made = builder.store(args[1], pointer, align=VECTOR_BYTES)
-        one = ir.Constant(ir.IntType(32), 1)
-        made.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        stream_vector(builder, args[1], builder.inttoptr(args[0], FLOATS.ir.as_pointer()))
         return context.get_dummy_value()
 
     return types.void(types.int64, FLOATS), codegen

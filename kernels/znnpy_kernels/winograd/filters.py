@@ -2,16 +2,22 @@
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
-    source, source_tap          tap (0, 0, 0) of the first image with LANES others, or the last one and
-                                a negative step to flip filters; from tap to tap
-    source_input, inputs        from image to image; images of this task
-    source_lane, lanes          from one of the others to the next; how many there are
-    target, target_point        the first image's vector at the first point; from point to point
-    target_input                from image to image
-    scratch, scratch_worker     worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
+    source                      of `winograd_filters`: tap (0, 0, 0) of the first of some vectors of LANES
+                                filters, which lie one behind the other as their points do; of
+                                `winograd_exchanged`: packed filters of the first output, from the first of
+                                one or two blocks of inputs on
+    source_tap, vectors         from tap to tap; vectors of this task
+    inputs, outputs, width      of this task: inputs of all its blocks, outputs; lanes of outputs
+    target, target_point        the first vector at the first point, 64-byte aligned; from point to point
+    scratch, scratch_worker     64-byte aligned; worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
 
-Points are ordered [z][x][y]. Sums are taken in float64 and rounded once. Tasks over disjoint targets
-may run concurrently.
+Points are ordered [z][x][y], each [input][output lane]; those of exchanged filters, which are flipped as well,
+[output][input lane]. Sums are taken in float64 and rounded once. Tasks over disjoint targets may run concurrently.
+
+A group of vectors is transformed along x and y, to planes in the L1 cache, then column by column along z: points lie
+far apart, and so whole cache lines of six of them are written at a time. They pass by the caches, which would read
+them first. Scratch of a worker, in this order: planes in float64 [x][y][z][vector]; vectors whose lanes lay
+apart [tap][vector].
 """
 
 from __future__ import annotations
@@ -19,57 +25,77 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.arithmetic import cover
+from znnpy_kernels.machine.atomics import fence_seq_cst
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.memory import doubles, floats
-from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.lines import POINTS, TAPS, TARGET_SCALES, filter_matrix
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
+from znnpy_kernels.winograd.filter_lines import DOUBLES_BYTES, points_depth, points_plane
+from znnpy_kernels.winograd.lines import PLANE, TAPS
 
-AT = words(
-    "source source_tap source_input inputs target target_point target_input scratch "
-    "scratch_worker source_lane lanes",
-)
-CUBE = POINTS**3
-SCRATCH_FLOATS = 4 * CUBE * LANES  # two cubes of float64
-_MATRIX = TARGET_SCALES[:, None] * filter_matrix()
+AT = words("source source_tap vectors target target_point scratch scratch_worker")
+EXCHANGED = words("source inputs outputs width target target_point scratch scratch_worker")
+GROUP = 128 // VECTOR_BYTES  # vectors at once
+SLOT = GROUP * DOUBLES_BYTES
+COLUMN = TAPS * SLOT + 64  # so that columns do not fall on one set of the caches
+PLANES = PLANE * COLUMN
+TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
+SCRATCH_FLOATS = (PLANES + TAPS**3 * TILE) // 4
 
 
 @inlined
-def _along(source: Any, target: Any, before: int, after: int) -> None:
-    """The axis of taps among [before][TAPS][after] to [before][POINTS][after]."""
-    for first in range(before):
-        taps = first * TAPS * after
-        for point in range(POINTS):
-            a, b, c = _MATRIX[point, 0], _MATRIX[point, 1], _MATRIX[point, 2]
-            place = (first * POINTS + point) * after
-            for last in range(after):
-                low, middle = source[taps + last], source[taps + after + last]
-                target[place + last] = a * low + b * middle + c * source[taps + 2 * after + last]
+def _transformed(source: int, tap: int, vectors: int, planes: int, target: int, point: int) -> None:
+    """Points of vectors that lie one behind the other; bytes from tap to tap and from point to point."""
+    for first in range(0, vectors, GROUP):
+        count = min(GROUP, vectors - first)
+        for number in range(count):
+            for z in range(TAPS):
+                here = source + (first + number) * VECTOR_BYTES + z * TAPS * TAPS * tap
+                there = planes + z * SLOT + number * DOUBLES_BYTES
+                points_plane(here, TAPS * tap, tap, there, COLUMN)
+        for column in range(PLANE):
+            for number in range(count):
+                here = planes + column * COLUMN + number * DOUBLES_BYTES
+                there = target + column * point + (first + number) * VECTOR_BYTES
+                points_depth(here, SLOT, there, PLANE * point)
 
 
 @kernel(AT)
 def winograd_filters(args: Any, worker: int) -> None:
-    """Points of the filters of some images with LANES others. Words: see the module."""
-    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
-    one, other = doubles(scratch), doubles(scratch + 8 * CUBE * LANES)
-    for image in range(args[AT.inputs]):
-        source = floats(args[AT.source] + 4 * image * args[AT.source_input])
-        for tap in range(TAPS**3):
-            for lane in range(LANES):
-                one[tap * LANES + lane] = 0.0
-            for lane in range(args[AT.lanes]):
-                one[tap * LANES + lane] = source[
-                    tap * args[AT.source_tap] + lane * args[AT.source_lane]
-                ]
-        _along(one, other, TAPS * TAPS, LANES)
-        _along(other, one, TAPS, POINTS * LANES)
-        _along(one, other, 1, POINTS * POINTS * LANES)
-        for z in range(POINTS):
-            for y in range(POINTS):
-                for x in range(POINTS):
-                    point = (z * POINTS + x) * POINTS + y
-                    target = floats(
-                        args[AT.target]
-                        + 4 * (image * args[AT.target_input] + point * args[AT.target_point])
-                    )
-                    for lane in range(LANES):
-                        target[lane] = other[((z * POINTS + y) * POINTS + x) * LANES + lane]
+    """Points of some vectors of filters. Words: see the module."""
+    planes, tap = args[AT.scratch] + 4 * worker * args[AT.scratch_worker], 4 * args[AT.source_tap]
+    point = 4 * args[AT.target_point]
+    _transformed(args[AT.source], tap, args[AT.vectors], planes, args[AT.target], point)
+    fence_seq_cst()
+
+
+@inlined
+def _gathered(source: int, inputs: int, width: int, outputs: int, target: int, step: int) -> None:
+    """Vectors [tap][output] of a block of inputs, flipped, `step` bytes from output to output."""
+    row, loose = 4 * width, scratch_tile()
+    for tap in range(TAPS**3):
+        here, into = source + (TAPS**3 - 1 - tap) * inputs * row, target + tap * TILE
+        if outputs == LANES and inputs == LANES:
+            transpose_tile(here, row, into, step)
+        else:
+            load_tile(here, row, inputs, outputs, loose)
+            transpose_tile(loose, VECTOR_BYTES, into, step)
+
+
+@kernel(EXCHANGED)
+def winograd_exchanged(args: Any, worker: int) -> None:
+    """Points of some filters as the data gradient reads them. Words: see the module."""
+    at = EXCHANGED
+    planes = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    tile, point = planes + PLANES, 4 * args[at.target_point]
+    blocks = cover(args[at.inputs], LANES)
+    step = blocks * VECTOR_BYTES
+    for first in range(0, args[at.outputs], LANES):
+        count = min(LANES, args[at.outputs] - first)
+        for block in range(blocks):
+            before = block * LANES
+            source = args[at.source] + 4 * (TAPS**3 * before * args[at.width] + first)
+            inputs = min(LANES, args[at.inputs] - before)
+            _gathered(source, inputs, args[at.width], count, tile + block * VECTOR_BYTES, step)
+        _transformed(tile, TILE, count * blocks, planes, args[at.target] + first * step, point)
+    fence_seq_cst()

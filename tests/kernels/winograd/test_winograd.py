@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, address, normal
+from filter_points import aligned, points_of
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.direct.filters import output_groups, pack_filters
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_filters
-from znnpy_kernels.winograd.forward import CUBE, scratch_floats, winograd
+from znnpy_kernels.winograd.forward import scratch_floats, winograd
 from znnpy_kernels.winograd.lines import NEW
 
 Triple = tuple[int, int, int]
@@ -29,41 +28,12 @@ def correlated(images: Any, filters: Any, dilation: Triple) -> Any:
     return total
 
 
-def points_of(filters: Any) -> Any:
-    """Filters as `winograd` reads them, by the kernel."""
-    outputs, inputs = filters.shape[:2]
-    packed, blocks = pack_filters(filters), -(-outputs // LANES)
-    made = np.full((CUBE, inputs * blocks * LANES), np.nan, np.float32)
-    room, start, into = np.zeros(SCRATCH_FLOATS, np.float32), 0, 0
-    for vectors in output_groups(outputs):
-        for first in range(0, inputs, LANES):
-            count = min(LANES, inputs - first)
-            for vector in range(vectors):
-                winograd_filters.run(
-                    source=address(packed[start:]) + 4 * LANES * vector,
-                    source_tap=count * vectors * LANES,
-                    source_input=vectors * LANES,
-                    inputs=count,
-                    target=address(made) + 4 * (into + (first * vectors + vector) * LANES),
-                    target_point=made.shape[1],
-                    target_input=vectors * LANES,
-                    source_lane=1,
-                    lanes=LANES,
-                    scratch=address(room),
-                    scratch_worker=0,
-                )
-            start += 27 * count * vectors * LANES
-        into += inputs * vectors * LANES
-    return made
-
-
 def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other: Any) -> Blocked:
     """The kernel's output, by tasks of the given ranges (z0, z1, y0, y1) of tiles."""
     extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
     source, target = Blocked.of(images), Blocked(filters.shape[0], tuple(extents))
     points, inputs = points_of(filters), images.shape[0]
-    room = np.full(scratch_floats(inputs, filters.shape[0]) + 16, np.nan, np.float32)
-    room = room[-address(room) % 64 // 4 :]
+    room = aligned(scratch_floats(inputs, filters.shape[0]))
     z, y = (-(-n // (NEW * d)) * d for n, d in zip(extents[:2], dilation[:2], strict=True))
     words = {
         **source.whole("source"), **target.whole("target"), "inputs": inputs,

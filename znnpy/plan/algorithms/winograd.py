@@ -22,7 +22,7 @@ TARGET_SECONDS = 0.45e-6  # of its output images
 # The same within weight gradients.
 WEIGHT_RATE = 110e9
 SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
-FILTER_RATE = 2.4e9  # bytes/s of transformed filters, while they are made
+FILTER_RATE = 9e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading

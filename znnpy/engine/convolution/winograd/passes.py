@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
-from typing import NamedTuple
 
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.direct.filters import output_groups
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_filters
-from znnpy_kernels.winograd.forward import CUBE, scratch_floats, winograd
+from znnpy_kernels.winograd.forward import scratch_floats, winograd
 from znnpy_kernels.winograd.lines import NEW
 
+from znnpy.engine.convolution.winograd.filters import made, points_of
 from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.parameters import Piece
-from znnpy.engine.memory.regions import Buffer, Name, Region, Use
+from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
 from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, ranges
-from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, refusal, winograd_seconds
+from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
 from znnpy.plan.ranges import TARGET_SECONDS
-
-POINTS = Use("transformed filters")
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -39,7 +32,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     Bias and function of the target are applied where no other edge converges.
     """
     source, target = build.seen(edge), build.images.contributions[edge.name]
-    node, points = applied_forward(build.layout, edge), _made(step, build, edge, backward=False)
+    node, points = applied_forward(build.layout, edge), made(step, build, edge, backward=False)
     words = PLAIN
     if node:
         words = PLAIN | {"bias": build.bias_address(node.name, 0), "slope": slope_of(node)}
@@ -66,7 +59,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     The gradients of the source's function and bias are made where nothing else reads its images.
     """
     target, before = build.back(edge), firsts(build.layout.cropped(edge))[gradient.cut]
-    node, points = applied_backward(build.layout, edge), _made(step, build, edge, backward=True)
+    node, points = applied_backward(build.layout, edge), made(step, build, edge, backward=True)
     shape = backward_shape(shape_of(build, edge, target, gradient))
     seconds = winograd_seconds(shape) / target.batch
     tasks = _tasks(build, edge, gradient, target, seconds, backward=True)
@@ -134,7 +127,7 @@ def _tasks(
     z, y, x = firsts(build.layout.cropped(edge))
     outside = (reach[0] - z, reach[1] - y, reach[2] - x)
     words = {
-        "filters": _points(build, edge, backward=backward).address,
+        "filters": points_of(build, edge, backward=backward).address,
         "inputs": source.images,
         "blocks": target.blocks,
         **size_words("source_size", source.shape),
@@ -208,107 +201,3 @@ def place_words(name: str, tensor: Tensor, batch: int) -> dict[str, int]:
 def size_words(name: str, sizes: Triple) -> dict[str, int]:
     """Three argument words."""
     return {f"{name}_{axis}": size for axis, size in zip("zyx", sizes, strict=True)}
-
-
-def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Transformed filters of the passes that run so, where they are kept."""
-    if build.layout.filters_pass:
-        return
-    layer = build.layout.plan.layers[edge.name]
-    if layer.forward == "winograd":
-        _derive(step, build, edge, backward=False)
-    if layer.gradient == "winograd" and edge.name in build.images.backward:
-        _derive(step, build, edge, backward=True)
-
-
-def _made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
-    """Transformed filters for a pass, made now unless they are kept."""
-    points = _points(build, edge, backward=backward)
-    if build.layout.filters_pass:
-        _derive(step, build, edge, backward=backward)
-        join(step, points)
-    return points
-
-
-def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
-    for piece in build.parameters[edge.name].pieces:
-        for run in _runs(build, edge, piece, backward=backward):
-            seconds = 4 * LANES * run.images * CUBE / FILTER_RATE
-            for low, high in ranges(run.images, seconds):
-                _transform(step, build, edge, run, (low, high), backward=backward)
-
-
-class _Run(NamedTuple):
-    """Filters of `images` images with LANES others; floats from the start of filters and of points.
-
-    `tap`, `image`, `lane`, `target_image`: floats from one to the next; `lanes`: others that there are.
-    """
-
-    source: int
-    tap: int
-    image: int
-    lane: int
-    lanes: int
-    images: int
-    target: int
-    target_image: int
-
-
-def _runs(build: Build, edge: Edge, piece: Piece, *, backward: bool) -> list[_Run]:
-    outputs, inputs = build.parameters[edge.name].shape[:2]
-    tap = piece.inputs * piece.width
-    if not backward:
-        first = piece.first_output * inputs + piece.first_input * piece.width
-        return [
-            _Run(
-                piece.start + vector, tap, piece.width, 1, LANES, piece.inputs,
-                first + vector, piece.width,
-            )
-            for vector in range(0, piece.width, LANES)
-        ]  # fmt: skip
-    group, vector = divmod(piece.first_input // LANES, 2)
-    width = LANES * output_groups(inputs)[group]
-    images = min(piece.width, outputs - piece.first_output)
-    first = 2 * LANES * group * outputs + piece.first_output * width + vector * LANES
-    last = piece.start + (prod(edge.size) - 1) * tap  # taps in reverse
-    return [_Run(last, -tap, 1, piece.width, piece.inputs, images, first, width)]
-
-
-def _transform(
-    step: Step, build: Build, edge: Edge, run: _Run, images: tuple[int, int], *, backward: bool
-) -> None:
-    parameter, (low, high) = build.parameters[edge.name], images
-    serves = Pass.BACKWARD if backward else Pass.FORWARD
-    target = run.target + low * run.target_image
-    points = _points(build, edge, backward=backward)
-    step.add(
-        winograd_filters,
-        {
-            "source": parameter.values + 4 * (run.source + low * run.image),
-            "source_tap": run.tap,
-            "source_input": run.image,
-            "inputs": high - low,
-            "source_lane": run.lane,
-            "lanes": run.lanes,
-            "target": points.address + 4 * target,
-            "target_point": _point_floats(build, edge, backward=backward),
-            "target_input": run.target_image,
-            **build.worker_scratch(SCRATCH_FLOATS),
-        },
-        what=Identity(edge.name, serves, Part.FILTER_POINTS),
-        cost=4 * (high - low) * LANES * CUBE / FILTER_RATE,
-        reads=[parameter.values_region()],
-        writes=[points.region(strand=target)],
-    )
-
-
-def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
-    images, others = build.parameters[edge.name].shape[:2]
-    lanes, terms = (others, images) if backward else (images, others)
-    return terms * -(-lanes // LANES) * LANES
-
-
-def _points(build: Build, edge: Edge, *, backward: bool) -> Buffer:
-    floats = CUBE * _point_floats(build, edge, backward=backward)
-    make = build.shared if build.layout.filters_pass else build.kept
-    return make(Name(POINTS, edge.name, (backward,)), floats)

@@ -1,0 +1,65 @@
+"""Transformed filters as the kernels make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from blocked_images import address
+from znnpy_kernels.direct.filters import output_groups, pack_filters
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
+from znnpy_kernels.winograd.forward import CUBE
+
+
+def aligned(floats: int) -> Any:
+    """Floats that begin with a cache line, NaN."""
+    room = np.full(floats + 16, np.nan, np.float32)
+    return room[-address(room) % 64 // 4 :][:floats]
+
+
+def points_of(filters: Any) -> Any:
+    """Filters as `winograd` reads them, by the kernel."""
+    outputs, inputs = filters.shape[:2]
+    packed, blocks = pack_filters(filters), -(-outputs // LANES)
+    step = inputs * blocks * LANES
+    made, room, start, into = aligned(CUBE * step), aligned(SCRATCH_FLOATS), 0, 0
+    for vectors in output_groups(outputs):
+        for first in range(0, inputs, LANES):
+            count = min(LANES, inputs - first) * vectors
+            winograd_filters.run(
+                source=address(packed[start:]),
+                source_tap=count * LANES,
+                vectors=count,
+                target=address(made) + 4 * (into + first * vectors * LANES),
+                target_point=step,
+                scratch=address(room),
+                scratch_worker=0,
+            )
+            start += 27 * count * LANES
+        into += inputs * vectors * LANES
+    return made
+
+
+def exchanged_points_of(filters: Any) -> Any:
+    """Filters as `winograd` reads them for the data gradient: those of `filters` flipped and exchanged."""
+    outputs, inputs = filters.shape[:2]
+    packed, step = pack_filters(filters), outputs * -(-inputs // LANES) * LANES
+    made, room, start, low = aligned(CUBE * step), aligned(SCRATCH_FLOATS), 0, 0
+    for width in (vectors * LANES for vectors in output_groups(outputs)):
+        for first in range(0, inputs, 2 * LANES):
+            seen = min(2 * LANES, inputs - first)
+            lanes = -(-seen // LANES) * LANES
+            winograd_exchanged.run(
+                source=address(packed[start:]),
+                inputs=seen,
+                outputs=min(width, outputs - low),
+                width=width,
+                target=address(made) + 4 * (first * outputs + low * lanes),
+                target_point=step,
+                scratch=address(room),
+                scratch_worker=0,
+            )
+            start += 27 * seen * width
+        low += width
+    return made

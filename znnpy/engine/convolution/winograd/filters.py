@@ -1,0 +1,115 @@
+"""Tasks that transform filters: where they are kept, or just before the passes that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
+from znnpy_kernels.winograd.forward import CUBE
+
+from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.sharing import join
+from znnpy.engine.tasks.step import Step
+from znnpy.network.types import Edge
+from znnpy.plan import ranges
+from znnpy.plan.algorithms.winograd import FILTER_RATE
+
+POINTS = Use("transformed filters")
+
+
+def derive(step: Step, build: Build, edge: Edge) -> None:
+    """Transformed filters of the passes that run so, where they are kept."""
+    if build.layout.filters_pass:
+        return
+    layer = build.layout.plan.layers[edge.name]
+    if layer.forward == "winograd":
+        _derive(step, build, edge, backward=False)
+    if layer.gradient == "winograd" and edge.name in build.images.backward:
+        _derive(step, build, edge, backward=True)
+
+
+def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
+    """Transformed filters for a pass, made now unless they are kept."""
+    points = points_of(build, edge, backward=backward)
+    if build.layout.filters_pass:
+        _derive(step, build, edge, backward=backward)
+        join(step, points)
+    return points
+
+
+def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
+    runs = _exchanged(build, edge) if backward else _as_they_lie(build, edge)
+    parameter, points = build.parameters[edge.name], points_of(build, edge, backward=backward)
+    for run in runs:
+        step.add(
+            winograd_exchanged if backward else winograd_filters,
+            {
+                **run.words,
+                "source": parameter.values + 4 * run.source,
+                "target": points.address + 4 * run.target,
+                "target_point": _point_floats(build, edge, backward=backward),
+                **build.worker_scratch(SCRATCH_FLOATS),
+            },
+            what=Identity(
+                edge.name, Pass.BACKWARD if backward else Pass.FORWARD, Part.FILTER_POINTS
+            ),
+            cost=_seconds(run.vectors),
+            reads=[parameter.values_region()],
+            writes=[points.region(strand=run.target)],
+        )
+
+
+class _Run(NamedTuple):
+    """Some vectors of LANES filters; floats before the first of the filters and of the points."""
+
+    vectors: int
+    source: int
+    target: int
+    words: Mapping[str, int]
+
+
+def _as_they_lie(build: Build, edge: Edge) -> Iterator[_Run]:
+    """Filters for the forward pass: each piece's vectors of outputs, one behind the other."""
+    inputs = build.parameters[edge.name].shape[1]
+    for piece in build.parameters[edge.name].pieces:
+        tap = piece.inputs * piece.width
+        target = piece.first_output * inputs + piece.first_input * piece.width
+        for low, high in ranges(tap // LANES, _seconds(tap // LANES)):
+            words = {"source_tap": tap, "vectors": high - low}
+            yield _Run(high - low, piece.start + LANES * low, target + LANES * low, words)
+
+
+def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
+    """Filters for the data gradient: vectors of inputs, of one or two blocks, for each output."""
+    outputs, inputs = build.parameters[edge.name].shape[:2]
+    for piece in build.parameters[edge.name].pieces:
+        if piece.first_input % (2 * LANES):
+            continue
+        seen = min(2 * LANES, inputs - piece.first_input)
+        blocks = -(-seen // LANES)
+        many = min(piece.width, outputs - piece.first_output)
+        target = piece.first_input * outputs + piece.first_output * blocks * LANES
+        for low, high in ranges(many, _seconds(many * blocks), LANES):
+            words = {"inputs": seen, "outputs": high - low, "width": piece.width}
+            first = target + low * blocks * LANES
+            yield _Run((high - low) * blocks, piece.start + low, first, words)
+
+
+def _seconds(vectors: int) -> float:
+    return 4 * LANES * CUBE * vectors / FILTER_RATE
+
+
+def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
+    images, others = build.parameters[edge.name].shape[:2]
+    lanes, terms = (others, images) if backward else (images, others)
+    return terms * -(-lanes // LANES) * LANES
+
+
+def points_of(build: Build, edge: Edge, *, backward: bool) -> Buffer:
+    floats = CUBE * _point_floats(build, edge, backward=backward)
+    make = build.shared if build.layout.filters_pass else build.kept
+    return make(Name(POINTS, edge.name, (backward,)), floats)
