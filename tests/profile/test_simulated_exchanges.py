@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,14 @@ import pytest
 import znnpy
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import Strategy, strategy
-from znnpy.distributed.transfers import Way
+from znnpy.distributed.transfers import Transfer, Way
 from znnpy.engine.communication.exchange import Party
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.build import STEPS, Build
 from znnpy.engine.steps import declare_update
-from znnpy.profile.simulation import exchanges
+from znnpy.engine.tasks.declared import Declared
+from znnpy.engine.tasks.identity import Identity, Kind, Part
+from znnpy.profile.simulation import exchanges, urgent
 from znnpy.simulate import Links, Replay, exchanged
 
 
@@ -34,17 +36,25 @@ Sent = dict[tuple[int, int], list[int]]
 """Bytes of messages by sender and receiver."""
 
 
+def declared(
+    model: znnpy.Model, how: Strategy, rank: int, workers: int = 1
+) -> tuple[list[Declared], list[Transfer]]:
+    """Tasks of an even and an odd update of one of the ranks with a microbatch each, and its messages."""
+    party = Party(Ranks.of(SIZE, SIZE), how, rank)
+    layout = replace(
+        model._layout, numbers=range(rank, rank + 1), microbatches=SIZE, workers=workers
+    )
+    settings, exchange = replace(model._settings, party=party), party.exchange()
+    build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
+    steps = [declare_update(build, settings, parity, exchange) for parity in range(STEPS)]
+    return [task for step in steps for task in step], exchange.outbox.transfers
+
+
 def trained(model: znnpy.Model, how: Strategy) -> Sent:
-    """What the graphs of ranks with a microbatch each send."""
+    """What the graphs of ranks send."""
     found = defaultdict(list)
     for rank in range(SIZE):
-        party = Party(Ranks.of(SIZE, SIZE), how, rank)
-        layout = replace(model._layout, numbers=range(rank, rank + 1), microbatches=SIZE)
-        settings, exchange = replace(model._settings, party=party), party.exchange()
-        build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-        for parity in range(STEPS):
-            declare_update(build, settings, parity, exchange)
-        for it in exchange.outbox.transfers:
+        for it in declared(model, how, rank)[1]:
             if it.way is Way.SEND and (it.number, it.bytes) != (8, RESULTS):
                 found[rank, it.peer].append(it.bytes)
     return found
@@ -84,3 +94,28 @@ def test_every_gradient_has_makers_and_users(name: str) -> None:
         found = exchanges(model.task_graph, model.added_up())
     assert len(found) == 2 * 3
     assert all(it.after and it.moves for layer in found for it in layer)
+
+
+OVER_RANKS = {Part.RANKS, Part.COPIED}
+"""What adds up and copies over ranks: simulated as tasks of its own."""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", [strategy("tree"), strategy("multicolor"), strategy("blocking")])
+def test_simulated_ranks_put_first_what_ranks_put_first(how: Strategy, workers: int) -> None:
+    with znnpy.Model(NETS["plain"], 4, threads=1, conv="direct") as model:
+        graph = model.task_graph
+        own = [
+            it.what
+            for it in declared(model, how, 0, workers)[0]
+            if it.urgent and it.what.kind is not Kind.MESSAGE and it.what.part not in OVER_RANKS
+        ]
+    layers, first = exchanges(graph, model.added_up()), urgent(graph, how, workers)
+    for replay in exchanged(Replay.of(graph), layers, SIZE, how, Links(), first).replays:
+        found = [
+            task
+            for task, band in zip(replay.graph.tasks, replay.graph.band, strict=True)
+            if band == 0 and isinstance(task, Identity)
+        ]
+        assert Counter(found) == Counter(own)
+    assert bool(own) == (how.weights_down and workers == 1)

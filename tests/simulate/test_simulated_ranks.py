@@ -79,6 +79,11 @@ def seconds(
 COMPUTED = FORWARD + BACKWARD + UPDATE
 
 
+def nobody(graph, strategy, workers):
+    """No recorded task comes first."""
+    return ()
+
+
 @pytest.mark.parametrize(
     ("ranks", "strategy", "chunk", "exposed"),
     [
@@ -182,7 +187,7 @@ def test_the_table_of_a_profile():
     costs = graph.cost * 1e-3
     measured = {1: recorded(replace(graph, cost=costs), 1, IDEAL, 8)}
     links = Links(latency=1e-5, bandwidth=1e9)
-    found = simulate_scaling(measured, lambda graph: sums(3), (2, 64), links, steps=6)
+    found = simulate_scaling(measured, lambda graph: sums(3), nobody, (2, 64), links, steps=6)
     assert found["bytes"] == 3 * MIB
     assert found["alone"] == pytest.approx(3e-3 * COMPUTED, rel=1e-3)
     assert {row["ranks"] for row in found["rows"]} == {2, 64}
@@ -191,9 +196,18 @@ def test_the_table_of_a_profile():
         assert row["seconds"] == pytest.approx(found["alone"] + row["exposed"] + row["unequal"])
         assert row["wire"] > 0
     own = simulate_scaling(
-        measured, lambda graph: sums(3), (4,), links, colors=3, chunk=MIB // 4, steps=6
+        measured, lambda graph: sums(3), nobody, (4,), links, colors=3, chunk=MIB // 4, steps=6
     )
     assert {row["colors"] for row in own["rows"]} == {1, 3}
     assert {row["strategy"] for row in own["rows"]} == set(STRATEGIES)
+    asked = set()
+
+    def moves(graph, strategy, workers):
+        asked.add((strategy.name, workers))
+        return range(6, 9) if strategy.weights_down else ()
+
+    found = simulate_scaling(measured, lambda graph: sums(3), moves, (2,), links, steps=6)
+    assert asked == {(name, 1) for name in STRATEGIES}
+    assert {row["strategy"] for row in found["rows"]} == set(STRATEGIES)
     with pytest.raises(ValueError, match="nothing to add up"):
-        simulate_scaling(measured, lambda graph: [])
+        simulate_scaling(measured, lambda graph: [], nobody)

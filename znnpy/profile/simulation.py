@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from znnpy.distributed.bundles import Pieces
+from znnpy.distributed.strategies import Strategy
 from znnpy.engine import Model
+from znnpy.engine.communication.hastened import hastened
 from znnpy.engine.memory.build import STEPS
 from znnpy.engine.tasks.identity import Identity, Kind, Part, Pass, identities
 from znnpy.graph import TaskGraph
@@ -55,6 +57,7 @@ def simulate_ranks(
     return simulate_scaling(
         _measured(made),
         lambda graph: exchanges(graph, layers),
+        urgent,
         ranks,
         links,
         colors=colors,
@@ -88,6 +91,12 @@ def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list
         )
 
     return [[exchange(it, step) for it in layer] for step in range(STEPS) for layer in layers]
+
+
+def urgent(graph: TaskGraph, strategy: Strategy, workers: int) -> list[int]:
+    """The tasks that come first on a rank of so many workers."""
+    tasks = enumerate(identities(graph))
+    return [task for task, what in tasks if hastened(what, strategy, workers)]
 
 
 def _makes(before: Identity, after: Identity) -> bool:

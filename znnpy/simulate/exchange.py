@@ -7,8 +7,8 @@ bandwidth on a port that carries one at a time each way (Hockney's alpha-beta mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -93,14 +93,18 @@ def exchanged(
     ranks: int,
     strategy: Strategy,
     links: Links,
+    urgent: Collection[int] = (),
 ) -> Exchanged:
     """The same replay on every rank, with what `strategy` sends; nothing for one rank.
 
-    `layers`: what each adds up, of every step. The graph must be of a policy without barriers: with them no
+    `layers`: what each adds up, of every step. `urgent`: recorded tasks that come before others, as those of messages
+    always do. The graph must be of a policy without barriers: with them no
     message overlaps anything.
     """
     if ranks == 1:
         return Exchanged([replay], [], 0)
+    first = np.isin(np.arange(replay.graph.size), list(urgent))
+    replay = replace(replay, graph=replace(replay.graph, urgent=first))
     drawn = _Drawn(replay, layers, ranks, links)
     if strategy.weights_down:
         drawn.weights_move_at_first()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -22,6 +22,7 @@ STEPS = 6
 def simulate_scaling(
     measured: Mapping[int, Measured],
     layers: Callable[[TaskGraph], Sequence[Sequence[Exchange]]],
+    urgent: Callable[[TaskGraph, Strategy, int], Collection[int]],
     ranks: Sequence[int] = RANKS,
     links: Links | None = None,
     steps: int = STEPS,
@@ -34,9 +35,10 @@ def simulate_scaling(
     Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
     a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`, more
     than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
-    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. `colors`,
-    `chunk`: those of a config (default: several colors side by side, the strategies' own chunks). Raises
-    ValueError when nothing was measured or there is nothing to add up.
+    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. `urgent`:
+    tasks that come first by a strategy, on ranks of so many workers. `colors`, `chunk`: those of a config
+    (default: several colors side by side, the strategies' own chunks). Raises ValueError when nothing was
+    measured or there is nothing to add up.
     """
     known, workers, links = calibrated(measured), max(measured), links or Links()
     graph = measured[workers].graph
@@ -45,7 +47,8 @@ def simulate_scaling(
         raise ValueError("these steps move no weights, so ranks have nothing to add up")
 
     def run(count: int, strategy: Strategy, links: Links) -> Outcome:
-        it = exchanged(replay, summed, count, strategy, links)
+        first = urgent(graph, strategy, workers)
+        it = exchanged(replay, summed, count, strategy, links, first)
         return simulate_ranks(
             it.replays, it.messages, workers, machine, steps, seed, ports=it.ports
         )

@@ -20,6 +20,7 @@ from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.windows import Windows
 from znnpy.distributed.world import World
 from znnpy.engine.communication.bundles import Bundle, by_layer
+from znnpy.engine.communication.hastened import hastened
 from znnpy.engine.communication.outbox import SECONDS, Outbox, touched
 from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
 from znnpy.engine.layers.loss import loss_group
@@ -32,11 +33,6 @@ from znnpy.network import parameter_shapes
 from znnpy.network.types import Network
 from znnpy.plan import Plan, fftw
 from znnpy.plan.saved import saved_plan
-
-_FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
-"""What posts a message, or brings on what the next one carries."""
-_AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
-"""What ranks at the other end of a tree wait for beside it."""
 
 Pair = tuple[float, float]
 Record = Mapping[str, Mapping[str, Any]]
@@ -209,15 +205,9 @@ class Exchange:
                 hand_down(step, self.outbox, self.ranks.hops(color), bundle)
 
     def hasten(self, step: Step, workers: int) -> None:
-        """Put before others, of an update's tasks, those that other ranks wait for.
-
-        Where rank 0 hands out weights and a rank has one worker, gradients then leave while the backward pass goes on
-        here, and weights while it does elsewhere. Several workers would all leave the critical path for that.
-        """
-        awaited = _AWAITED if self.strategy.weights_down and workers == 1 else frozenset()
+        """Put before others, of an update's tasks, those that other ranks wait for."""
         step.tasks[:] = [
-            replace(it, urgent=it.what.part in _FOR_OTHERS or it.what.serves in awaited)
-            for it in step.tasks
+            replace(it, urgent=hastened(it.what, self.strategy, workers)) for it in step.tasks
         ]
 
     def _add_results(self, step: Step, build: Build) -> None:
