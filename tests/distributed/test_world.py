@@ -67,6 +67,40 @@ with World.open(Delays(int(sys.argv[1]), 0.001)) as world:
     print("passed", flush=True)
 """
 
+LATE = """
+import threading, time
+import numpy as np
+from znnpy_kernels.scheduling.mailbox import post
+from znnpy.distributed.transfers import Span, Transfer, Way
+from znnpy.distributed.world import World
+
+with World.open() as world:
+    messenger, looks = world.messenger, 0
+    own = messenger._look
+
+    def look():
+        global looks
+        looks += 1
+        own()
+
+    messenger._look = look
+    room, complete = np.zeros(100_000, np.float32), threading.Semaphore(0)
+    way = (Way.SEND, Way.RECEIVE)[world.rank]
+    span = Span(room.ctypes.data, room.nbytes)
+    messenger.attach([Transfer(way, 1 - world.rank, 0, (span,), 0)], lambda phase: complete.release())
+    world.exchange(None)
+    before = looks
+    if world.rank == 0:
+        room[:] = 1
+        time.sleep(0.3)
+    post.run(mailbox=messenger.address, number=0)
+    complete.acquire()
+    assert room.all()
+    assert looks - before < 30, looks - before
+    messenger.detach()
+    print("came", flush=True)
+"""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -77,6 +111,10 @@ def test_ranks_hear_each_other(ranks: int) -> None:
 @pytest.mark.slow
 def test_posted_messages_arrive_whole_and_release_their_phase() -> None:
     assert launched(2, POST, 2) == ["passed"] * 2
+
+
+def test_no_interpreter_runs_while_a_message_is_waited_for() -> None:
+    assert launched(2, LATE) == ["came"] * 2
 
 
 def test_who_is_alone_hears_itself() -> None:

@@ -24,7 +24,7 @@ class Mailbox:
         self._taken = np.zeros(256, np.int64)
         self.address = int(self._words.ctypes.data)
         native.prepare(self.address)
-        for function in (native.take, native.sleep, native.wake):
+        for function in (native.take, native.wake):
             function.compile()
 
     def take(self) -> list[int]:
@@ -38,10 +38,6 @@ class Mailbox:
         """When a number was posted last: CLOCK_MONOTONIC, nanoseconds."""
         return int(self._posted[number])
 
-    def sleep(self, seconds: float) -> None:
-        """Wait for a post or a `wake`, so long at most; the GIL is free meanwhile."""
-        native.sleep(self.address, int(seconds * 1e9))
-
     def wake(self) -> None:
-        """End the reader's sleep, from any thread."""
+        """End the reader's nap, from any thread."""
         native.wake(self.address)

@@ -2,14 +2,16 @@
 
 It starts what tasks have posted, asks MPI again and again which messages are complete, and releases the
 phase of each: tokens for the tasks that wait for it. Small messages between ranks, by channel, go the same
-way. Between two looks it sleeps an eighth of the time for which nothing has happened: short waits are
-answered at once, and long ones cost next to no processor.
+way. Between two questions it sleeps an eighth of the time for which nothing has happened: short waits are
+answered at once, and long ones cost next to no processor. As soon as there are tasks, whose messages are many,
+compiled code (`Resting`) sleeps and asks, until something has happened.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import sys
 import threading
 import time
@@ -35,17 +37,27 @@ from znnpy.distributed.transfers import (
 
 if TYPE_CHECKING:
     from znnpy.distributed.mailbox import Mailbox
+    from znnpy.distributed.resting import Resting
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 1 / 8  # of the time for which nothing has happened
-SECONDS_A_ROUND = 1e-4
-"""After each so much sleep MPI is asked once more: it may move large messages by a small buffer a call."""
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
 KEPT_PASSAGES = 1 << 16
 
 Listener = Callable[[int, bytes], None]
 """Takes the rank that a small message came from, and the message; called in the communication thread."""
+
+
+def _pace() -> list[float]:
+    """Seconds of each sleep since something has happened; later ones are as long as the last."""
+    found = [SHORTEST_SLEEP]
+    while found[-1] < LONGEST_SLEEP:
+        found.append(min(max(SHORTEST_SLEEP, sum(found) * PATIENCE), LONGEST_SLEEP))
+    return found
+
+
+PACE = _pace()
 
 
 @dataclass
@@ -75,6 +87,7 @@ class Messenger:
         )
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._mailbox: Mailbox | None = None
+        self._resting: Resting | None = None
         self._delays: Delays | None = None
         self._words: deque[Callable[[], None]] = deque()
         self._timed: list[tuple[float, int, Callable[[], None]]] = []
@@ -89,7 +102,8 @@ class Messenger:
         self._sum_next = 0
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
-        self._active, self._slept, self._ending = 0.0, 0.0, False
+        self._sleeps = 0  # since something has happened
+        self._ending = False
         if delays:
             self.delay(delays)
         self._thread = threading.Thread(target=self._live, name="znnpy messages", daemon=True)
@@ -99,8 +113,10 @@ class Messenger:
         """Where tasks post: the word `mailbox` of `post`; compiles what reads it, once there are tasks."""
         if self._mailbox is None:
             from znnpy.distributed.mailbox import Mailbox
+            from znnpy.distributed.resting import Resting
 
             self._mailbox = Mailbox()
+            self._resting = Resting(self._mailbox, self._control, PACE)
         return self._mailbox.address
 
     @property
@@ -186,8 +202,7 @@ class Messenger:
         try:
             while not self._ending or self._requests or self._words:
                 self._look()
-                self._slept = self._pause()
-                (self._mailbox.sleep if self._mailbox else time.sleep)(self._slept)
+                self._complete_all(self._rest())
         except BaseException as error:
             self.failed(error)
 
@@ -200,18 +215,22 @@ class Messenger:
             )
         while self._words:
             self._words.popleft()()
-            self._active = time.monotonic()
+            self._sleeps = 0
         while self._timed and self._timed[0][0] <= time.monotonic():
             heapq.heappop(self._timed)[2]()
         self._receive_told()
-        for _ in range(1 + int(self._slept / SECONDS_A_ROUND)):
-            self._ask()
 
-    def _pause(self) -> float:
-        """Seconds to sleep."""
-        now = time.monotonic()
-        wanted = min(max(SHORTEST_SLEEP, (now - self._active) * PATIENCE), LONGEST_SLEEP)
-        return max(0.0, min(wanted, self._timed[0][0] - now)) if self._timed else wanted
+    def _rest(self) -> Sequence[int]:
+        """Sleep until something has happened; places of requests that are complete."""
+        until = self._timed[0][0] if self._timed else math.inf
+        if self._resting:
+            found, self._sleeps = self._resting.rest(self._requests, self._sleeps, until)
+            return found
+        if complete := MPI.Request.Testsome(self._requests) if self._requests else None:
+            return complete
+        time.sleep(max(0.0, min(PACE[min(self._sleeps, len(PACE) - 1)], until - time.monotonic())))
+        self._sleeps += 1
+        return ()
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         if seconds <= 0:
@@ -219,12 +238,11 @@ class Messenger:
         else:
             heapq.heappush(self._timed, (time.monotonic() + seconds, next(self._order), what))
 
-    def _ask(self) -> None:
-        """Which messages are complete, and what follows from each."""
-        found = MPI.Request.Testsome(self._requests) if self._requests else None
+    def _complete_all(self, found: Sequence[int]) -> None:
+        """What follows from requests that are complete."""
         if not found:
             return
-        self._active = time.monotonic()
+        self._sleeps = 0
         complete, gone = [self._complete[index] for index in found], set(found)
         self._requests = [it for index, it in enumerate(self._requests) if index not in gone]
         self._complete = [it for index, it in enumerate(self._complete) if index not in gone]
@@ -234,7 +252,7 @@ class Messenger:
     def _wait_for(self, request: MPI.Request, then: Callable[[], None]) -> None:
         self._requests.append(request)
         self._complete.append(then)
-        self._active = time.monotonic()
+        self._sleeps = 0
 
     def _attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
         for request in self._prepared.values():

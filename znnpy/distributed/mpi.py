@@ -15,13 +15,21 @@ if mpi4py.rc.finalize is None:
 
 from mpi4py import MPI  # noqa: E402
 
-__all__ = ["MPI", "begin"]
+__all__ = ["MPI", "address_of", "begin"]
 
 
 def begin() -> None:
     """Meet the other ranks, for all of which MPI waits, however long; other threads run meanwhile."""
     if MPI.Is_initialized():
         return
-    library = ctypes.CDLL(MPI.__file__)  # finds what it is linked with
-    library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+    _library().MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
     MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py does, for exceptions
+
+
+def address_of(name: str) -> int:
+    """Where a function of MPI's C library is."""
+    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(MPI.__file__)  # finds what it is linked with

@@ -70,6 +70,19 @@ def call_kernel(typingctx: Any, address: Any, arguments: Any, worker: Any) -> An
 
 
 @intrinsic
+def call_c(typingctx: Any, address: Any, values: Any) -> Any:
+    """What a C function at an address returns, an int; `values`: a tuple of its arguments as int64 words."""
+    count = len(values)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        function = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * count).as_pointer()
+        given = [builder.extract_value(args[1], number) for number in range(count)]
+        return builder.call(builder.inttoptr(args[0], function), given)
+
+    return types.intc(types.int64, types.UniTuple(types.int64, count)), codegen
+
+
+@intrinsic
 def stack_words(typingctx: Any) -> Any:
     """Address of two int64 words on the caller's stack, for C calls that take a timespec."""
 

@@ -16,14 +16,7 @@ from numba import types
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import add_acq_rel, load_acquire, store_relaxed, store_release
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.machine.native import (
-    clock_gettime,
-    native,
-    sem_init,
-    sem_post,
-    sem_timedwait,
-    stack_words,
-)
+from znnpy_kernels.machine.native import native, sem_init, sem_post
 from znnpy_kernels.scheduling.parking import nanoseconds
 
 sem_trywait = types.ExternalFunction("sem_trywait", types.intc(types.int64))
@@ -72,25 +65,14 @@ def take(mailbox: int, numbers: int, most: int) -> int:
             break
         store_relaxed(slot, 0)
         longs(numbers)[found] = number - 1
-        sem_trywait(mailbox + SEMAPHORE)  # its post, if that has come: else one sleep ends early
+        sem_trywait(mailbox + SEMAPHORE)  # its post, if that has come: else one nap ends early
         taken += 1
         found += 1
     longs(mailbox + TAKEN)[0] = taken
     return found
 
 
-@native("void(int64,int64)")
-def sleep(mailbox: int, budget: int) -> None:
-    """Wait for a post or for somebody's `wake`, at most `budget` nanoseconds."""
-    until = stack_words()
-    clock_gettime(0, until)
-    nanos = longs(until)[1] + budget
-    longs(until)[0] += nanos // 1_000_000_000
-    longs(until)[1] = nanos % 1_000_000_000
-    sem_timedwait(mailbox + SEMAPHORE, until)
-
-
 @native("void(int64)")
 def wake(mailbox: int) -> None:
-    """End the reader's sleep, or its next one."""
+    """End the reader's nap, or its next one."""
     sem_post(mailbox + SEMAPHORE)

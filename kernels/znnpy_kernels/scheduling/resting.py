@@ -1,0 +1,78 @@
+"""How the communication thread waits: naps, and after each a question to MPI, none of it in Python.
+
+To ask MPI is also what moves messages that are under way. Only what has happened is told to Python: whose
+looks take many times as long, since after a nap all that they touch is out of the caches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import words
+from znnpy_kernels.machine.inlining import part
+from znnpy_kernels.machine.memory import ints, longs
+from znnpy_kernels.machine.native import call_c, clock_gettime, native, sem_timedwait, stack_words
+from znnpy_kernels.scheduling.mailbox import SEMAPHORE
+from znnpy_kernels.scheduling.parking import nanoseconds
+
+REST = words(
+    "naps paces pace until test pending requests found indices statuses probe source tag comm status flag error"
+)
+"""naps: since anything has happened; pace: address of `paces` lengths of naps in nanoseconds, the last for all
+later ones; until: CLOCK_MONOTONIC; test, probe: addresses of MPI_Testsome and MPI_Iprobe; requests: address of
+`pending` handles; found: how many are complete, whose places come to `indices`; source, tag, comm: of messages to
+look for; statuses, status, flag: rooms; error: what MPI returned last."""
+ROUND = 100_000
+"""After each so many nanoseconds of a nap MPI is asked once more: it may move large messages by a small buffer a
+call."""
+
+
+@native("void(int64,int64)")
+def rest(mailbox: int, block: int) -> None:
+    """Wait for a post, a `wake`, complete requests or a message to look for; at most until a time."""
+    at = REST
+    given = longs(block)
+    while not anything_new(block):
+        left = given[at.until] - nanoseconds()
+        if left <= 0:
+            return
+        nap = min(left, longs(given[at.pace])[min(given[at.naps], given[at.paces] - 1)])
+        given[at.naps] += 1
+        if nap_ended(mailbox, nap):
+            return
+        for _ in range(nap // ROUND):
+            if anything_new(block):
+                return
+
+
+@part
+def nap_ended(mailbox: int, budget: int) -> Any:
+    """Sleep for so many nanoseconds; whether somebody ended that by a post or a `wake`."""
+    until = stack_words()
+    clock_gettime(0, until)
+    nanos = longs(until)[1] + budget
+    longs(until)[0] += nanos // 1_000_000_000
+    longs(until)[1] = nanos % 1_000_000_000
+    return sem_timedwait(mailbox + SEMAPHORE, until) == 0
+
+
+@part
+def anything_new(block: int) -> Any:
+    """Whether requests are complete, a message is there, which stays there, or MPI has an error to tell."""
+    at = REST
+    given = longs(block)
+    if given[at.pending] > 0:
+        requests = (
+            given[at.pending],
+            given[at.requests],
+            block + 8 * at.found,
+            given[at.indices],
+            given[at.statuses],
+        )
+        given[at.error] = call_c(given[at.test], requests)
+        if given[at.error] != 0 or ints(block + 8 * at.found)[0] > 0:
+            return True
+    flag = block + 8 * at.flag
+    message = (given[at.source], given[at.tag], given[at.comm], flag, given[at.status])
+    given[at.error] = call_c(given[at.probe], message)
+    return given[at.error] != 0 or ints(flag)[0] != 0
