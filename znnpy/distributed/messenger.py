@@ -200,9 +200,10 @@ class Messenger:
 
     def _live(self) -> None:
         try:
+            self._look()
             while not self._ending or self._requests or self._words:
-                self._look()
                 self._complete_all(self._rest())
+                self._look()
         except BaseException as error:
             self.failed(error)
 
