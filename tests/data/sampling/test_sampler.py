@@ -267,6 +267,14 @@ def test_labels_that_lie_elsewhere_are_told() -> None:
         sampler([far], (3, 3, 3), (1, 1, 1))
 
 
+def test_mirrored_borders_are_advised_where_labels_are_large_enough() -> None:
+    with pytest.raises(ShapeError, match=r"or set data\.border: mirror"):
+        sampler([scene()], (9, 9, 9), (3, 3, 3))
+    with pytest.raises(ShapeError) as found:
+        sampler([scene()], (9, 9, 9), (9, 9, 9))
+    assert "mirror" not in str(found.value)
+
+
 def test_refused() -> None:
     with pytest.raises(ShapeError, match=r"\(7, 8, 9\).*\(8, 3, 3\)"):
         sampler([scene(), scene((20, 20, 20))], (8, 3, 3), (1, 1, 1))

@@ -92,9 +92,12 @@ class Placing:
 
     def range(self, scene: Scene, flips: Flips) -> Range:
         """Valid positions; may be empty."""
+        return self._range(scene, flips, self._mirror)
+
+    def _range(self, scene: Scene, flips: Flips, mirror: bool) -> Range:
         bound = [scene.labels[node] for node in self.outputs]
         nodes = list(self.outputs)
-        if not self._mirror:
+        if not mirror:
             bound += [scene.images[node] for node in self.inputs]
             nodes += list(self.inputs)
         lows, highs = [], []
@@ -117,17 +120,19 @@ class Placing:
             raise ShapeError(
                 f"{scene.reference.name}: no patch fits into the volume of {scene.reference.extent} voxels "
                 f"(z, y, x) and its labels of {labels}; the patches are {shapes}. "
-                f"{self._advice(ranges)}"
+                f"{self._advice(scene, ranges)}"
             )
 
-    def _advice(self, ranges: list[Range]) -> str:
+    def _advice(self, scene: Scene, ranges: list[Range]) -> str:
         """The nearest output sizes that fit, given the valid positions of patches that do not."""
         spare = np.min([np.subtract(upper, lower) for lower, upper in ranges], axis=0) - 1
         fitting: Mapping[str, Triple] = {
             node: plus(patch.shape, _whole(np.minimum(0, spare // patch.stride)))
             for node, patch in self.outputs.items()
         }
-        mirror = "" if self._mirror else ", or set data.border: mirror"
+        mirrored = (self._range(scene, (flip, flip, flip), True) for flip in (False, True))
+        helps = min(number_of(*both) for both in mirrored) > 0
+        mirror = ", or set data.border: mirror" if helps else ""
         if min(min(shape) for shape in fitting.values()) >= 1:
             fitting = self._possible(fitting)
         if not fitting or min(min(shape) for shape in fitting.values()) < 1:
