@@ -23,11 +23,13 @@ def config(tmp_path: Path) -> Path:
 
 
 def over(
-    *words: object, script: str = "", cwd: Path | None = None
+    *words: object, ranks: int = 2, script: str = "", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Three ranks of a command, or of a script with these words."""
+    """Some ranks of a command, or of a script with these words."""
     line = [sys.executable, "-c", script or START, *words]
-    return subprocess.run(mpiexec(3, *line), capture_output=True, text=True, timeout=120, cwd=cwd)
+    return subprocess.run(
+        mpiexec(ranks, *line), capture_output=True, text=True, timeout=120, cwd=cwd
+    )
 
 
 @pytest.mark.slow
@@ -37,7 +39,7 @@ def over(
         (["train", "CONFIG", "--bogus"], "No such option"),
         (["train"], "Missing argument"),
         (["train", "CONFIG", "--max-memory", "soon"], "is not like 8GiB"),
-        (["train", "CONFIG", "--set", "training.optimiser=adam"], "did you mean"),
+        (["train", "CONFIG", "--set", "training.optimizer=adamm"], "did you mean"),
         (["train", "nowhere.yaml"], "nowhere.yaml"),
         (["profile", "CONFIG", "--threads", "some"], "is not like 1,2,4"),
         (["profile"], "give either a config file"),
@@ -50,6 +52,7 @@ def test_what_is_wrong_with_a_line_is_said_once(config: Path, words: list[str], 
     assert done.returncode != 0
     assert done.stderr.lower().count(said.lower()) == 1, done.stderr
     assert "rank 1" not in done.stderr + done.stdout
+    assert [path.name for path in config.parent.iterdir()] == [config.name]
 
 
 ONE = """
@@ -74,7 +77,7 @@ app.main(words)
 def test_what_is_wrong_with_one_rank_alone_is_said_with_its_number(
     config: Path, word: str, said: str
 ) -> None:
-    done = over("train", config, word, script=ONE)
+    done = over("train", config, word, ranks=3, script=ONE)
     assert done.returncode != 0
     assert done.stderr.count(said) == 1, done.stderr
     assert "znnpy: rank 1 (pid " in done.stderr
@@ -95,7 +98,7 @@ def test_what_is_wrong_with_one_rank_alone_is_said_with_its_number(
 def test_what_one_process_does_is_refused(tmp_path: Path, words: list[str]) -> None:
     done = over(*words, cwd=tmp_path)
     assert done.returncode != 0
-    assert done.stderr.count(f"znnpy {words[0]} is done by one process, and 3 were started") == 1
+    assert done.stderr.count(f"znnpy {words[0]} is done by one process, and 2 were started") == 1
     assert ("--dask" in done.stderr) == (words[0] == "predict")
 
 
@@ -113,7 +116,7 @@ app.main(["train"])
 
 @pytest.mark.slow
 def test_warnings_are_said_once_but_every_rank_says_what_it_waits_for() -> None:
-    said = over(script=WARNS).stderr.splitlines()
+    said = over(ranks=3, script=WARNS).stderr.splitlines()
     waits = [
         "warning: waits for process 7",
         *(f"warning: rank {n} waits for process 7" for n in (1, 2)),
