@@ -263,8 +263,10 @@ def test_several_inputs_and_outputs() -> None:
 def test_labels_that_lie_elsewhere_are_told() -> None:
     away = ArrayVolume(np.ones((9, 9, 9), np.uint8), "gt", offset=(200.0, 0.0, 0.0))
     far = Scene({"in": ArrayVolume(np.zeros((9, 9, 9)), "raw")}, {"out": away})
-    with pytest.raises(ShapeError, match=r"its labels of \(9, 9, 9\) from voxel \(200, 0, 0\) on"):
-        sampler([far], (3, 3, 3), (1, 1, 1))
+    for mirror in (False, True):  # mirrored again and again, the image would reach there
+        words = r"its labels of \(9, 9, 9\) from voxel \(200, 0, 0\) on.*smaller network$"
+        with pytest.raises(ShapeError, match=words):
+            sampler([far], (3, 3, 3), (1, 1, 1), mirror=mirror)
 
 
 def test_mirrored_borders_are_advised_where_labels_are_large_enough() -> None:

@@ -30,8 +30,8 @@ Possible = Callable[[Mapping[str, Triple]], Mapping[str, Triple]]
 class Placing:
     """The patches of all nodes, and where each lies in the first input's, whose corner is their position.
 
-    A position is valid if all output patches lie inside their labels and, unless `mirror`, all
-    input patches inside their images.
+    A position is valid if all output patches lie inside their labels and all input patches inside their
+    images; with `mirror` all output patches inside the images.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class Placing:
         return self._range(scene, flips, self._mirror)
 
     def _range(self, scene: Scene, flips: Flips, mirror: bool) -> Range:
-        bound = [scene.labels[node] for node in self.outputs]
-        nodes = list(self.outputs)
-        if not mirror:
-            bound += [scene.images[node] for node in self.inputs]
-            nodes += list(self.inputs)
+        bound = [(node, scene.labels[node]) for node in self.outputs]
+        if mirror:  # what outputs show is in the images, though not all that they are made from
+            bound += [(node, image) for node in self.outputs for image in scene.images.values()]
+        else:
+            bound += [(node, scene.images[node]) for node in self.inputs]
         lows, highs = [], []
-        for node, volume in zip(nodes, bound, strict=True):
+        for node, volume in bound:
             box = self.boxes[node]
             first = minus(scene.corner(volume), box.placed((0, 0, 0), self.frame, flips))
             lows.append(first)
