@@ -131,7 +131,7 @@ def changed_input(tiny):
         file["raw"][1, 1, 1] += 1
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("change", "changes", "words"),
     [

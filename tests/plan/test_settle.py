@@ -51,7 +51,7 @@ class Machine:
         return seconds / TASKS * (1 + waits * self.rng.exponential(5, TASKS))
 
 
-@pytest.mark.quick(12)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("load", [0.2, 0.6])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("seed", range(10))

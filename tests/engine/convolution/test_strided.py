@@ -24,7 +24,7 @@ def drawn(rng):
     return network(nodes, edges), tuple(int(n) for n in rng.integers(1, 4, 3))
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_all_passes_of_drawn_layers(seed):
     check_network(*drawn(np.random.default_rng(seed)), conv="direct", threads=1)

@@ -20,7 +20,7 @@ def block(edges, kind="transfer", images=18, **more):
     return network(nodes, [*lines, ("conv", "b", "out", size(1, 2, 2))])
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", ["transfer", "sum"])
 @pytest.mark.parametrize(
     "edges",
@@ -66,6 +66,7 @@ def residuals(function="relu"):
     return network(nodes, edges)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("function", ["linear", "elu"])
 def test_residual_blocks_in_a_row(function):
     check_network(residuals(function), (5, 6, 7))
@@ -77,6 +78,7 @@ def test_same_bits_for_any_number_of_threads():
     assert all(other == bits[0] for other in bits[1:])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("training", [True, False])
 def test_nothing_is_copied(training):
     with Model(residuals(), (8, 8, 8), training=training, threads=1) as model:

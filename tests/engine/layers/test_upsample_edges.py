@@ -53,6 +53,7 @@ def test_from_an_input():
     check_network(network(nodes, edges), (4, 3, 5))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_same_bits_for_any_number_of_threads(mode):
     bits = [

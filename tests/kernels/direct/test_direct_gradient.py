@@ -5,7 +5,7 @@ import pytest
 from direct_cases import Case, check_earlier_sums, check_weight_gradient, random_case
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("seed", range(30))
 def test_weight_gradient_on_random_layers(seed):
     rng = np.random.default_rng(seed)

@@ -39,6 +39,7 @@ def added(module: str, text: str) -> set[str]:
     return {name for name in before() if after[name] != before()[name]}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("text", ["# a remark\n", "\n\ndef new(x):\n    return load(x)\n"])
 def test_what_nothing_uses_compiles_nothing(text: str) -> None:
     assert added("simd.vectors", text) == set()
