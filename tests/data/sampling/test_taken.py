@@ -83,7 +83,10 @@ def test_masks_of_classes_sum_to_one() -> None:
 
 
 def test_channels_must_be_those_of_the_output() -> None:
-    with pytest.raises(VolumeError, match=r"holds 1 channel\(s\); this target needs 2"):
+    with pytest.raises(
+        VolumeError,
+        match=r"holds 1 channel\(s\); this target needs 2, one for each output image .*softmax",
+    ):
         check_labels(ImageTarget(1, BINOMIAL, 2), volume(0, 1), None)
 
 

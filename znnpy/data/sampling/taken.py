@@ -121,4 +121,5 @@ def check_kind(target: Target, labels: Volume) -> None:
     if target.channels not in (None, labels.channels):
         raise VolumeError(
             f"{labels.name} holds {labels.channels} channel(s); this target needs {target.channels}"
+            f"{target.of_channels}"
         )

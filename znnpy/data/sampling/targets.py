@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ class Target(ABC):
 
     channels: int | None = None
     """Channels that the labels must have; None: any number."""
+
+    of_channels: ClassVar[str] = ""
+    """What they are for, and what to do with others, in words."""
 
     ignore: int | None = None
     """Label of voxels that do not count; None: all count."""
@@ -150,6 +153,10 @@ SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
 class ImageTarget(Target):
     """The labels' values times `scale`, one image per channel, where the loss takes them."""
 
+    of_channels = (
+        ", one for each output image (class numbers in one channel go with data.target: labels and a loss of classes, "
+        "such as softmax)"
+    )
     scale: float = 1.0
     taken: Taken = VALUES.target
     channels: int | None = None
