@@ -40,24 +40,14 @@ if TYPE_CHECKING:
     from znnpy.distributed.resting import Resting
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
-PATIENCE = 1 / 8  # of the time for which nothing has happened
+PATIENCE = 8
+"""A sleep takes one of so many parts of the time for which nothing has happened."""
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
 KEPT_PASSAGES = 1 << 16
 
 Listener = Callable[[int, bytes], None]
 """Takes the rank that a small message came from, and the message; called in the communication thread."""
-
-
-def _pace() -> list[float]:
-    """Seconds of each sleep since something has happened; later ones are as long as the last."""
-    found = [SHORTEST_SLEEP]
-    while found[-1] < LONGEST_SLEEP:
-        found.append(min(max(SHORTEST_SLEEP, sum(found) * PATIENCE), LONGEST_SLEEP))
-    return found
-
-
-PACE = _pace()
 
 
 @dataclass
@@ -102,7 +92,7 @@ class Messenger:
         self._sum_next = 0
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
-        self._sleeps = 0  # since something has happened
+        self._active = 0.0  # when something has happened
         self._ending = False
         if delays:
             self.delay(delays)
@@ -116,7 +106,8 @@ class Messenger:
             from znnpy.distributed.resting import Resting
 
             self._mailbox = Mailbox()
-            self._resting = Resting(self._mailbox, self._control, PACE)
+            pace = SHORTEST_SLEEP, LONGEST_SLEEP, PATIENCE
+            self._resting = Resting(self._mailbox, self._control, *pace)
         return self._mailbox.address
 
     @property
@@ -216,7 +207,7 @@ class Messenger:
             )
         while self._words:
             self._words.popleft()()
-            self._sleeps = 0
+            self._active = time.monotonic()
         while self._timed and self._timed[0][0] <= time.monotonic():
             heapq.heappop(self._timed)[2]()
         self._receive_told()
@@ -225,12 +216,12 @@ class Messenger:
         """Sleep until something has happened; places of requests that are complete."""
         until = self._timed[0][0] if self._timed else math.inf
         if self._resting:
-            found, self._sleeps = self._resting.rest(self._requests, self._sleeps, until)
-            return found
+            return self._resting.rest(self._requests, self._active, until)
         if complete := MPI.Request.Testsome(self._requests) if self._requests else None:
             return complete
-        time.sleep(max(0.0, min(PACE[min(self._sleeps, len(PACE) - 1)], until - time.monotonic())))
-        self._sleeps += 1
+        now = time.monotonic()
+        wanted = min(max(SHORTEST_SLEEP, (now - self._active) / PATIENCE), LONGEST_SLEEP)
+        time.sleep(max(0.0, min(wanted, until - now)))
         return ()
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
@@ -243,7 +234,7 @@ class Messenger:
         """What follows from requests that are complete."""
         if not found:
             return
-        self._sleeps = 0
+        self._active = time.monotonic()
         complete, gone = [self._complete[index] for index in found], set(found)
         self._requests = [it for index, it in enumerate(self._requests) if index not in gone]
         self._complete = [it for index, it in enumerate(self._complete) if index not in gone]
@@ -253,7 +244,7 @@ class Messenger:
     def _wait_for(self, request: MPI.Request, then: Callable[[], None]) -> None:
         self._requests.append(request)
         self._complete.append(then)
-        self._sleeps = 0
+        self._active = time.monotonic()
 
     def _attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
         for request in self._prepared.values():

@@ -18,15 +18,18 @@ HANDLE, STATUS = MPI._sizeof(MPI.Request), MPI._sizeof(MPI.Status)  # bytes
 class Resting:
     """Waits for a post to a mailbox, complete requests, or a message of a communicator."""
 
-    def __init__(self, mailbox: Mailbox, comm: MPI.Comm, pace: Sequence[float]) -> None:
+    def __init__(
+        self, mailbox: Mailbox, comm: MPI.Comm, shortest: float, longest: float, patience: int
+    ) -> None:
+        """A nap lasts one of `patience` parts of the time for which nothing has happened; limits in seconds."""
         self._mailbox, self._block = mailbox, np.zeros(len(REST), np.int64)
         self._address = int(self._block.ctypes.data)
-        self._pace = (np.array(pace) * 1e9).astype(np.int64)
         self._status = np.zeros(STATUS, np.uint8)
         self._rooms(16)
         self._fill(
-            pace=self._pace.ctypes.data,
-            paces=len(self._pace),
+            shortest=int(shortest * 1e9),
+            longest=int(longest * 1e9),
+            patience=patience,
             test=address_of("MPI_Testsome"),
             probe=address_of("MPI_Iprobe"),
             source=MPI.ANY_SOURCE,
@@ -36,13 +39,11 @@ class Resting:
         )
         rest.compile()
 
-    def rest(
-        self, requests: Sequence[MPI.Request], naps: int, until: float
-    ) -> tuple[list[int], int]:
-        """Places of requests that are complete, and `naps` with those of now; the GIL is free meanwhile.
+    def rest(self, requests: Sequence[MPI.Request], active: float, until: float) -> list[int]:
+        """Places of requests that are complete; the GIL is free meanwhile.
 
-        `naps`: how many there were since anything happened. At most until a time of `time.monotonic`. Requests
-        that are complete are null, or inactive, as by MPI.Request.Testsome; MPI.Exception as by that.
+        Times of `time.monotonic`: when anything has happened last, and how long it may take. Requests that are
+        complete are null, or inactive, as by MPI.Request.Testsome; MPI.Exception as by that.
         """
         if len(requests) > len(self._indices):
             self._rooms(2 * len(requests))
@@ -50,7 +51,11 @@ class Resting:
         for number, place in enumerate(places):
             ctypes.memmove(self._handles + HANDLE * number, place, HANDLE)
         self._fill(
-            pending=len(requests), found=0, error=0, naps=naps, until=int(min(until * 1e9, NEVER))
+            pending=len(requests),
+            found=0,
+            error=0,
+            active=int(active * 1e9),
+            until=int(min(until * 1e9, NEVER)),
         )
         rest(self._mailbox.address, self._address)
         if self._block[REST.error]:
@@ -58,7 +63,7 @@ class Resting:
         complete: list[int] = self._indices[: max(0, self._found[0])].tolist()
         for number in complete:
             ctypes.memmove(places[number], self._handles + HANDLE * number, HANDLE)
-        return complete, int(self._block[REST.naps])
+        return complete
 
     def _rooms(self, most: int) -> None:
         """For so many requests at once."""

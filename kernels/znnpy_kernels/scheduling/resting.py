@@ -16,12 +16,14 @@ from znnpy_kernels.scheduling.mailbox import SEMAPHORE
 from znnpy_kernels.scheduling.parking import nanoseconds
 
 REST = words(
-    "naps paces pace until test pending requests found indices statuses probe source tag comm status flag error"
+    "active shortest longest patience until naps test pending requests found indices statuses "
+    "probe source tag comm status flag error"
 )
-"""naps: since anything has happened; pace: address of `paces` lengths of naps in nanoseconds, the last for all
-later ones; until: CLOCK_MONOTONIC; test, probe: addresses of MPI_Testsome and MPI_Iprobe; requests: address of
-`pending` handles; found: how many are complete, whose places come to `indices`; source, tag, comm: of messages to
-look for; statuses, status, flag: rooms; error: what MPI returned last."""
+"""active: when something has happened last; a nap takes one of `patience` parts of the time since then, within
+`shortest` and `longest`; until: when to end; all in nanoseconds of CLOCK_MONOTONIC. naps: how many there were. test,
+probe: addresses of MPI_Testsome and MPI_Iprobe; requests: address of `pending` handles; found: how many are
+complete, whose places come to `indices`; source, tag, comm: of messages to look for; statuses, status, flag: rooms;
+error: what MPI returned last."""
 ROUND = 100_000
 """After each so many nanoseconds of a nap MPI is asked once more: it may move large messages by a small buffer a
 call."""
@@ -33,10 +35,12 @@ def rest(mailbox: int, block: int) -> None:
     at = REST
     given = longs(block)
     while not anything_new(block):
-        left = given[at.until] - nanoseconds()
+        now = nanoseconds()
+        left = given[at.until] - now
         if left <= 0:
             return
-        nap = min(left, longs(given[at.pace])[min(given[at.naps], given[at.paces] - 1)])
+        wanted = max(given[at.shortest], (now - given[at.active]) // given[at.patience])
+        nap = min(left, min(wanted, given[at.longest]))
         given[at.naps] += 1
         if nap_ended(mailbox, nap):
             return

@@ -49,21 +49,22 @@ class Asked:
         return self.error
 
 
-def rested(mpi, requests=(), pace=(1000,), naps=0, seconds=60.0, wake=False):
-    """Naps that a rest counts at its end, and places of complete requests."""
+def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False):
+    """How many naps a rest takes, and places of complete requests that it ends with."""
     space = np.zeros(native.SLOTS // 8 + native.LINE // 8, np.int64)
     mailbox = space.ctypes.data + -space.ctypes.data % native.LINE
     native.prepare(mailbox)
     if wake:
         native.wake(mailbox)
     block, test, probe = np.zeros(len(REST), np.int64), TEST(mpi.test), PROBE(mpi.probe)
-    lengths, handles = np.array(pace, np.int64), np.array(requests, np.int64)
+    handles, now = np.array(requests, np.int64), time.monotonic_ns()
     places = np.zeros(len(handles), np.int32)
     values = {
-        "naps": naps,
-        "paces": len(lengths),
-        "pace": lengths.ctypes.data,
-        "until": time.monotonic_ns() + int(seconds * SECOND),
+        "active": now,
+        "shortest": nap,
+        "longest": nap,
+        "patience": 8,
+        "until": now + int(seconds * SECOND),
         "test": ctypes.cast(test, ctypes.c_void_p).value,
         "requests": handles.ctypes.data,
         "pending": len(handles),
@@ -91,7 +92,7 @@ def test_it_asks_after_each_nap_until_a_request_is_complete():
 
 def test_a_message_to_look_for_ends_it():
     mpi = Asked(message_after=4)
-    assert rested(mpi, naps=10) == (14, [])
+    assert rested(mpi) == (4, [])
     assert not mpi.tested
 
 
@@ -102,16 +103,16 @@ def test_an_error_of_mpi_ends_it(requests):
 
 def test_a_post_ends_it():
     mpi = Asked()
-    assert rested(mpi, [1], pace=[3600 * SECOND], wake=True) == (1, [])
+    assert rested(mpi, [1], nap=3600 * SECOND, wake=True) == (1, [])
     assert len(mpi.tested) == 1
 
 
 def test_it_ends_when_it_is_time():
-    assert rested(Asked(), [1], pace=[3600 * SECOND], seconds=0.01) == (1, [])
-    assert rested(Asked(), [1], pace=[3600 * SECOND], seconds=-1, naps=4) == (4, [])
+    assert rested(Asked(), [1], nap=3600 * SECOND, seconds=0.01) == (1, [])
+    assert rested(Asked(), [1], seconds=-1) == (0, [])
 
 
 def test_after_a_longer_nap_it_asks_more_often_so_that_small_buffers_move():
     mpi = Asked(complete_after=8)
-    assert rested(mpi, [1], pace=[1000, 250_000]) == (4, [0])
+    assert rested(mpi, [1], nap=250_000) == (3, [0])
     assert len(mpi.probed) == 8
