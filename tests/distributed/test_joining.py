@@ -140,6 +140,8 @@ def test_ranks_do_not_wait_without_end_for_one_that_has_left(monkeypatch):
 def test_a_time_to_begin_that_is_no_number_is_refused(monkeypatch, given):
     for name, value in {"PMI_RANK": "0", "PMI_SIZE": "2", joining.BEGIN_SECONDS: given}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(joining, "_met", False)
+    monkeypatch.setattr(joining, "in_time", lambda *_: pytest.fail("waits for others"))
     words = f"{joining.BEGIN_SECONDS} is {given!r}, which is no number of seconds above 0"
     with pytest.raises(DistributedError, match=re.escape(words)), joining.joined():
         pass
