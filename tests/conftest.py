@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,9 @@ from shares import slow_cases
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw fewer examples where slow tests are left out."""
+    """Draw fewer examples where slow tests are left out; hear Ctrl-C here and in what tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     quick = "not slow" in config.option.markexpr
     settings.load_profile("quick" if quick else "untimed")
 

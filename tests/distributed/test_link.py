@@ -54,6 +54,7 @@ def test_what_is_compared_is_what_would_run() -> None:
     assert chosen(SLOW, Ranks.of(8, 8), layers(64 * MIB), colors=1).name == "tree"
 
 
+@pytest.mark.slow
 def test_who_promises_no_order_is_never_chosen() -> None:
     for link in (FAST, SLOW):
         for size in (2, 3, 8):

@@ -114,6 +114,7 @@ def test_posted_messages_arrive_whole_and_release_their_phase() -> None:
     assert launched(2, POST, 2) == ["passed"] * 2
 
 
+@pytest.mark.slow
 def test_no_interpreter_runs_while_a_message_is_waited_for() -> None:
     assert launched(2, LATE) == ["came"] * 2
 

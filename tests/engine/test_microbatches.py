@@ -222,7 +222,7 @@ def by(algorithm: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", MADE_OF_FILTERS)
 def test_what_follows_from_filters_is_made_once_an_update_where_there_is_memory(
     algorithm: str,
@@ -240,7 +240,7 @@ def test_what_follows_from_filters_is_made_once_an_update_where_there_is_memory(
     assert tasks(8, 2, memory - 1)[0] == 4 * alone
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", MADE_OF_FILTERS)
 def test_bits_are_the_same_whenever_filters_are_transformed(algorithm: str) -> None:
     options: dict[str, Any] = {"plan": by(algorithm), "threads": 2}

@@ -16,7 +16,7 @@ NEAR_TIES = {4}
 """Seeds of networks in which two maxima lie so near that FFTW's choice of a plan decides between them."""
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks_equal_the_reference(seed):
     tiled = ("spectral",) if seed in NEAR_TIES else TILED

@@ -400,6 +400,7 @@ def test_impossible_window_is_refused(tmp_path: Path) -> None:
         tiny.run(patch=None)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("norm", ["instance", "batch"])
 def test_a_window_that_leaves_a_norm_one_voxel_is_refused(tmp_path: Path, norm: str) -> None:
     """What is normalised by its own single value is 0 whatever the image shows."""

@@ -22,6 +22,7 @@ def test_memory_is_not_divided_any_more_when_all_is_trained(tmp_path, monkeypatc
     assert found == ["1 B are available"]
 
 
+@pytest.mark.slow
 def test_a_volume_that_ranks_had_in_parts_need_not_fit_into_one(tmp_path, monkeypatch):
     session.train(short(tmp_path, tmp_path / "run"), reporter=Quiet())
     with h5py.File(tmp_path / "data.h5", "a") as file:

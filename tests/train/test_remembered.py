@@ -39,7 +39,7 @@ def test_a_prediction_remembers_its_patch_and_the_next_takes_it(folder, tmp_path
     assert len(json.loads((folder / "run" / PATCHES).read_text())) == 2
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"a": 7}', "[" * 100_000, "\udcff", "null"])
 def test_damaged_file_costs_a_line(folder, tmp_path, text):
     path = folder / "run" / PATCHES

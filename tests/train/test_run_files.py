@@ -71,7 +71,7 @@ def test_a_plan_that_is_none_is_one_line(restored: Path, text: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("text", STRANGERS)
 def test_versions_that_are_none_are_a_warning(restored: Path, text: str) -> None:
     (restored / "versions.json").write_text(text)

@@ -87,7 +87,7 @@ with World.open() as world:
 OVERRIDES = ["training.batch=4", "training.microbatch=1", "data.shards={exchange: 7}"]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])  # three have shares that differ
 def test_every_block_is_one_rank_s_and_all_move_in_slices(config, ranks):
     lines = [json.loads(it) for it in launched(ranks, HOLD, config, json.dumps(OVERRIDES))]

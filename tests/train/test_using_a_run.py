@@ -23,6 +23,7 @@ def predicted(path, dataset="prediction"):
         return file[dataset][:], dict(file[dataset].attrs)
 
 
+@pytest.mark.slow
 def test_predict_by_blocks_equals_one_piece(folder, tmp_path):
     words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
     znnpy(*words, tmp_path / "one.h5")

@@ -78,6 +78,7 @@ def test_depthwise_of_an_input() -> None:
         np.testing.assert_allclose(found["float32"][name], wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [1, 8])
 def test_bits_do_not_depend_on_threads(case: int) -> None:
     net, rng, results = network(*CASES[case]), np.random.default_rng(0), []

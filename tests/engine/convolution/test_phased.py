@@ -116,7 +116,7 @@ def _hourglass():
     return network(nodes, LAYERS), (16, 16, 16)  # tiles of 8 have seams along each axis
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [(1, 3), (1, 2, 8)])
 def test_same_bits_for_any_number_of_threads(hourglass, threads):
     first, *others = (check_network(*hourglass, conv="spectral", threads=n) for n in threads)

@@ -30,6 +30,7 @@ def test_all_passes_of_drawn_layers(seed):
     check_network(*drawn(np.random.default_rng(seed)), conv="direct", threads=1)
 
 
+@pytest.mark.slow
 def test_same_bits_for_any_number_of_threads():
     layers = [
         ("conv", "input", "a", {"size": (3, 3, 3)}),

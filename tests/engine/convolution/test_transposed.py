@@ -82,6 +82,7 @@ def test_edges_that_converge():
     check_network(network(nodes, edges), (6, 4, 8))
 
 
+@pytest.mark.slow
 def test_same_bits_for_any_number_of_threads():
     odd = {"size": (3, 3, 3), "stride": (2, 2, 2), "padding": ((1, 1),) * 3}
     layers = [

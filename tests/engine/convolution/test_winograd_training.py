@@ -94,6 +94,7 @@ def trained(threads):
         return model.parameters
 
 
+@pytest.mark.slow
 def test_same_bits_for_any_number_of_threads():
     wanted = trained(0)
     for threads in (1, 2, 8):

@@ -112,7 +112,7 @@ def test_updates_as_in_float64(kind: str) -> None:
         assert_near(single.forward(x), double.forward(x), 50)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["batch", "instance", "layer"])
 def test_bits_do_not_depend_on_threads(kind: str) -> None:
     net = network(KINDS[kind], "elu")

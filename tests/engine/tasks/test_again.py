@@ -140,7 +140,7 @@ def check(network, output, conv, threads):
     return least
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "spectral", "fft"])
 @pytest.mark.parametrize("name", NETS)
 def test_updates_in_less_memory_have_the_same_bits(name, conv):

@@ -41,14 +41,14 @@ def below(tiling: Tiling) -> Triple:
     )
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("size", SHAPES)
 def test_spectra_of_every_shape(size: Triple) -> None:
     tiling = covering(size)
     check_spectra(tiling, below(tiling), LANES + 3)
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("size", SHAPES)
 def test_wanted_points_of_every_shape(size: Triple) -> None:
     count = tuple(max(1, n - n // 4) for n in size)
@@ -114,6 +114,7 @@ def test_wanted_points_with_a_bias(relu: bool) -> None:
     check_images(tiling, (9, 3, 16), 2 * LANES + 3, bias=True, relu=relu)
 
 
+@pytest.mark.slow
 def test_many_tiles_share_scratch() -> None:
     """More tiles than are transformed at once, in rows with different parts outside."""
     size = (8, 8, 8)
