@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from znnpy.cli import main
+from znnpy.data.hdf5 import safety
+from znnpy.data.hdf5.safety import MORE_FILTERS
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tuple[str, str]:
@@ -51,3 +53,24 @@ def test_refusals(capsys: pytest.CaptureFixture[str], data: Path) -> None:
     assert "--slices" in run(capsys, "view", "a.h5:raw", "--slices", "0", code=2)[1]
     assert "a.h5 is a file" in run(capsys, "view", "a.h5:raw", "--output", "a.h5", code=1)[1]
     assert not (data.parent / "view").exists()
+
+
+def test_compressions_are_allowed_by_name(
+    capsys: pytest.CaptureFixture[str], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunk is stored as it is; so no plug-in is needed."""
+    values = np.linspace(0, 1, 6 * 20 * 20, dtype=np.float32).reshape(6, 20, 20)
+    with h5py.File("other.h5", "w") as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk(values.shape)
+        properties.set_filter(MORE_FILTERS["zstd"], h5py.h5z.FLAG_OPTIONAL, (1,))
+        space = h5py.h5s.create_simple(values.shape)
+        made = h5py.h5d.create(file.id, b"p", h5py.h5t.NATIVE_FLOAT, space, properties)
+        made.write_direct_chunk((0, 0, 0), values.tobytes(), 1)
+    monkeypatch.setattr(safety, "_available", lambda code: True)
+    for words in (("view", "other.h5:p"), ("segment", "other.h5:p", "--output", "objects.h5")):
+        _, errors = run(capsys, *words, code=1)
+        assert "of view and segment --allow-filter zstd" in errors
+        _, errors = run(capsys, *words, "--allow-filter", "zst", code=2)
+        assert "'zst' is none of szip, " in errors
+        run(capsys, *words, "--allow-filter", "zstd")

@@ -33,6 +33,14 @@ MaxMemory = Annotated[
     str | None,
     typer.Option("--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB."),
 ]
+AllowFilters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-filter",
+        metavar="NAME",
+        help="Read HDF5 of this compression too, e.g. zstd (several times for more).",
+    ),
+]
 SavePlan = Annotated[
     Path | None,
     typer.Option(
@@ -70,6 +78,17 @@ def memory_bytes(text: str | None) -> int | None:
         return TypeAdapter(Bytes).validate_python(text)
     except ValidationError as error:
         raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint="--max-memory") from error
+
+
+def filters(given: list[str] | None) -> tuple[str, ...]:
+    """Names that --allow-filter gives; wrong usage if one is no compression that can be allowed."""
+    from znnpy.data.hdf5.safety import MORE_FILTERS
+
+    for name in given or ():
+        if name not in MORE_FILTERS:
+            known = ", ".join(MORE_FILTERS)
+            raise typer.BadParameter(f"{name!r} is none of {known}", param_hint="--allow-filter")
+    return tuple(given or ())
 
 
 SIZES = "N|Z,Y,X"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from znnpy.cli.limits import refuse_ranks
-from znnpy.cli.options import MaxMemory, memory_bytes
+from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
 
 PredictionFile = Annotated[
     str,
@@ -67,6 +67,7 @@ def segment(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
+    allow_filter: AllowFilters = None,
     max_memory: MaxMemory = None,
 ) -> None:
     """Cut a prediction into objects: uint64 labels, 0 where none, with the prediction's place.
@@ -83,7 +84,7 @@ def segment(
     destination = Destination.named(output, DATASET, overwrite)
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()))
-    with open_volume(prediction) as volume:
+    with open_volume(prediction, allow_filters=filters(allow_filter)) as volume:
         refuse_labels(destination, volume)
         found = run(volume, request, memory_bytes(max_memory))
         write_labels(destination, volume, found, request)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.limits import refuse_ranks
+from znnpy.cli.options import AllowFilters, filters
 
 if TYPE_CHECKING:
     from znnpy.pictures.layers import Layer
@@ -41,6 +42,7 @@ def view(
     napari: Annotated[
         bool, typer.Option("--napari", help="Open napari instead, if it is installed.")
     ] = False,
+    allow_filter: AllowFilters = None,
 ) -> None:
     """Draw slices of raw image, prediction and objects side by side, as PNGs.
 
@@ -52,7 +54,8 @@ def view(
     refuse_ranks("view")
     with ExitStack() as stack:
         run = len(sources) == 1 and (Path(sources[0]) / "config.yaml").is_file()
-        layers = _of_run(Path(sources[0]), stack) if run else _of_files(sources, stack)
+        allowed = filters(allow_filter)
+        layers = _of_run(Path(sources[0]), stack) if run else _of_files(sources, allowed, stack)
         if napari:
             from znnpy.pictures.napari_viewer import show
 
@@ -63,14 +66,15 @@ def view(
             typer.echo(str(path))
 
 
-def _of_files(sources: list[str], stack: ExitStack) -> list[Layer]:
+def _of_files(sources: list[str], allowed: tuple[str, ...], stack: ExitStack) -> list[Layer]:
     from znnpy.data.source import open_volume
     from znnpy.pictures.layers import Layer, kind_of, title_of
 
     layers = []
     for text in sources:
         kind, source = _split(text)
-        volume = open_volume(source, role="labels" if kind == "labels" else "raw")
+        role = "labels" if kind == "labels" else "raw"
+        volume = open_volume(source, role=role, allow_filters=allowed)
         stack.callback(volume.close)
         layers.append(Layer(kind or kind_of(volume), volume, title_of(volume)))  # type: ignore[arg-type]
     return layers

@@ -270,7 +270,8 @@ class DataSection(Strict):
     allow_filters: tuple[
         Literal["lzf", "szip", "bitshuffle", "blosc", "blosc2", "lz4", "zstd"], ...
     ] = Field(
-        default=(), description="HDF5 compressions to allow beside deflate, shuffle and fletcher32."
+        default=(),
+        description="HDF5 compressions to allow beside deflate, lzf, shuffle and fletcher32.",
     )
 
 

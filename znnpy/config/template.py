@@ -106,7 +106,7 @@ data:
   in_memory: auto                  # auto, true or false
   # shards: {exchange: 1000, blocks: 4} # of several ranks each keeps a part, dealt anew every 1000 updates
   allow_external_links: false      # HDF5 links into other files
-  allow_filters: []                # HDF5 compressions beside deflate, e.g. [lzf]
+  allow_filters: []                # HDF5 compressions beside deflate and lzf, e.g. [zstd]
 
 augment:
   enabled: true

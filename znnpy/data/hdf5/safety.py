@@ -209,13 +209,13 @@ def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
         code, _, _, label = properties.get_filter(index)
         if code in FILTERS:
             continue
-        known = {number: wanted for wanted, number in MORE_FILTERS.items()}
-        title = f"filter {code} ({known.get(code) or _text(label) or 'unknown'})"
+        known = {number: wanted for wanted, number in MORE_FILTERS.items()}.get(code)
+        title = f"filter {code} ({known or _text(label) or 'unknown'})"
         if not trust.external and code not in allowed:
-            allow = f"; data.allow_filters: [{known[code]}] allows it" if code in known else ""
+            keys = f"; data.allow_filters: [{known}] allows it, of view and segment --allow-filter {known}"
             raise VolumeError(
                 f"{name} is compressed with {title}, which may load a plug-in; only "
-                f"{', '.join(FILTERS.values())} are read unless others are allowed by name{allow}"
+                f"{', '.join(FILTERS.values())} are read unless others are allowed by name{keys if known else ''}"
             )
         if not _available(code):
             way = "pip install hdf5plugin" if code != MORE_FILTERS["szip"] else _NO_SZIP
