@@ -14,6 +14,7 @@ from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.errors import RunError, ZnnpyError
 from znnpy.geometry.finest import finest
+from znnpy.geometry.trained import trained_geometry
 from znnpy.infer.build import training_model
 from znnpy.infer.dense import densest
 from znnpy.infer.evaluate import Evaluation, refuse_labels
@@ -122,6 +123,7 @@ class _Session:
 
     def _train(self, stack: ExitStack) -> int:
         """Opens everything that may be refused before the run directory changes."""
+        trained_geometry(self._config, self._network)  # names the line, as what follows does not
         data, scored = self._config.data, finest(self._network)
         source = self._source(stack)
         validation = (
