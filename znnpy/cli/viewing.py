@@ -73,8 +73,9 @@ def _of_files(sources: list[str], allowed: tuple[str, ...], stack: ExitStack) ->
     layers = []
     for text in sources:
         kind, source = _split(text)
-        role = "labels" if kind == "labels" else "raw"
-        volume = open_volume(source, role=role, allow_filters=allowed)
+        volume = open_volume(
+            source, role="labels" if kind == "labels" else "raw", allow_filters=allowed
+        )
         stack.callback(volume.close)
         layers.append(Layer(kind or kind_of(volume), volume, title_of(volume)))  # type: ignore[arg-type]
     return layers
