@@ -271,7 +271,7 @@ def test_several_inputs() -> None:
 def test_what_the_examples_are() -> None:
     """That the comments are understood: some of each kind."""
     assert {
-        "data.allow_filters=[lzf]",
+        "data.allow_filters=[zstd]",
         "data.target=labels",
         "data.test=[]",
         "data.replace_nonfinite=true",
