@@ -85,7 +85,7 @@ def test_loss_and_gradient(name: str, lanes: int, channels: int, width: int) -> 
     for z in range(2):
         back.run(**words(z))
     known = np.where(w > 0, t, 0)
-    wanted, slope = exact(name, *(np.float64(a) for a in (x, known, w, classes)))
+    wanted, slope = exact(name, *(a.astype(np.float64) for a in (x, known, w, classes)))
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     np.testing.assert_allclose(gradient.planar(), slope, rtol=1e-4, atol=1e-6)
     assert gradient.gaps_intact()
