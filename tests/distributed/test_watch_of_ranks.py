@@ -44,7 +44,7 @@ try:
         if what in ("fail", "trace", "threads"):
             world.exchange(None)
         if what == "suspend":
-            print("joined", flush=True)
+            print("joined\\n", end="", flush=True)  # at once, or the ranks' lines mix
             time.sleep(6)
         elif what != "end":
             time.sleep(60)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -91,7 +92,7 @@ class Watch:
     def _lose(self, rank: int) -> None:
         say(f"{self._names[rank]} has not answered for {SILENCE * BEAT:.0f} s; {GO_ON}")
         self._end("", 1)
-        self._later.after(GRACE / 2, partial(kill_all, 1))
+        self._later.after(0, partial(kill_all, 1))
 
     def _hear(self, source: int, message: bytes) -> None:
         self._silence[source] = 0
@@ -138,7 +139,9 @@ def say(words: str, whole: bool = False) -> None:
     """A message for the user, as commands say theirs; a progress bar's hidden cursor comes back."""
     with suppress(OSError, ValueError):
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
-        print(f"{cursor}znnpy: {words if whole else screenful(words)}", file=sys.stderr, flush=True)
+        # With its newline in one call, or another rank's words may stand between.
+        sys.stderr.write(f"{cursor}znnpy: {words if whole else screenful(words)}\n")
+        sys.stderr.flush()
 
 
 def leave(status: int) -> NoReturn:
@@ -155,4 +158,6 @@ def kill_all(status: int) -> None:
         from znnpy.distributed.mpi import MPI
 
         if MPI.Is_initialized():
+            # A launcher that ends all may not pass on what was said just before.
+            time.sleep(GRACE / 2)
             MPI.COMM_WORLD.Abort(status)
