@@ -15,7 +15,7 @@ from statistics import geometric_mean
 
 from peers.cases import layer
 
-from znnpy.engine.autotune import timed
+from znnpy.engine.timing import timed
 from znnpy.geometry import fit
 from znnpy.network.types import Triple
 from znnpy.plan import ConvShape, Method

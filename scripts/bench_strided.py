@@ -5,7 +5,7 @@
 
 A layer is KIND INPUTS OUTPUTS FILTER STRIDE EXTENT: sizes of an axis or of all three, the extent that of its smaller
 images, padding half of what filters reach beyond the stride. Methods are timed in turns, task by task, on one core,
-the least of several looks (`engine.autotune`). Times in ms: forward, data gradient, weight gradient, the spectral
+the least of several looks (`engine.timing`). Times in ms: forward, data gradient, weight gradient, the spectral
 ones by the tile of which all passes cost least, with what passes share in the first of them. With `--input` the
 source is an input, so that there is no data gradient.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 
-from znnpy.engine.autotune import timed
+from znnpy.engine.timing import timed
 from znnpy.network.types import Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Costs, Method, PassName, candidates
 from znnpy.plan.combine import cheapest, needed, shared_total

@@ -1,0 +1,171 @@
+"""What is measured of a layer: the passes that are needed, on images of bounded size."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from znnpy.engine import autotune, lone, timing
+from znnpy.plan import PASSES, ConvShape, Method
+from znnpy.plan.algorithms.direct import direct_seconds
+from znnpy.plan.choose import candidates, estimated_seconds
+
+ONE = (1, 1, 1)
+SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
+
+
+@pytest.mark.quick(4)
+@pytest.mark.parametrize(
+    ("method", "passes", "planar"),
+    [
+        (method, passes, planar)
+        for method in ("direct", "fft", "spectral 8x8x8", "winograd")
+        for passes in (PASSES, ("forward", "weight"), ("forward",))
+        for planar in (False, True)
+        if not planar or (method != "winograd" and passes != PASSES)
+    ],
+)
+def test_every_wanted_pass_and_no_other_is_measured(method, passes, planar):
+    shape = replace(SMALL, passes=passes, planar=planar)
+    (costs,) = timing.timed(shape, [Method.named(method)]).values()
+    assert set(costs) & set(PASSES) == set(passes)
+    assert min(costs.values()) > 0
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("border", ["zeros", "reflect"])
+@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
+def test_padded_layers_are_measured_with_their_padding(method, border):
+    padding = ((1, 1), (2, 0), (0, 1))
+    shape = replace(SMALL, padding=padding, border=border, source=(10, 10, 11))
+    layout, edge = lone.lone(shape, Method.named(method))
+    assert (layout.shape("source"), layout.padding(edge)) == (shape.source, padding)
+    (costs,) = timing.timed(shape, [Method.named(method)]).values()
+    assert min(costs.values()) > 0
+    assert autotune._key(shape) != autotune._key(replace(shape, border="replicate"))
+
+
+def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
+    large = ConvShape(80, 80, (3, 3, 3), (2, 2, 2), ONE, (104, 84, 84), (100, 80, 80), 1)
+    seen = []
+
+    class Trial:
+        def __init__(self, shape, method, memory, others):
+            seen.append(shape)
+
+        def look(self):
+            return {step: np.array([0.25, 0.75]) for step in PASSES}
+
+    monkeypatch.setattr(timing, "Trial", Trial)
+    monkeypatch.setattr(timing, "lone_bytes", lambda shape, method: 64)
+    costs = timing.timed(large, [Method("direct")])
+    smaller = seen[0]
+    assert estimated_seconds(smaller, Method("direct")) < 2 * timing.MOST_SECONDS
+    assert (smaller.size, smaller.dilation) == (large.size, large.dilation)
+    taken = [a - b for a, b in zip(large.target, smaller.target, strict=True)]
+    assert [a - b for a, b in zip(large.source, smaller.source, strict=True)] == taken
+    expected = direct_seconds(large) / direct_seconds(smaller)
+    assert costs[Method("direct")]["forward"] == pytest.approx(expected)
+
+
+def test_measuring_takes_memory_for_one_method_at_a_time():
+    shape = ConvShape(2, 3, (1, 1, 2), (1, 1, 1), (1, 1, 1), (4, 4, 5), (4, 4, 4), 1)
+    methods = [Method("direct"), *(Method("spectral", (1, 1, n)) for n in (6, 8, 10))]
+    tracemalloc.start()
+    timing.timed(shape, methods)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * timing.FLUSHED_BYTES
+
+
+def test_small_layers_are_measured_as_they_are():
+    assert timing.smaller(SMALL, Method("direct")) == SMALL
+
+
+def test_what_is_fast_is_measured_as_it_is_though_another_method_takes_long():
+    two = (2, 2, 2)
+    shape = ConvShape(10, 10, (7, 7, 7), two, ONE, (74, 74, 74), (62, 62, 62), 1)
+    assert timing.smaller(shape, Method("spectral", (22, 22, 22))) == shape
+    assert timing.smaller(shape, Method("direct")) != shape
+
+
+def test_methods_differ_by_more_than_the_order_of_a_tile():
+    shape = ConvShape(40, 40, (5, 5, 5), ONE, ONE, (50, 50, 50), (46, 46, 46), 1)
+    tiles = [tuple(sorted(method.tile)) for method in candidates(shape) if method.tile]
+    assert len(set(tiles)) == len(tiles) > 1
+
+
+UP, TWO, PADDED = (4, 4, 4), (2, 2, 2), ((1, 1),) * 3
+STRIDED = [
+    ConvShape(16, 16, (5, 5, 5), ONE, TWO, (14, 14, 14), (6, 6, 6), 1, padding=PADDED),
+    ConvShape(
+        1, 16, (5, 5, 5), ONE, TWO, (15, 15, 15), (6, 6, 6), 1, ("forward", "weight"), planar=True
+    ),
+    ConvShape(16, 16, UP, ONE, TWO, (6, 6, 6), (13, 12, 12), 1, padding=PADDED, transposed=True),
+]
+
+
+@pytest.mark.parametrize("shape", STRIDED)
+def test_strided_and_transposed_layers_are_measured_by_both_algorithms(shape):
+    methods = [Method("direct"), Method("spectral", (8, 8, 8))]
+    costs = timing.timed(shape, methods)
+    for method in methods:
+        assert all(costs[method][which] > 0 for which in shape.passes)
+
+
+def test_smaller_images_keep_their_stride():
+    strided = ConvShape(64, 64, (7, 7, 7), ONE, TWO, (200, 69, 69), (97, 32, 32), 1)
+    back = replace(strided, source=strided.target, target=strided.source, transposed=True)
+    for shape in (strided, back):
+        smaller = timing.smaller(shape, Method("direct"))
+        assert smaller.places < shape.places
+        large, before = (
+            min(it.source, it.target, key=lambda n: -max(n)) for it in (smaller, shape)
+        )
+        assert before[0] - large[0] == 2 * (shape.places[0] - smaller.places[0])
+
+
+WIDE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (30, 30, 30), (28, 28, 28), 4)
+
+
+def taken(monkeypatch, max_memory):
+    """Bytes that measuring a layer takes within a limit, without and with what flushes, and its images and costs."""
+    sizes, flushed, shapes = [], [], []
+
+    def trial(shape, method, memory, others):
+        shapes.append(shape)
+        flushed.append(others.nbytes)
+        return Stopwatch()
+
+    monkeypatch.setattr(timing, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64))
+    monkeypatch.setattr(timing, "Trial", trial)
+    methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
+    costs = timing.timed(WIDE, methods, max_memory)
+    assert list(costs) == methods
+    return max(sizes), max(sizes) + max(flushed), shapes, costs
+
+
+class Stopwatch:
+    def look(self):
+        return {which: np.array([7.0]) for which in PASSES}
+
+
+def test_measuring_takes_no_more_memory_than_allowed(monkeypatch):
+    most, _, whole, _ = taken(monkeypatch, None)
+    assert whole == [WIDE] * 3
+    for limit in (1.5 * most, most, 0.5 * most):
+        bytes_, all_, shapes, costs = taken(monkeypatch, int(limit))
+        assert bytes_ < all_ <= limit
+        assert bytes_ <= max(limit / 2, limit - timing.FLUSHED_BYTES)
+        for shape, parts in zip(shapes, costs.values(), strict=True):
+            less = shape != WIDE
+            assert (parts["forward"] > 7.0) == less
+    assert min(shape.batch for shape in shapes) == 1
+
+
+def test_what_leaves_little_to_flush_caches_with_is_measured_as_well(monkeypatch):
+    methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
+    least = max(lone.lone_bytes(timing.smaller(WIDE, it, 1), it) for it in methods)
+    bytes_, all_, *_ = taken(monkeypatch, least + 4096)
+    assert (bytes_, all_) == (least, least + 4096)

@@ -1,0 +1,176 @@
+"""Time one layer by several algorithms, task by task, on images of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from znnpy_kernels.compile import compile_all
+
+from znnpy.engine.lone import declared, derived, given, lone, lone_bytes
+from znnpy.engine.memory.arena import Arena, aligned_bytes
+from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.memory.build import Build
+from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass, identities
+from znnpy.graph import TaskGraph
+from znnpy.network.types import Triple
+from znnpy.plan import ConvShape, Costs, Method
+from znnpy.plan.choose import estimated, estimated_seconds
+from znnpy.plan.settle import Look, settle
+from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
+from znnpy.scheduler import SerialExecutor
+
+MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on smaller images
+SMALLEST = 24  # voxels along an axis
+FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
+# What passes of an edge share, by the tasks that make it.
+SHARED_PARTS: Mapping[Part, CostPart] = {
+    Part.IMAGE_SPECTRA: "images",
+    Part.KEPT_TILES: "images",
+    Part.FILTER_SPECTRA: "filters",
+    Part.DENSE_FILTERS: "filters",
+    Part.FILTER_TILES: "filters",
+    Part.OUTPUT_SPECTRA: "gradients",
+    Part.OUTPUT_TILES: "gradients",
+}
+OF_NO_EDGE = {Part.GATE, Part.BIAS}
+_NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.items()}
+
+
+def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> Costs:
+    """Time methods in turns, in the same memory; what was timed on smaller images is scaled.
+
+    Each of them must fit into `max_memory` bytes; what they leave of it flushes caches.
+    """
+    shapes = {method: smaller(shape, method, max_memory) for method in methods}
+    needed = max(lone_bytes(less, method) for method, less in shapes.items())
+    flushed = FLUSHED_BYTES if max_memory is None else min(FLUSHED_BYTES, max_memory - needed)
+    memory = aligned_bytes(needed)
+    memory.fill(0)  # now, rather than in the first run
+    others = np.zeros(flushed // 4, np.float32)
+    trials = {method: Trial(shapes[method], method, memory, others) for method in methods}
+    scales = {method: _scales(shape, shapes[method], method) for method in methods}
+
+    def look(method: Method) -> Look:
+        found = trials[method].look()
+        return {part: seconds * scales[method][part] for part, seconds in found.items()}
+
+    return settle(shape, methods, look)
+
+
+def measurable(
+    shape: ConvShape, methods: Sequence[Method], max_memory: int | None
+) -> Sequence[Method]:
+    """The methods that can be measured in so many bytes."""
+    return [method for method in methods if fits(shape, method, max_memory)]
+
+
+def fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
+    """Whether a method can be measured in so many bytes, if only on the least that images shrink to."""
+    if max_memory is None:
+        return True
+    while (less := _shrunk(shape)) != shape:
+        shape = less
+    return lone_bytes(shape, method) <= max_memory
+
+
+def as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: int) -> bool:
+    """Whether so many bytes are enough to measure as one would without a limit."""
+    most = max(lone_bytes(smaller(shape, method), method) for method in methods)
+    return most + FLUSHED_BYTES <= max_memory
+
+
+def _scales(shape: ConvShape, less: ConvShape, method: Method) -> PartSeconds:
+    """How much longer each part takes on the whole shape; what has no estimate as the forward pass."""
+    whole, part_of = estimated(shape, method), estimated(less, method)
+    scales = {part: seconds / part_of[part] for part, seconds in whole.items() if part_of[part]}
+    return dict.fromkeys(COST_PARTS, scales["forward"]) | scales
+
+
+def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> ConvShape:
+    """The shape with smaller images where measuring a method would take too long, and fewer for too much memory.
+
+    Other images may fill tiles otherwise, so what is fast is measured as it is.
+    """
+    while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
+        shape = _shorter(shape)
+    if max_memory is None:
+        return shape
+    most = max_memory - _set_aside(max_memory)
+    while (less := _shrunk(shape)) != shape and lone_bytes(shape, method) > most:
+        shape = less
+    return shape
+
+
+def _shrunk(shape: ConvShape) -> ConvShape:
+    """The shape with smaller images, or half of the smallest ones; in the end the same."""
+    if max(shape.places) > SMALLEST:
+        return _shorter(shape)
+    return replace(shape, batch=max(1, shape.batch // 2))
+
+
+def _set_aside(max_memory: int) -> int:
+    """What images leave to flush caches with as long as they can be smaller."""
+    return min(FLUSHED_BYTES, max_memory // 2)
+
+
+def _shorter(shape: ConvShape) -> ConvShape:
+    """The shape with smaller images along their longest axis."""
+    longest = shape.places.index(max(shape.places))
+    less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
+    by = less, less * shape.stride[longest]  # of the small images, and of the large ones
+    source, target = reversed(by) if not shape.transposed else by
+    return replace(
+        shape,
+        source=_less(shape.source, longest, source),
+        target=_less(shape.target, longest, target),
+    )
+
+
+def _less(size: Triple, axis: int, by: int) -> Triple:
+    z, y, x = (extent - by * (number == axis) for number, extent in enumerate(size))
+    return z, y, x
+
+
+class Trial:
+    """Timed runs of one layer by one method, in memory that others use in turns, as they do what flushes caches."""
+
+    def __init__(
+        self, shape: ConvShape, method: Method, memory: NDArray[np.uint8], others: Floats
+    ) -> None:
+        layout, edge = lone(shape, method)
+        build = Build.new(Arena(memory), layout, 0)
+        step = declared(build, edge, shape)
+        compile_all({task.kernel for task in step.tasks}, 1)
+        graph = connect([step.tasks], given(build, edge)).build()
+        self._executor = SerialExecutor(graph, record=graph.size)
+        self._seconds = np.zeros(graph.size)
+        self._tasks = _by_part(graph, shape, derived(build, edge))
+        self._others = others
+
+    def look(self) -> Look:
+        """Seconds of each task of one run, by part, by the serial executor's record."""
+        self._others += 1.0
+        self._executor.reset()
+        self._executor.release(0)
+        self._executor.wait(last_group(0), 1)
+        events = self._executor.recording()[0].events
+        self._seconds[events["task"]] = (events["end_ns"] - events["start_ns"]) * 1e-9
+        return {part: self._seconds[tasks] for part, tasks in self._tasks.items()}
+
+
+def _by_part(
+    graph: TaskGraph, shape: ConvShape, free: Collection[Identity]
+) -> dict[CostPart, NDArray[np.int64]]:
+    """Tasks by the part of the cost that they belong to, where it is wanted."""
+    found: dict[CostPart, list[int]] = {}
+    for number, task in enumerate(identities(graph)):
+        if task in free or task.part in OF_NO_EDGE:
+            continue
+        part = SHARED_PARTS.get(task.part) or _NAME_OF[task.serves]
+        if wanted(part, shape.passes):
+            found.setdefault(part, []).append(number)
+    return {part: np.array(tasks) for part, tasks in found.items()}
