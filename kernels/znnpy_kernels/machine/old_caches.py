@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from typing import Any
 from znnpy_kernels.machine import cache
 
 UNUSED_SECONDS = 30 * 24 * 3600.0
+PATIENCE = 3.0  # seconds of waiting that nobody needs to hear of
+POLL = 0.01
 NAME = re.compile(r"[\w.]+-[0-9a-f]{16}")  # of a cache directory
 
 _held: dict[Path, int] = {}
@@ -34,13 +38,29 @@ def hold(function: Callable[..., Any]) -> None:
     while (folder := cache.directory(function)) not in _held:
         descriptor = os.open(folder, os.O_RDONLY)
         with contextlib.suppress(OSError):  # without locks its time must do
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            _share(descriptor, folder)
         if folder.exists() and folder.stat().st_ino == os.fstat(descriptor).st_ino:
             os.utime(folder)
             _held[folder] = descriptor
         else:
             os.close(descriptor)
             cache.directory.cache_clear()
+
+
+def _share(descriptor: int, folder: Path) -> None:
+    """Lock a directory as others do that use it, once nobody removes it."""
+    patient_until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > patient_until:
+                warnings.warn(
+                    f"waits for another process, which removes old kernels in {folder}",
+                    stacklevel=4,
+                )
+                patient_until = math.inf
+        time.sleep(POLL)
 
 
 def remove_unused() -> list[str]:

@@ -113,6 +113,22 @@ def test_what_is_removed_while_a_process_starts_is_made_again(
     assert list(old_caches._held) == [root / OTHER]
 
 
+def test_whoever_waits_for_a_removal_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = []
+    removing = os.open(cache.directory(FUNCTION), os.O_RDONLY)
+    fcntl.flock(removing, fcntl.LOCK_EX)
+
+    def heard(text: str, **_: object) -> None:
+        said.append(text)
+        os.close(removing)  # it has ended
+
+    monkeypatch.setattr(old_caches, "PATIENCE", 0.05)
+    monkeypatch.setattr(old_caches.warnings, "warn", heard)
+    old_caches.hold(FUNCTION)
+    assert len(said) == 1
+    assert said[0].startswith(f"waits for another process, which removes old kernels in {root}")
+
+
 def test_compiling_removes_and_marks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "RUNTIME", ())
     gone = old(root)
