@@ -136,6 +136,15 @@ def test_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert panels[2].note == "mean of 4 images"
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_objects_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    ids = np.zeros((1, 2, 3), np.uint32)
+    ids[0, 0, :count] = np.arange(count) + 7
+    layers = [Layer("labels", volume(ids), "l")]
+    ((_, (panel,), _),) = panels_of(layers, tmp_path, monkeypatch, count=1)
+    assert panel.note == ("0 objects", "1 object", "2 objects")[count] + " in this slice"
+
+
 def test_large_slices_are_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST", 10)
     raw = volume(np.arange(30 * 25).reshape(1, 30, 25).astype(np.uint16))

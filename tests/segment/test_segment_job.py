@@ -147,6 +147,15 @@ def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tu
     return out, errors
 
 
+def test_one_object_is_one(
+    capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
+) -> None:
+    with h5py.File(prediction, "r+") as file:
+        file["prediction"][:, :, :, 2:] = 1  # boundary
+    out, _ = run(capsys, "segment", prediction, "--output", tmp_path / "s.h5")
+    assert ": 1 object, " in out
+
+
 def test_command_writes_hdf5_and_zarr(
     capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
 ) -> None:

@@ -88,7 +88,8 @@ def segment(
         refuse_labels(destination, volume)
         found = run(volume, request, memory_bytes(max_memory))
         write_labels(destination, volume, found, request)
+    count = len(found.sizes)
     typer.echo(
-        f"{destination.name}  {found.labels.shape} (z, y, x): {len(found.sizes):,} objects, "
+        f"{destination.name}  {found.labels.shape} (z, y, x): {count:,} object{'s' * (count != 1)}, "
         f"{found.assigned:.1%} of the voxels"
     )

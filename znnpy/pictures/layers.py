@@ -161,7 +161,7 @@ def _predicted(layer: Layer, image: Array) -> Panel:
 
 def _objects(layer: Layer, ids: Array, grey: Array | None, across: tuple[bool, bool]) -> Panel:
     count = len(np.unique(ids[ids != 0]))
-    note = f"{count:,} objects in this slice"
+    note = f"{count:,} object{'s' * (count != 1)} in this slice"
     image = object_colours(ids) if grey is None else overlay(grey, ids, across)
     return Panel(layer.title, image, note=note)
 
