@@ -482,6 +482,12 @@ def test_wrong_usage(capsys: Capture, trained: Path, words: list[object]) -> Non
     refused(capsys, trained, words, "Usage", code=2)
 
 
+def test_messages_without_ranks_are_refused(capsys: Capture, folder: Path) -> None:
+    for option in ("--latency", "--bandwidth"):
+        words: list[object] = ["profile", "config.yaml", option, 5]
+        refused(capsys, folder, words, option, "--ranks", code=2)
+
+
 @pytest.mark.slow
 def test_kernel_cache_that_cannot_be_used(folder: Path) -> None:
     before = files(folder)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from znnpy.distributed.world import World
     from znnpy.profile import Subject
+    from znnpy.simulate import Links
     from znnpy.train.progress import Reporter
 
 PATCH = (48, 48, 48)
@@ -50,14 +51,20 @@ def profile(
         ),
     ] = "",
     bandwidth: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--bandwidth", min=1e-6, metavar="GBIT/S", help="Of --ranks, each way of each rank."
+            "--bandwidth",
+            min=1e-6,
+            metavar="GBIT/S",
+            help="Of --ranks, each way of each rank (default: 10).",
         ),
-    ] = 10.0,
+    ] = None,
     latency: Annotated[
-        float, typer.Option("--latency", min=0, metavar="US", help="Of --ranks, of each message.")
-    ] = 20.0,
+        float | None,
+        typer.Option(
+            "--latency", min=0, metavar="US", help="Of --ranks, of each message (default: 20)."
+        ),
+    ] = None,
     patch: Annotated[
         str | None,
         typer.Option(metavar=SIZES, help="Output patch of --predict (default: the window, or 48)."),
@@ -86,15 +93,14 @@ def profile(
     from znnpy.distributed.joining import joined
     from znnpy.graph.policies import POLICIES
     from znnpy.profile import Wishes, profile_subject
-    from znnpy.simulate import Links
     from znnpy.train.progress import Quiet, choose_reporter
 
     words = overrides(set_, None, max_memory)
     if policy not in (None, "all"):
         words.append(f"run.policy={policy}")
     compared = tuple(POLICIES) if policy == "all" else ()
-    links = Links(latency=latency * 1e-6, bandwidth=bandwidth * 1e9 / 8)
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
+    links = _links(bandwidth, latency, simulated=bool(counts[1]))
     wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
     with joined(debug=bool(context.obj)) as world:
         reporter = choose_reporter() if world.rank == 0 else Quiet()
@@ -144,6 +150,23 @@ def _counts(text: str, option: str) -> tuple[int, ...]:
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise typer.BadParameter(f"{text!r} is not like 1,2,4", param_hint=option)
     return tuple(int(word) for word in words)
+
+
+def _links(bandwidth: float | None, latency: float | None, *, simulated: bool) -> Links:
+    """What messages between simulated ranks cost, of Gbit/s and microseconds."""
+    from znnpy.simulate import Links
+
+    given = {"--bandwidth": bandwidth, "--latency": latency}
+    idle = [option for option, value in given.items() if value is not None]
+    if idle and not simulated:
+        raise typer.BadParameter(
+            f"{' and '.join(idle)}: messages are between the ranks of --ranks; give that too"
+        )
+    usual = Links()
+    return Links(
+        usual.latency if latency is None else latency * 1e-6,
+        usual.bandwidth if bandwidth is None else bandwidth * 1e9 / 8,
+    )
 
 
 def _print(summary: dict[str, Any], out: Path) -> None:
