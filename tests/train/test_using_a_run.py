@@ -58,6 +58,23 @@ def test_predict_refuses_without_leaving_anything(folder, tmp_path):
     assert (tmp_path / "there.h5").read_bytes() == before
 
 
+def test_a_mask_that_wants_nothing_is_told(folder, tmp_path):
+    with h5py.File(tmp_path / "mask.h5", "w") as file:
+        file["none"] = np.zeros((20, 25, 25), np.uint8)
+        file["corner"] = np.zeros((20, 25, 25), np.uint8)
+        file["corner"][19, 24, 24] = 1  # which sees the border
+    words = ["predict", folder / "run", "--input", f"{folder / 'data.h5'}:raw", "--output"]
+    for name in ("none", "corner"):
+        masked = [tmp_path / f"{name}.h5", "--mask", f"{tmp_path / 'mask.h5'}:{name}"]
+        for more in (["--dry-run"], []):
+            done = znnpy(*words, *masked, *more)
+            (line,) = [line for line in done.stderr.splitlines() if "mask.h5" in line]
+            assert f"mask.h5:{name} is 0 wherever" in line
+        assert not predicted(tmp_path / f"{name}.h5")[0].any()
+    done = znnpy(*words, *masked[:2], f"{folder / 'data.h5'}:raw", "--dry-run", "--overwrite")
+    assert "wherever" not in done.stderr
+
+
 @pytest.mark.slow
 def test_predict_parts_under_a_mask_with_flips(folder, tmp_path):
     mask = np.zeros((20, 25, 25), np.uint8)

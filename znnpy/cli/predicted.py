@@ -1,7 +1,8 @@
-"""What `znnpy predict --dry-run` says."""
+"""What `znnpy predict` says before it begins, above all with --dry-run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,7 +24,7 @@ def print_job(job: Job, destination: Destination) -> None:
     threads = job.weights.config.run.threads or available_cores()
     seconds = job.runs * trial_seconds(job) / job.request.processes
     shape = job.spec.shape
-    wanted = sum(prediction_wanted(job))
+    wanted = sum(_wanted(job))
     for what, value in (
         ("output", f"{shape} (c, z, y, x) {job.spec.dtype}, {readable(job.spec.nbytes)}"),
         (
@@ -46,14 +47,24 @@ def print_job(job: Job, destination: Destination) -> None:
         typer.echo(f"{what:12} {value}")
 
 
-def prediction_wanted(job: Job) -> list[bool]:
+def nothing_wanted(job: Job) -> str:
+    """That the mask wants no voxel of what is predicted, in words; "" if it wants any."""
+    if any(_wanted(job)):
+        return ""
+    (mask,) = job.scene.masks.values()
+    return (
+        f"{mask.name} is 0 wherever something is predicted, or does not reach there: no voxel is computed, and all "
+        "that is written is 0"
+    )
+
+
+def _wanted(job: Job) -> Iterator[bool]:
     """Which blocks hold voxels of the mask."""
     from znnpy.infer.predict import masked
 
-    return [
-        mask is None or bool(mask.any())
-        for mask in (masked(job.scene, job.field, block) for block in job.order)
-    ]
+    for block in job.order:
+        mask = masked(job.scene, job.field, block)
+        yield mask is None or bool(mask.any())
 
 
 def _algorithms(job: Job) -> str:

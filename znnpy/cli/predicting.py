@@ -180,6 +180,7 @@ def _predict(
     seams: int,
     dask: str | None,
 ) -> None:
+    from znnpy.cli.predicted import nothing_wanted, print_job
     from znnpy.data.writing.preflight import refuse_loss, refuse_output
     from znnpy.infer.job import plan_job
     from znnpy.infer.material import open_inputs
@@ -192,11 +193,9 @@ def _predict(
         refuse_loss(destination, scene.volumes())
         patches = remembered(saved.path, _note)
         job = plan_job(weights, scene, request, destination.path, _attributes(saved), patches)
-        for note in job.notes:
+        for note in filter(None, (*job.notes, nothing_wanted(job))):
             _note(note)
         if dry_run:
-            from znnpy.cli.predicted import print_job
-
             print_job(job, destination)
             return
         if job.usual:
