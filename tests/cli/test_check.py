@@ -45,6 +45,7 @@ def check(
         file["raw"] = rng.integers(3, 99, (20, 24, 24)).astype(np.uint8)
         file["labels"] = rng.integers(0, 7, (20, 24, 24)).astype(np.uint32)
         file["floats"] = rng.random((20, 24, 24)).astype(np.float32)
+        file["mask"] = rng.integers(0, 2, (20, 24, 24)).astype(np.uint8) * 255
         file["none"] = np.zeros((20, 24, 24), np.uint8)
         file["small"] = np.ones((5, 24, 24), np.uint8)
         file["nan"] = np.full((20, 24, 24), np.nan, np.float32)
@@ -139,6 +140,16 @@ def test_labels_that_are_all_the_same_are_told(check: Check) -> None:
     assert "data.train.0.labels: all labels of " in errors
     assert "data.h5:none are 0: they tell nothing apart" in errors
     assert "data.train.1" not in errors
+
+
+def test_labels_that_are_all_the_same_or_ignored_are_told(check: Check) -> None:
+    two = CONFIG.replace("images: 1,", "images: 2,").replace("h5:labels", "h5:mask")
+    target = "  target: {kind: labels, ignore: 255}\n  test:"
+    loss = two.replace("training: {", "training: {loss: softmax, ")
+    code, _, errors = check(config=loss.replace("  test:", target))
+    assert code == 0
+    assert "data.h5:mask but 255, which data.target ignores, are 0: they tell nothing" in errors
+    assert "nothing apart" not in check(config=loss.replace("  test:", target.replace("5", "4")))[2]
 
 
 def test_windows_are_of_the_output_that_predicts(check: Check) -> None:

@@ -15,6 +15,7 @@ from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.taken import check_kind, check_labels
 from znnpy.data.values.glance import Glance, glance
 from znnpy.data.values.normalise import unlikely
+from znnpy.data.volume import Volume
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.geometry.finest import finest
 from znnpy.infer.material import (
@@ -81,7 +82,7 @@ def _each(
                 seen, mode = glance(volume, finite=finite), mode_of(config.data)
                 if role == "raw" and (words := unlikely(seen, mode, volume.dtype)):
                     warnings.warn(f"{place}.{key}: {volume.name}: {words}", stacklevel=2)
-                _doubt_one_value(f"{place}.{key}", key, volume.name, seen)
+                _doubt_one_value(place, key, volume, seen, config)
                 found.append(
                     {
                         "key": f"{place}.{key}",
@@ -100,17 +101,21 @@ def _each(
     return found, wrong
 
 
-def _doubt_one_value(place: str, key: str, name: str, seen: Glance) -> None:
-    """VolumeError for a mask that leaves nothing, a warning for labels that are all the same."""
-    if not seen.whole or seen.lowest != seen.highest:
+def _doubt_one_value(place: str, key: str, volume: Volume, seen: Glance, config: Config) -> None:
+    """VolumeError for a mask that leaves nothing, a warning for labels that are all the same or ignored."""
+    if not seen.whole:
         return
-    if key.startswith("mask") and seen.lowest == 0:
-        raise VolumeError(f"{name} is a mask of 0 alone: no voxel counts")
+    if key.startswith("mask") and seen.lowest == seen.highest == 0:
+        raise VolumeError(f"{volume.name} is a mask of 0 alone: no voxel counts")
     if key.startswith("labels"):
-        warnings.warn(
-            f"{place}: all labels of {name} are {seen.lowest:g}: they tell nothing apart",
-            stacklevel=3,
-        )
+        ignored = getattr(config.data.target, "ignore", None)
+        left = seen if ignored is None else glance(volume, finite=False, but=ignored)
+        if left.lowest == left.highest:
+            but = "" if ignored is None else f" but {ignored}, which data.target ignores,"
+            warnings.warn(
+                f"{place}.{key}: all labels of {volume.name}{but} are {left.lowest:g}: they tell nothing apart",
+                stacklevel=3,
+            )
 
 
 def _sources(section: VolumeSection) -> Iterator[tuple[str, Source]]:

@@ -75,6 +75,47 @@ def test_what_has_a_target_is_taken(target: Target, dtype: type) -> None:
     check_labels(target, volume(0, 1, 1, dtype=dtype), None)
 
 
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
+        (ClassesTarget(2, ignore=255), volume(0, 255, 255, dtype=np.uint8)),
+        (ImageTarget(1, BINOMIAL, ignore=255), volume(0, 255, dtype=np.float32)),
+        (ImageTarget(1, SQUARE, ignore=255), volume(0, 255, dtype=np.uint8)),
+    ],
+)
+def test_labels_of_which_one_value_counts_are_doubted(target: Target, labels: ArrayVolume) -> None:
+    with pytest.warns(
+        UserWarning, match=r"labels.h5:a: all labels that count are 0, .* 255.*nothing"
+    ):
+        check_labels(target, labels, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
+        (ClassesTarget(2, ignore=255), volume(0, 1, 255, dtype=np.uint8)),
+        (ClassesTarget(2), volume(0, 0, dtype=np.uint8)),  # one of several volumes may well be so
+        (ClassesTarget(2, ignore=255), volume(255, 255, dtype=np.uint8)),  # refused when drawn
+    ],
+)
+def test_other_labels_are_not_doubted(
+    target: Target, labels: ArrayVolume, recwarn: pytest.WarningsRecorder
+) -> None:
+    check_labels(target, labels, None)
+    assert not recwarn.list
+
+
+def test_slabs_of_a_large_volume_tell_nothing_of_the_rest(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(normalise, "SLAB", 1)
+    monkeypatch.setattr(normalise, "SAMPLED", 2)
+    values = np.zeros((9, 1, 2), np.uint8)
+    values[:, :, 1] = 255
+    check_labels(ClassesTarget(2, ignore=255), ArrayVolume(values), None)
+    assert not recwarn.list
+
+
 def test_masks_of_classes_sum_to_one() -> None:
     one = np.array([[255, 0], [0, 255]], np.uint8).reshape(2, 1, 1, 2)
     check_labels(MaskTarget(1, SOFTMAX), ArrayVolume(one), None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from znnpy.data.samples.each import stored
 from znnpy.data.sampling.labelled import Bool, read_labelled
+from znnpy.data.sampling.places import minus
 from znnpy.data.sampling.targets import Target
 from znnpy.data.values.normalise import pieces
 from znnpy.data.volume import Array, Triple, Volume
@@ -19,19 +22,21 @@ def check_labels(
 ) -> None:
     """VolumeError for labels without a target where they count, with their range and the way out.
 
-    Of very large volumes evenly spaced slabs are read; `read_taken` looks at the rest. Voxel v of the
-    labels is voxel v + shift of the mask.
+    Warns where those that the target does not ignore are all the same. Of very large volumes evenly spaced slabs
+    are read; `read_taken` looks at the rest. Voxel v of the labels is voxel v + shift of the mask.
     """
     check_kind(target, labels)
-    if target.takes_all(labels.dtype):
+    if target.takes_all(labels.dtype) and target.ignore is None:
         return
     if mask is None:
         labels = stored(labels)
-    seen = _Seen()
-    for lower, upper in pieces(labels):
+    seen, read = _Seen(), list(pieces(labels))
+    for lower, upper in read:
         values, known = read_counted(target, labels, mask, lower, upper, shift)
         seen.add(target, values, known, lower)
     seen.refuse(target, labels.name)
+    if sum(prod(minus(upper, lower)) for lower, upper in read) == prod(labels.extent):
+        seen.doubt(target, labels.name)
 
 
 def read_taken(
@@ -108,6 +113,15 @@ class _Seen:
             raise VolumeError(
                 f"{name}: values are {span}, and {self.wrong} of them fit no target, the first "
                 f"{self.first}; {target.wanted}. {target.way_out(self.high)}"
+            )
+
+    def doubt(self, target: Target, name: str) -> None:
+        """Warn if the label that the target ignores leaves a single other one."""
+        if target.ignore is not None and self.low == self.high:
+            warnings.warn(
+                f"{name}: all labels that count are {self.low:g}, as data.target ignores {target.ignore}: they tell "
+                f"nothing apart; where {target.ignore} is a class, leave `ignore` out",
+                stacklevel=4,
             )
 
 

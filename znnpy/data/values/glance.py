@@ -34,10 +34,11 @@ class Glance:
         return max((high for _, high in self.ranges if high == high), default=nan)
 
 
-def glance(volume: Volume, *, finite: bool = True) -> Glance:
+def glance(volume: Volume, *, finite: bool = True, but: float | None = None) -> Glance:
     """Look at a volume's values: at all if it is small, else at BOXES places evenly spaced.
 
-    Errors as in `Volume.read`; without `finite`, values that are not finite are passed over.
+    Errors as in `Volume.read`; without `finite`, values that are not finite are passed over, as are those that are
+    `but`.
     """
     whole = volume.nbytes <= WHOLE
     places = [((0, 0, 0), volume.extent)] if whole else _places(volume)
@@ -48,6 +49,7 @@ def glance(volume: Volume, *, finite: bool = True) -> Glance:
         voxels += prod(values.shape[1:])
         for found, channel in zip(ends, values, strict=True):
             seen = channel[np.isfinite(channel)]
+            seen = seen if but is None else seen[seen != but]
             found += [seen.min().item(), seen.max().item()] if seen.size else []
     ranges = tuple((min(found, default=nan), max(found, default=nan)) for found in ends)
     return Glance(ranges, voxels, whole)
