@@ -96,6 +96,50 @@ def test_scores_of_a_volume_without_positives_are_json(recwarn):
     assert not recwarn.list
 
 
+def regression(raw, labels):
+    """Weights of a square loss, each output 0.5 * raw + 1, and a scene with labels (C, z, y, x)."""
+    images = len(labels)
+    config = config_from(
+        {
+            "network": {"layers": [{"conv": {"images": images, "size": 1}}]},
+            "data": {"border": "mirror", "normalize": "none", "target": "image"},
+            "training": {"output_shape": 4, "loss": "square"},
+        }
+    )
+    filters = np.full((images, 1, 1, 1, 1), 0.5, np.float32)
+    parameters = {"conv1": filters, "output": np.ones(images, np.float32)}
+    scene = Scene({"input": ArrayVolume(raw, "raw")}, {"output": ArrayVolume(labels, "labels")})
+    return Weights(config, build_network(config.network), None, parameters), scene
+
+
+def test_values_are_scored_as_values():
+    raw = np.random.default_rng(0).normal(3, 2, (8, 9, 10)).astype(np.float32)
+    labels = np.stack([0.5 * raw + 2, -raw, np.full(raw.shape, 7, np.float32)])
+    weights, scene = regression(raw, labels)
+    (found,) = evaluate(weights, scene, scene)
+    network, mean = found.scores["network"], found.scores["predicting the mean"]
+    apart = 0.5 * raw + 1 - labels
+    assert network.squared_error == pytest.approx(np.mean(apart**2), rel=1e-5) == found.loss
+    assert network.absolute_error == pytest.approx(np.abs(apart).mean(), rel=1e-5)
+    assert network.correlation == (pytest.approx(1), pytest.approx(-1), None)
+    variances = labels.var(axis=(1, 2, 3))
+    assert mean.squared_error == pytest.approx(variances.mean(), rel=1e-5)
+    assert mean.correlation == (None,) * 3
+    assert list(found.scores) == ["network", "predicting the mean"]
+    assert found.span == (labels.min(), labels.max())
+    assert "voxel_error" not in json.dumps(found.record(), allow_nan=False)
+    (alone,) = evaluate(weights, scene)
+    assert alone.scores == {"network": network}
+
+
+def test_values_of_0_and_1_are_classes():
+    raw = np.random.default_rng(0).normal(3, 2, (8, 9, 10)).astype(np.float32)
+    weights, scene = regression(raw, (raw > 3)[None].astype(np.float32))
+    (found,) = evaluate(weights, scene, scene)
+    assert found.scores["network"].voxel_error == np.mean((0.5 * raw + 1 > 0.5) != (raw > 3))
+    assert found.span == (0, 1)
+
+
 def test_known_region_is_cut_from_the_whole_target():
     scene, network = cubes(), weights().network
     corner = {"input": (0, 0, 0)}

@@ -60,7 +60,10 @@ def evaluate(
     threads: Threads = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI."""
+    """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI.
+
+    Of values (square loss on others than 0 and 1): squared and absolute error, correlation of each image.
+    """
     from znnpy.cli.tables import print_evaluations
     from znnpy.infer.scores import Objects
     from znnpy.train.finish import evaluate_run, result_of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from znnpy.infer.evaluate import Evaluation
+    from znnpy.infer.scores import Deviations, Scores
 
 _TITLES = {
     "voxel_error": "voxel error",
@@ -21,7 +23,11 @@ _TITLES = {
     "voi_split": "VOI split",
     "voi_merge": "VOI merge",
     "threshold": "probability threshold",
+    "squared_error": "mean squared error",
+    "absolute_error": "mean absolute error",
+    "correlation": "correlation",
 }
+_FORMATS = {"squared_error": ".4g", "absolute_error": ".4g"}  # of values of any size
 
 
 def console() -> Console:
@@ -39,15 +45,19 @@ def print_evaluations(evaluations: list[Evaluation]) -> None:
         table.add_column("")
         for name in evaluation.scores:
             table.add_column(name, justify="right")
-        for field in fields(next(iter(evaluation.scores.values()))):
-            values = [
-                None
-                if field.name == "threshold" and name != "network"
-                else getattr(scores, field.name)
-                for name, scores in evaluation.scores.items()
-            ]  # baselines rank voxels by other numbers than probabilities
-            if any(value is not None for value in values):
-                table.add_row(
-                    _TITLES[field.name], *("" if v is None else f"{v:.4f}" for v in values)
-                )
+        columns = [dict(_numbers(name, it)) for name, it in evaluation.scores.items()]
+        for title in dict.fromkeys(title for column in columns for title in column):
+            table.add_row(title, *(column.get(title, "") for column in columns))
         console().print(table)
+
+
+def _numbers(predictor: str, scores: Scores | Deviations) -> Iterator[tuple[str, str]]:
+    """The scores that a predictor has, by title; of several images one each."""
+    for name, value in asdict(scores).items():
+        if name == "threshold" and predictor != "network":
+            continue  # baselines rank voxels by other numbers than probabilities
+        several = value if isinstance(value, tuple) else (value,)
+        for image, each in enumerate(several):
+            title = _TITLES[name] + (f" of image {image}" if len(several) > 1 else "")
+            if each is not None:
+                yield title, f"{each:{_FORMATS.get(name, '.4f')}}"

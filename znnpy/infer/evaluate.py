@@ -23,11 +23,14 @@ from znnpy.infer.losses import Tally
 from znnpy.infer.material import make_targets
 from znnpy.infer.predict import Floats
 from znnpy.infer.scores import (
+    Deviations,
     Labelled,
     Objects,
     Predicted,
     Scores,
     baselines,
+    deviations,
+    of_values,
     safe_threshold,
     score,
     segmenter,
@@ -50,9 +53,17 @@ class Evaluation:
     volume: str
     output: str
     loss: float
-    scores: dict[str, Scores]
+    scores: Mapping[str, Scores | Deviations]
     known: Labelled
     found: Floats
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Between which values a picture shows differences: 0 and 1, or those of known values."""
+        if isinstance(self.scores["network"], Scores):
+            return 0.0, 1.0
+        counted = self.known.target[self.known.weight > 0]
+        return float(counted.min()), float(counted.max())
 
     def record(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
@@ -152,14 +163,17 @@ def _evaluation(
     tally = Tally(objective)
     tally.add(values, known.target, known.weight)
     found = probabilities(objective.reading, values).astype(np.float32)
+    if of_values(objective.reading, known):
+        deviating = _deviations(found, known, train.known[name] if train else None)
+        return Evaluation(volume, name, tally.loss, deviating, known, found)
     network = Predicted(found, found)
     if train is None:
         given = 0.5 if objects.threshold is None else objects.threshold
         only = score(network, known, segment, given, classes=classes)
         scores = {"network": only}
         return Evaluation(volume, name, tally.loss, scores, known, found)
-    by_voxel = not isinstance(scene.labels[name], OneEach)
-    pairs = baselines(train.known[name], known, by_voxel=by_voxel)
+    by_raw = not isinstance(scene.labels[name], OneEach)
+    pairs = baselines(train.known[name], known, by_raw=by_raw)
     before = network
     if name in train.values:
         seen = probabilities(objective.reading, train.values[name]).astype(np.float32)
@@ -174,6 +188,13 @@ def _evaluation(
             )
         scores[predictor] = score(now, known, segment, level, classes=classes)
     return Evaluation(volume, name, tally.loss, scores, known, found)
+
+
+def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[str, Deviations]:
+    """Scores of predicted values, and of the mean of those in `train` if that is known."""
+    pairs = baselines(train, known, by_raw=False) if train else {}
+    values = {"network": found} | {name: now.ranking for name, (_, now) in pairs.items()}
+    return {name: deviations(each, known) for name, each in values.items()}
 
 
 def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelled:

@@ -1,4 +1,4 @@
-"""Scores of one predicted output, and those of the trivial baselines beside it."""
+"""Scores of one predicted output, of classes or of values, and those of the trivial baselines beside it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget
+from znnpy.learning.readings import VALUES, Reading
 from znnpy.metrics import (
+    absolute_error,
     accuracy,
     adapted_rand,
     average_precision,
+    correlation,
     fit_threshold,
     from_affinity,
     from_boundary,
     mean_prediction,
     single_step,
+    squared_error,
     variation,
     voxel_error,
 )
@@ -89,6 +93,34 @@ class Scores:
     threshold: float | None = None
 
 
+@dataclass(frozen=True)
+class Deviations:
+    """Scores of one predictor of values: mean squared and absolute error, and Pearson's correlation by image.
+
+    A correlation is None where image or target is constant.
+    """
+
+    squared_error: float
+    absolute_error: float
+    correlation: tuple[float | None, ...]
+
+
+def deviations(found: Array, known: Labelled) -> Deviations:
+    """Scores of one predictor's values (K, z, y, x)."""
+    values = found, known.target, known.weight
+    each = [correlation(*image) for image in zip(*values, strict=True)]
+    return Deviations(
+        squared_error(*values),
+        absolute_error(*values),
+        tuple(None if isnan(value) else value for value in each),
+    )
+
+
+def of_values(reading: Reading, known: Labelled) -> bool:
+    """Whether an output's targets are values: of a loss that takes any, and not all of them 0 or 1."""
+    return reading == VALUES and not np.isin(known.target[known.weight > 0], (0, 1)).all()
+
+
 def score(
     found: Predicted,
     known: Labelled,
@@ -140,16 +172,16 @@ def safe_threshold(
 
 
 def baselines(
-    train: Labelled, test: Labelled, *, by_voxel: bool = True
+    train: Labelled, test: Labelled, *, by_raw: bool = True
 ) -> dict[str, tuple[Predicted, Predicted]]:
     """The mean of each image, and the raw image's threshold: each found on `train`, on both.
 
-    The latter only where labels are of single voxels (`by_voxel`).
+    The latter only if `by_raw`: where labels are classes of single voxels.
     """
     mean = mean_prediction(train.target, train.weight)
     flat = [np.broadcast_to(mean, known.target.shape) for known in (train, test)]
     found = {"predicting the mean": (Predicted(flat[0], flat[0]), Predicted(flat[1], flat[1]))}
-    return found | {"thresholding raw": _thresholded(train, test)} if by_voxel else found
+    return found | {"thresholding raw": _thresholded(train, test)} if by_raw else found
 
 
 def _thresholded(train: Labelled, test: Labelled) -> tuple[Predicted, Predicted]:

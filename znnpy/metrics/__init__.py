@@ -3,20 +3,24 @@
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
 from znnpy.metrics.segmentation import from_affinity, from_boundary, single_step
+from znnpy.metrics.values import absolute_error, correlation, squared_error
 from znnpy.metrics.voxels import accuracy, average_precision, voxel_error
 
 __all__ = [
     "AdaptedRand",
     "RawThreshold",
     "Variation",
+    "absolute_error",
     "accuracy",
     "adapted_rand",
     "average_precision",
+    "correlation",
     "fit_threshold",
     "from_affinity",
     "from_boundary",
     "mean_prediction",
     "single_step",
+    "squared_error",
     "variation",
     "voxel_error",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.errors import ShapeError, VolumeError
+from znnpy.metrics.values import counted
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -62,17 +62,5 @@ def flat(
     prediction: Array, target: Array, weight: Array | None
 ) -> tuple[Float64, NDArray[np.bool_], Float64]:
     """Scores, whether positive, and weights of voxels that count, 1-D; checks shapes, NaN."""
-    shapes = {prediction.shape, target.shape} | ({weight.shape} if weight is not None else set())
-    if len(shapes) > 1:
-        raise ShapeError(f"prediction, target and weight must have one shape, got {shapes}")
-    score = prediction.reshape(-1).astype(np.float64)
-    if np.isnan(score).any():
-        raise VolumeError(
-            f"the prediction is NaN at {np.argwhere(np.isnan(prediction))[0].tolist()}"
-        )
-    positive = target.reshape(-1) > 0.5
-    if weight is None:
-        return score, positive, np.ones(score.size)
-    weights = weight.reshape(-1).astype(np.float64)
-    counted = weights > 0
-    return score[counted], positive[counted], weights[counted]
+    found, wanted, weights = counted(prediction, target, weight)
+    return found, wanted > 0.5, weights

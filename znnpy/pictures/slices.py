@@ -26,11 +26,12 @@ def side_by_side(
     titles: Titles = ("raw", "label", "prediction"),
     caption: str = "",
     voxels: Voxels | None = None,
+    span: tuple[float, float] = (0, 1),
 ) -> None:
     """Write a PNG of slice `z` (the middle one if None) of three volumes of the same z, y, x.
 
     Each is (z, y, x) or (C, z, y, x). One channel is grey: the raw image over its own range, label
-    and prediction from 0 to 1; three channels (affinities z, y, x) are red, green and blue; other
+    and prediction over `span`; three channels (affinities z, y, x) are red, green and blue; other
     numbers of channels show their mean. Integer labels with more than two values get one colour per
     object. Raises ShapeError if the volumes differ in z, y, x.
     """
@@ -41,8 +42,8 @@ def side_by_side(
     index = volumes[0].shape[1] // 2 if z is None else z
     images = [
         stretched(as_image(volumes[0][:, index])),
-        _label(volumes[1][:, index]),
-        np.clip(as_image(volumes[2][:, index]), 0, 1),
+        _label(volumes[1][:, index], span),
+        stretched(as_image(volumes[2][:, index]), span),
     ]
     panels = [Panel(title, image) for title, image in zip(titles, images, strict=True)]
     draw(Path(path), panels, caption or f"slice z = {index}", voxels)
@@ -60,7 +61,7 @@ def _four(volume: Array) -> Array:
     return volume if volume.ndim == 4 else volume[None]
 
 
-def _label(image: Array) -> Array:
+def _label(image: Array, span: tuple[float, float]) -> Array:
     if len(image) == 1 and image.dtype.kind in "ui" and image.max() > 1:
         return object_colours(image[0])
-    return np.clip(as_image(image), 0, 1)
+    return stretched(as_image(image), span)

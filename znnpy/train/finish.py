@@ -76,6 +76,7 @@ def write_result(
             first.known.target,
             first.found,
             caption=f"{Path(first.volume).name}, iteration {iteration}",
+            span=first.span,
         )
     write_json(path / RESULT, result_of(iteration, evaluations) | {"volumes": _plain(sections)})
 
