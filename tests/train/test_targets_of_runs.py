@@ -85,7 +85,9 @@ def znnpy(*words: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [("linear", *case) for case in CASES] + OTHERS)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
-def test_a_target_goes_all_the_way(folder: Path, case: tuple[Any, ...]) -> None:
+def test_a_target_goes_all_the_way(
+    folder: Path, capsys: pytest.CaptureFixture[str], case: tuple[Any, ...]
+) -> None:
     text = CONFIG.replace("size: 2}", "size: 2, function: %s}") % (case[1], case[0], *case[2:])
     Path("config.yaml").write_text(text)
     znnpy("train", "config.yaml")
@@ -95,7 +97,10 @@ def test_a_target_goes_all_the_way(folder: Path, case: tuple[Any, ...]) -> None:
     assert len(losses) == 4
     assert 0 < max(losses) < 20
     assert min(losses) >= 0
+    capsys.readouterr()
     znnpy("evaluate", "run")
+    score = "mean squared error" if case[4] == "square" else "voxel error"
+    assert score in capsys.readouterr().out
     znnpy("view", "run", "--output", "pictures")
     assert list(Path("pictures").glob("*.png"))
     znnpy("predict", "run", "--input", "data.h5:raw", "--output", "out.h5", "--patch", "4,6,6")
