@@ -26,13 +26,22 @@ FILTER_RATE = 9e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
-# The same beyond an L3 cache, which each row of tiles reads anew.
+# The same beyond an L3 cache.
 FAR_RATE, FAR_BYTES = 7e9, 1 << 23
 TAPS_SECONDS = 66e-9  # of a pair of images: taps from the sums of its points
 PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
 RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
 FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
+# Transformed filters of more bytes leave an L2 cache with what else a step needs: the pass goes in three stages,
+# and each group of tiles reads them once.
+STAGED_BYTES = 7 << 18
+GROUP_TILES = 64  # of a group, about: what waits between its stages leaves the L2 cache in any case
+PLANES_SECONDS, IMAGES_SECONDS = (
+    1.2e-6,
+    1.0e-6,
+)  # of a tile's LANES_COUNTED images, before and behind products
+STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7
 
@@ -81,8 +90,43 @@ def tile_layers(extent: int, dilation: int) -> int:
     return sum(-(-points // NEW) for points in lattices(extent, dilation))
 
 
+def is_staged(shape: ConvShape) -> bool:
+    """Whether a forward pass goes in three stages: sizes alone decide."""
+    return _points_bytes(shape) > STAGED_BYTES
+
+
+def group_tiles(tiles: Triple) -> tuple[int, int]:
+    """Tiles along z and y of a group that takes all along x: first those along y, which share rows."""
+    z, y, x = tiles
+    rows = _even(y, GROUP_TILES // x)
+    return _even(z, GROUP_TILES // (x * rows) if rows == y else 1), rows
+
+
+def _even(count: int, most: int) -> int:
+    """The size of equal parts of at most so many."""
+    return -(-count // -(-count // max(1, most)))
+
+
+def stage_seconds(shape: ConvShape, tiles: int) -> tuple[float, float, float]:
+    """Planes, columns and images of a group of so many tiles, on one core."""
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    bytes_ = _points_bytes(shape)
+    rate = FAR_RATE if bytes_ > FAR_BYTES else FILTERS_RATE
+    products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED * tiles / STAGED_RATE
+    return (
+        rows * tiles * PLANES_SECONDS,
+        max(products, bytes_ / rate),
+        columns * tiles * IMAGES_SECONDS,
+    )
+
+
+def _points_bytes(shape: ConvShape) -> float:
+    """Of the filters transformed for a forward pass."""
+    return 4.0 * POINTS * shape.inputs * _lanes(shape.outputs)
+
+
 def winograd_seconds(shape: ConvShape) -> float:
-    """The forward pass on one core, as long as caches hold filters: by this it is cut into tasks."""
+    """The forward pass on one core without stages: by this it is cut into tasks."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -95,15 +139,15 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Estimated seconds on one core, by pass; when training with the filters that it transforms."""
     filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
     return {
-        "forward": _read_seconds(shape) + filters,
-        "gradient": _read_seconds(backward_shape(shape)) + filters,
+        "forward": _forward_seconds(shape) + filters,
+        "gradient": _forward_seconds(backward_shape(shape)) + filters,
         "weight": weight_seconds(shape) + _panel_seconds(shape),
     }
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     """A forward pass."""
-    return _read_seconds(shape)
+    return _forward_seconds(shape)
 
 
 def panels(blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
@@ -127,15 +171,20 @@ def weight_seconds(shape: ConvShape) -> float:
     return tiles * (rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS + products)
 
 
-def _read_seconds(shape: ConvShape) -> float:
-    """The forward pass where each row of tiles may have to read all filters from memory."""
-    bytes_ = 4.0 * POINTS * shape.inputs * _lanes(shape.outputs)
-    if bytes_ <= FAR_BYTES:
+def _forward_seconds(shape: ConvShape) -> float:
+    """The forward pass on one core."""
+    if not is_staged(shape):
         return winograd_seconds(shape)
+    z, y, x = tiles = _tiles(shape)
+    deep, rows = group_tiles(tiles)
+    groups = -(-z // deep) * -(-y // rows)
+    return shape.batch * groups * sum(stage_seconds(shape, z * y * x // groups))
+
+
+def _tiles(shape: ConvShape) -> Triple:
+    """Tiles along each axis."""
     z, y, x = map(tile_layers, shape.target, shape.dilation)
-    return max(
-        winograd_seconds(shape), shape.batch * z * y * -(-x // (2 * GROUP)) * bytes_ / FAR_RATE
-    )
+    return z, y, x
 
 
 def _panel_seconds(shape: ConvShape) -> float:

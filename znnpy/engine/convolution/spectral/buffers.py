@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.engine.convolution import rings
 from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra, TileSpectra, Tiling
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.phases import Views
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.identity import Part, Pass
-from znnpy.engine.tasks.sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
@@ -29,9 +29,6 @@ from znnpy.plan.tiles import (
 TILES = Use("spectra of tiles", "source spectra")
 FILTER_TILES = Use("spectra of filters for tiles", "filter spectra")
 RING = Use("spectra of groups of tiles")
-
-AHEAD_BYTES = 1 << 24  # of a ring's buffers: large groups have enough tasks to go round
-WORKER_BYTES = 1 << 22  # the same for each worker, where there are many
 
 
 class Filters:
@@ -57,20 +54,8 @@ def ring_slot(
     step: Step, build: Build, edge: Edge, serves: Pass, part: Part, spectra: TileSpectra, group: int
 ) -> Buffer:
     """The place of a group of tiles in a ring of buffers, after a gate that waits until it is free."""
-    name = Name(RING, edge.name, (serves, part, group % ring_slots(build, spectra)))
-    place = build.shared(name, spectra.floats)
-    join(step, place)
-    return place
-
-
-def ring_slots(build: Build, spectra: TileSpectra) -> int:
-    """Buffers of a ring: one for each worker, as far as AHEAD_BYTES or WORKER_BYTES go.
-
-    No more than that: the next group finds its buffer in the cache.
-    """
-    workers = build.layout.workers
-    most = max(AHEAD_BYTES, workers * WORKER_BYTES) // (4 * spectra.floats)
-    return max(1, min(workers, spectra.groups, most))
+    ring = Name(RING, edge.name, (serves, part))
+    return rings.ring_slot(step, build, ring, spectra.floats, group, spectra.groups)
 
 
 def phases_of_edge(build: Build, edge: Edge) -> Phases:

@@ -10,7 +10,12 @@ from znnpy.engine.memory.images import Layout
 from znnpy.engine.tasks.identity import PASS_OF, Identity, Part
 from znnpy.network.types import Edge
 from znnpy.plan import ConvShape, PassName
-from znnpy.plan.algorithms.winograd import POINTS, backward_shape, tile_layers
+from znnpy.plan.algorithms.winograd import (
+    POINTS,
+    backward_shape,
+    is_staged,
+    tile_layers,
+)
 
 # Of the transforms of a cube: coefficients of a line, lines along all axes.
 SOURCE_FLOPS = 2 * 22 * (36 + 36 + 36)  # 6^3 points from as many voxels
@@ -27,12 +32,23 @@ def operations(
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
         filters = shape.inputs * shape.outputs * FILTER_FLOPS
         made = task if which == "weight" else task._replace(part=Part.FILTER_POINTS)
-        found[task] = _tiles(backward_shape(shape) if which == "gradient" else shape)
+        whole = backward_shape(shape) if which == "gradient" else shape
+        for part, flops in _tiles(whole, staged=which != "weight" and is_staged(whole)).items():
+            found[task._replace(part=part)] = flops
         found[made] = found.get(made, 0.0) + filters
     return found
 
 
-def _tiles(shape: ConvShape) -> float:
+def _tiles(shape: ConvShape, *, staged: bool) -> dict[Part, float]:
+    """Of tiles, by part: in stages, transforms along z and x are tasks of their own."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     products = 2.0 * POINTS * shape.inputs * shape.outputs
-    return tiles * (products + shape.inputs * SOURCE_FLOPS + shape.outputs * TARGET_FLOPS)
+    source, target = shape.inputs * SOURCE_FLOPS, shape.outputs * TARGET_FLOPS
+    if not staged:
+        return {Part.WINOGRAD: tiles * (products + source + target)}
+    planes, images = 2 / 3 * source, (24 + 16) / (36 + 24 + 16) * target
+    return {
+        Part.TILES: tiles * planes,
+        Part.WINOGRAD: tiles * (products + source - planes + target - images),
+        Part.INVERSE: tiles * images,
+    }

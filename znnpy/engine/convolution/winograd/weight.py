@@ -9,9 +9,9 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.gradient import gradient_floats, winograd_gradient
 
-from znnpy.engine.convolution.winograd.passes import (
+from znnpy.engine.convolution.winograd.passes import shape_of
+from znnpy.engine.convolution.winograd.words import (
     place_words,
-    shape_of,
     size_words,
     tile_planes,
     tile_words,

@@ -1,0 +1,212 @@
+"""Planes of one tile and block of images: voxels transformed along z and x, and outputs back from them.
+
+The argument words of all kernels that do so are `AT`. Addresses in bytes; strides in floats; all else counts.
+
+    source, source_block, source_z, source_y        voxel (0, 0, 0) of the first block of images
+    inputs, source_size_*       images and voxels of the source; tiles see zeros beyond
+    dilation_*                  voxels from tap to tap
+    target, target_block, target_z, target_y        voxel (0, 0, 0) of the first block
+    blocks, target_size_*       vectors of output images and voxels of the target
+    z0, z1, y0, y1              tiles of this task along z and y; all along x
+    bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct.epilogue`
+    scratch, scratch_worker     64-byte aligned; worker w owns what a kernel needs from w * scratch_worker on
+    before_*                    voxels before the source that the target's first ones see, all zeros
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import words
+from znnpy_kernels.machine.arithmetic import cover
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.vectors import load, splat, store
+from znnpy_kernels.winograd.lines import (
+    NEW,
+    PLANE,
+    POINTS,
+    ask_to_read,
+    source_plane,
+    target_plane_of,
+)
+from znnpy_kernels.winograd.tiles import origin, tiles_along
+
+AT = words(
+    "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
+    "dilation_z dilation_y dilation_x target target_block target_z target_y blocks "
+    "target_size_z target_size_y target_size_x z0 z1 y0 y1 bias slope:float output scratch "
+    "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient",
+)
+AHEAD = 1  # tiles whose voxels are asked for
+LOOSE_BYTES = (
+    PLANE * VECTOR_BYTES
+)  # voxels of a tile that reaches beyond the source, or its outputs
+_target_plane = target_plane_of(AT)
+
+
+def places_bytes(tiles: int) -> int:
+    """Bytes for the places of so many tiles: two words each, in whole cache lines."""
+    return -(-2 * 8 * tiles // 64) * 64
+
+
+@inlined
+def _seen(place: int, size: int, dilation: int) -> Any:
+    """The first voxel of a tile that lies in the source, and how many do; it may begin before."""
+    first = max(0, cover(-place, dilation))
+    return first, min(POINTS, cover(size - place, dilation)) - first
+
+
+@inlined
+def _copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
+    """Vectors of a plane from place to place; pairs along z, x."""
+    for z in range(counts[0]):
+        for x in range(counts[1]):
+            store(target + z * to[0] + x * to[1], load(source + z * steps[0] + x * steps[1]))
+
+
+@inlined
+def _zeros(target: int) -> None:
+    for vector in range(PLANE):
+        store(target + vector * VECTOR_BYTES, splat(0.0))
+
+
+@inlined
+def _transformed(
+    args: Any, source: int, ahead: int, place: Any, loose: int, target: int, column: int
+) -> None:
+    """A row of voxels of one tile and block, transformed along z and x; asks for those at `ahead`.
+
+    `place`: z, y, x of its first voxel, at `source`.
+    """
+    steps = 4 * args[AT.source_z] * args[AT.dilation_z], VECTOR_BYTES * args[AT.dilation_x]
+    packed = POINTS * VECTOR_BYTES, VECTOR_BYTES
+    first_z, seen_z = _seen(place[0], args[AT.source_size_z], args[AT.dilation_z])
+    first_x, seen_x = _seen(place[2], args[AT.source_size_x], args[AT.dilation_x])
+    inside = 0 <= place[1] < args[AT.source_size_y]
+    whole = inside and seen_z == POINTS and seen_x == POINTS
+    if not whole:
+        _zeros(loose)
+        if inside:
+            begin = source + first_z * steps[0] + first_x * steps[1]
+            to = loose + first_z * packed[0] + first_x * packed[1]
+            _copied(begin, steps, (seen_z, seen_x), to, packed)
+    ask_to_read(ahead + (POINTS - NEW) * steps[1], steps[0], steps[1])
+    here, by = (source, steps) if whole else (loose, packed)
+    source_plane(here, by[0], by[1], target, column)
+
+
+@inlined
+def _added(bias_gradient: int, source: int, steps: Any, counts: Any) -> None:
+    """Add vectors of a plane to a bias gradient; pairs along z, x."""
+    total = load(bias_gradient)
+    for z in range(counts[0]):
+        for x in range(counts[1]):
+            total = total + load(source + z * steps[0] + x * steps[1])
+    store(bias_gradient, total)
+
+
+@inlined
+def _finished(
+    args: Any, block: int, source: int, column: int, place: Any, loose: int, target: int
+) -> None:
+    """A row of outputs of one tile and block; those outside the target are dropped."""
+    steps = 4 * args[AT.target_z] * args[AT.dilation_z], VECTOR_BYTES * args[AT.dilation_x]
+    value_steps = 4 * args[AT.output_z] * args[AT.dilation_z], steps[1]
+    packed = NEW * VECTOR_BYTES, VECTOR_BYTES
+    made = (
+        min(NEW, cover(args[AT.target_size_z] - place[0], args[AT.dilation_z])),
+        min(NEW, cover(args[AT.target_size_x] - place[2], args[AT.dilation_x])),
+    )
+    whole = made[0] == NEW and made[1] == NEW
+    value = args[AT.output] + 4 * (
+        block * args[AT.output_block] + place[0] * args[AT.output_z] + place[1] * args[AT.output_y]
+    )
+    value, values = value + place[2] * VECTOR_BYTES, loose + NEW * NEW * VECTOR_BYTES
+    if args[AT.output] and not whole:
+        _copied(value, value_steps, made, values, packed)
+    here, by = (target, steps) if whole else (loose, packed)
+    seen, seen_by = (value, value_steps) if whole else (values, packed)
+    bias = args[AT.bias] + block * VECTOR_BYTES
+    _target_plane(args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
+    if args[AT.bias_gradient]:
+        _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
+    if not whole:
+        _copied(loose, packed, made, target, steps)
+
+
+@inlined
+def transform(
+    args: Any,
+    block: int,
+    places: Any,
+    tile: int,
+    count: int,
+    row: int,
+    loose: int,
+    target: int,
+    column: int,
+) -> None:
+    """Row `row` of voxels of a tile and block, to vectors `column` bytes from each other; asks for the next tile's."""
+    before = args[AT.before_z] * args[AT.source_z] + args[AT.before_x] * LANES
+    before -= (row - args[AT.before_y]) * args[AT.source_y]
+    source = args[AT.source] + 4 * (block * args[AT.source_block] - before)
+    z, x, after = places[2 * tile], places[2 * tile + 1], 2 * min(tile + AHEAD, count - 1)
+    here = source + 4 * z * args[AT.source_z] + x * VECTOR_BYTES
+    ahead = source + 4 * places[after] * args[AT.source_z] + places[after + 1] * VECTOR_BYTES
+    place = z - args[AT.before_z], row - args[AT.before_y], x - args[AT.before_x]
+    _transformed(args, here, ahead, place, loose, target, column)
+
+
+@inlined
+def finish(
+    args: Any, block: int, places: Any, tile: int, row: int, loose: int, source: int, column: int
+) -> None:
+    """Row `row` of outputs of a tile and block, from vectors `column` bytes from each other."""
+    z, x = places[2 * tile], places[2 * tile + 1]
+    target = args[AT.target] + 4 * (block * args[AT.target_block] + row * args[AT.target_y])
+    target += 4 * z * args[AT.target_z] + x * VECTOR_BYTES
+    _finished(args, block, source, column, (z, row, x), loose, target)
+
+
+@inlined
+def clear_bias_gradient(args: Any) -> None:
+    """Zeros for all blocks, where a bias gradient is wanted."""
+    if args[AT.bias_gradient]:
+        for block in range(args[AT.blocks]):
+            store(args[AT.bias_gradient] + block * VECTOR_BYTES, splat(0.0))
+
+
+@inlined
+def _inside(first: int, end: int, dilation: int, size: int) -> Any:
+    """How many of a range of tiles begin inside."""
+    count = 0
+    for tile in range(first, end):
+        count += origin(tile, dilation) < size
+    return count
+
+
+@inlined
+def along_zx(args: Any) -> Any:
+    """Tiles of this task along z and x; the last ones may lie outside."""
+    return (args[AT.z1] - args[AT.z0]) * tiles_along(args[AT.target_size_x], args[AT.dilation_x])
+
+
+@inlined
+def tiles_inside(args: Any) -> Any:
+    """Tiles of this task along z and x that begin inside."""
+    along_x = tiles_along(args[AT.target_size_x], args[AT.dilation_x])
+    count = _inside(args[AT.z0], args[AT.z1], args[AT.dilation_z], args[AT.target_size_z])
+    return count * _inside(0, along_x, args[AT.dilation_x], args[AT.target_size_x])
+
+
+@inlined
+def place(args: Any, number: int, places: Any, count: int) -> Any:
+    """Where a tile along z and x begins, if that is inside: one more of `count` places."""
+    along_x = tiles_along(args[AT.target_size_x], args[AT.dilation_x])
+    z = origin(args[AT.z0] + number // along_x, args[AT.dilation_z])
+    x = origin(number % along_x, args[AT.dilation_x])
+    if z < args[AT.target_size_z] and x < args[AT.target_size_x]:
+        places[2 * count], places[2 * count + 1] = z, x
+        return count + 1
+    return count

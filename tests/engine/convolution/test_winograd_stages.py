@@ -1,0 +1,80 @@
+"""Winograd's minimal filtering in stages: the values of whole slabs of tiles, bit by bit."""
+
+import pytest
+from against_reference import drawn_case, errors
+from chains import ONE, winograd_chain, winograd_plan
+
+from znnpy import Model
+from znnpy.engine.tasks.identity import Part, Pass, identities
+from znnpy.plan.algorithms import winograd
+
+# Thin volumes are cut along y, where lattices share planes; others along z, where rows of tiles do.
+LAYERS = [
+    ((3, 5, 2), ONE, (1, 1, 1), 1),
+    ((17, 16, 33), ONE, (9, 18, 7), 2),
+    ((10, 12, 3), (2, 3, 2), (11, 26, 13), 1),
+    ((5, 20, 4), (1, 2, 3), (3, 33, 9), 1),
+    ((33, 40, 18), ONE, (17, 30, 6), 1),
+]
+
+
+@pytest.fixture(params=[1, 9, 64])
+def stages(request, monkeypatch):
+    """All layers in stages, of groups of about so many tiles."""
+
+    def apply(staged=True):
+        monkeypatch.setattr(winograd, "STAGED_BYTES", 0 if staged else 1 << 40)
+        monkeypatch.setattr(winograd, "GROUP_TILES", request.param)
+
+    return apply
+
+
+@pytest.mark.quick(5)
+@pytest.mark.parametrize(("images", "sparsity", "output", "batch"), LAYERS)
+def test_values_and_gradients(stages, images, sparsity, output, batch):
+    stages()
+    net = winograd_chain(images, sparsity)
+    assert max(errors(net, output, winograd_plan(net), batch).values()) < 3e-5
+
+
+def bits(net, output, batch, threads=1):
+    """Of outputs and gradients, by name."""
+    with Model(
+        net,
+        output,
+        batch=batch,
+        threads=threads,
+        steal_seed=threads,
+        loss="square",
+        plan=winograd_plan(net),
+    ) as model:
+        parameters, x, target, _, _ = drawn_case(net, output, "square", batch, 0)
+        model.set_parameters(parameters)
+        found = {"forward": model.forward(x)} | model.loss_and_gradients(x, target)[1]
+        return {name: array.tobytes() for name, array in found.items()}, identities(
+            model.task_graph
+        )
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize(("images", "sparsity", "output", "batch"), LAYERS)
+def test_bits_are_those_of_slabs(stages, images, sparsity, output, batch):
+    """But for gradients of biases, which are sums over tasks."""
+    net = winograd_chain(images, sparsity)
+    stages(staged=False)
+    expected, _ = bits(net, output, batch)
+    stages()
+    found, what = bits(net, output, batch)
+    biases = {node.name for node in net.nodes}
+    assert {name for name in found if found[name] != expected[name]} <= biases
+    parts = {it.part for it in what if it.serves is Pass.FORWARD}
+    assert {Part.TILES, Part.WINOGRAD, Part.INVERSE} <= parts
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize(("images", "sparsity", "output", "batch"), LAYERS[1:])
+def test_bits_do_not_depend_on_threads(stages, images, sparsity, output, batch, threads):
+    stages()
+    net = winograd_chain(images, sparsity)
+    assert bits(net, output, batch)[0] == bits(net, output, batch, threads)[0]
