@@ -36,7 +36,9 @@ FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
 # Transformed filters of more bytes leave an L2 cache with what else a step needs: the pass goes in three stages,
 # and each group of tiles reads them once.
 STAGED_BYTES = 7 << 18
-GROUP_TILES = 64  # of a group, about: what waits between its stages leaves the L2 cache in any case
+# Of a group, about, and where it reads the filters from beyond an L3 cache: what waits between its stages leaves
+# the L2 cache in any case.
+GROUP_TILES, FAR_GROUP_TILES = 64, 128
 PLANES_SECONDS, IMAGES_SECONDS = (
     1.2e-6,
     1.0e-6,
@@ -95,11 +97,17 @@ def is_staged(shape: ConvShape) -> bool:
     return _points_bytes(shape) > STAGED_BYTES
 
 
-def group_tiles(tiles: Triple) -> tuple[int, int]:
-    """Tiles along z and y of a group that takes all along x: first those along y, which share rows."""
-    z, y, x = tiles
-    rows = _even(y, GROUP_TILES // x)
-    return _even(z, GROUP_TILES // (x * rows) if rows == y else 1), rows
+def group_tiles(shape: ConvShape) -> tuple[int, int]:
+    """Layers of tiles along z and tiles of a lattice along y of a group: first those along y, which share rows.
+
+    All lattices along z, and all tiles along x, go together.
+    """
+    layers = [-(-n // (NEW * apart)) for n, apart in zip(shape.target, shape.dilation, strict=True)]
+    together = tile_layers(shape.target[2], shape.dilation[2]) * shape.dilation[0]
+    most = FAR_GROUP_TILES if _points_bytes(shape) > FAR_BYTES else GROUP_TILES
+    rows = _even(layers[1], most // together)
+    deep = most // (together * rows) if rows == layers[1] else 1
+    return _even(layers[0], deep), rows
 
 
 def _even(count: int, most: int) -> int:
@@ -107,7 +115,7 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // max(1, most)))
 
 
-def stage_seconds(shape: ConvShape, tiles: int) -> tuple[float, float, float]:
+def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
     """Planes, columns and images of a group of so many tiles, on one core."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     bytes_ = _points_bytes(shape)
@@ -175,16 +183,12 @@ def _forward_seconds(shape: ConvShape) -> float:
     """The forward pass on one core."""
     if not is_staged(shape):
         return winograd_seconds(shape)
-    z, y, x = tiles = _tiles(shape)
-    deep, rows = group_tiles(tiles)
-    groups = -(-z // deep) * -(-y // rows)
-    return shape.batch * groups * sum(stage_seconds(shape, z * y * x // groups))
-
-
-def _tiles(shape: ConvShape) -> Triple:
-    """Tiles along each axis."""
-    z, y, x = map(tile_layers, shape.target, shape.dilation)
-    return z, y, x
+    deep, rows = group_tiles(shape)
+    slabs = -(-shape.target[0] // (NEW * shape.dilation[0] * deep))
+    lines = [-(-points // (NEW * rows)) for points in lattices(shape.target[1], shape.dilation[1])]
+    groups = shape.batch * slabs * sum(lines)
+    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    return groups * sum(stage_seconds(shape, tiles / groups))
 
 
 def _panel_seconds(shape: ConvShape) -> float:

@@ -171,7 +171,7 @@ def _groups(ends: Ends) -> Iterator[_Group]:
     along_x = tile_layers(shape[2], apart_x)
     slabs = -(-shape[0] // (NEW * apart_z))
     lines = [-(-points // NEW) for points in lattices(shape[1], apart_y)]
-    deep, rows = group_tiles((slabs, lines[0], along_x * apart_z))
+    deep, rows = group_tiles(ends.shape)
     for batch, slab in product(range(ends.target.batch), range(0, slabs, deep)):
         z0, z1 = slab * apart_z, min(slabs, slab + deep) * apart_z
         tiles = along_x * _inside(range(z0, z1), apart_z, shape[0])
