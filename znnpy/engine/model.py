@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from znnpy.config import check_section
 from znnpy.config.distributed_section import DistributedSection
-from znnpy.config.training_section import RunSection, TrainingSection
 from znnpy.distributed.bundles import Pieces
 from znnpy.distributed.strategies import Strategy
 from znnpy.distributed.world import World
@@ -23,6 +21,15 @@ from znnpy.engine.communication.exchange import Party
 from znnpy.engine.emit import refuse_without_tasks
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
+from znnpy.engine.making import (
+    Precision,
+    checked_loss,
+    laid_out,
+    opened,
+    refuse_ranks,
+    refuse_untrainable_sizes,
+    weighed_objectives,
+)
 from znnpy.engine.memory.arrays import (
     Arrays,
     Floats,
@@ -32,20 +39,14 @@ from znnpy.engine.memory.arrays import (
     refuse_weights,
     unmasked,
 )
-from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
-from znnpy.engine.planning import (
-    declared_graph,
-    declared_layers,
-    planned_with_replicas,
-    planned_within,
-)
+from znnpy.engine.planning import declared_graph, declared_layers, planned_with_replicas
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
 from znnpy.engine.steps import Settings
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.geometry import Extent, Geometry, describe, fit, refuse_single_values
+from znnpy.geometry import Extent, Geometry, describe, fit
 from znnpy.graph import TaskGraph
 from znnpy.learning.loss import LossKeys
 from znnpy.network import (
@@ -53,11 +54,10 @@ from znnpy.network import (
     initial_parameters,
     load_network,
     logits_network,
-    objectives,
     parameter_shapes,
 )
 from znnpy.network.folding import fold, folded
-from znnpy.network.outputs import refuse_apart, refuse_untrainable
+from znnpy.network.outputs import refuse_untrainable
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from znnpy.engine.double import DoubleEngine
 
 DISTRIBUTED = DistributedSection()
-Precision = Literal["float32", "float64"]
 
 
 class Model:
@@ -118,51 +117,39 @@ class Model:
         distributed: DistributedSection = DISTRIBUTED,
     ) -> None:
         learning: dict[str, Any] = {
-            "output_shape": 1,
-            "outputs": {name: {"weight": factor} for name, factor in (factors or {}).items()},
             "batch": batch,
             "microbatch": microbatch,
             "seed": seed,
             "loss": loss,
-            "conv": conv,
         }
-        learning |= {"clip_norm": clip_norm, "precision": precision}
-        keys = check_section(TrainingSection, learning, "Model").loss
+        learning |= {"conv": conv, "clip_norm": clip_norm, "precision": precision}
         running: dict[str, Any] = {"threads": threads or None, "max_memory": max_memory}
         running |= {"policy": policy, "steal_seed": steal_seed}
-        check_section(RunSection, running, "Model")
+        keys = checked_loss(learning, factors or {}, running)
         self.network: Network = load_network(network)
         if training:
             refuse_untrainable(self.network, keys)
         logits = logits_network(self.network, keys)
         self._logits = logits if training else folded(logits)
-        self.losses = objectives(self._logits, keys, _factor(self.network, factors or {}))
+        self.losses = weighed_objectives(self._logits, keys, self.network, factors or {})
         if precision == "float32":
             refuse_without_tasks(self.network)
         self.geometry: Geometry = fit(self.network, output_shape)
-        if training:
-            refuse_apart(
-                self.losses,
-                {name: self.geometry.output_stride(name) for name in self.geometry.output_shapes},
-            )
-            refuse_single_values(self.network, self.geometry, microbatch or batch)
-        elif microbatch is not None:
-            raise ZnnpyError("microbatch: a model without training computes its batch at once")
         self.batch, self.seed, self.loss = batch, seed, keys
         self.microbatch = microbatch or batch
         self.threads = available_cores() if threads is None else threads
         party = None
         if training:
+            refuse_untrainable_sizes(self.network, self.geometry, self.losses, self.microbatch)
             party = Party.of(ranks, batch // self.microbatch, self._logits, distributed)
+        elif microbatch is not None:
+            raise ZnnpyError("microbatch: a model without training computes its batch at once")
         own = len(party.numbers) * self.microbatch if party else batch
         refuse_hopeless(
             self.network, self.geometry, self.microbatch, training, max_memory, staged=own
         )
-        if party and (precision != "float32" or not self.threads):
-            raise ZnnpyError(
-                "several ranks train with precision float32 and 1 thread or more each; found "
-                f"{precision} and {self.threads}"
-            )
+        if party:
+            refuse_ranks(precision, self.threads)
 
         def plan_as(record: Mapping[str, Mapping[str, Any]] | None) -> Plan:
             return planned(
@@ -177,7 +164,7 @@ class Model:
             )
 
         self.plan: Plan = party.planned(plan, plan_as) if party else plan_as(plan)
-        settings = Settings(
+        self._settings = Settings(
             self.losses,
             optimizer or Optimizer(),
             clip_norm,
@@ -188,26 +175,9 @@ class Model:
             max_memory,
             party,
         )
-        self._settings = settings
-        sizes = self._logits, self.geometry, self.plan
-        if training:
-            workers = max(1, self.threads)
-            self._layout = Layout.of_batch(*sizes, batch, self.microbatch, seed, workers)
-            if party:
-                self._layout = replace(self._layout, numbers=party.numbers)
-        else:
-            self._layout = Layout(*sizes, batch, False, seed, max(1, self.threads))
-        engine: SingleEngine | DoubleEngine
-        if precision == "float32":
-            memory = planned_within(self._layout, settings)
-            self._layout = memory.layout
-            engine = SingleEngine(memory, settings, report)
-        else:
-            from znnpy.engine.double import DoubleEngine  # with SciPy, which others need not load
-
-            if max_memory is not None:
-                planned_within(self._layout, settings)
-            engine = DoubleEngine(self._layout, settings)
+        sizes, workers = (self._logits, self.geometry, self.plan), max(1, self.threads)
+        layout = laid_out(sizes, batch, self.microbatch, seed, workers, party, training=training)
+        self._layout, engine = opened(layout, self._settings, precision, report)
         self._opened: SingleEngine | DoubleEngine | None = engine
         self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
         self._shapes, self._repeats = parameter_shapes(self.network), repeats_of(self.network)
@@ -501,13 +471,6 @@ class Model:
                 f"{describe(self._shapes[name])}"
             )
         return repeated(found, self._repeats.get(name))
-
-
-def _factor(network: Network, factors: Mapping[str, float]) -> Callable[[str], float]:
-    names = [node.name for node in network.outputs]
-    if unknown := sorted(set(factors) - set(names)):
-        raise ZnnpyError(f"factors: there is no output {unknown[0]!r}; this network has {names}")
-    return lambda name: factors.get(name, 1.0)
 
 
 def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:
