@@ -16,6 +16,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.cli import main
 from znnpy.graph.policies import POLICIES
 from znnpy.profile.report import write_report
+from znnpy.profile.svg import seconds
 
 CONFIG = """
 network:
@@ -235,3 +236,11 @@ def test_a_browser_shows_it_without_complaint(profiled: Path, tmp_path: Path, wi
     assert "<title>wide=false flat=0 zoomed=true</title>" in done.stdout, re.findall(
         "<title>.*?</title>", done.stdout
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.5, "2.5 s"), (-2.5, "-2.5 s"), (-0.00679, "-6.79 ms"), (3e-6, "3 us"), (0.0, "0 us")],
+)
+def test_times_for_people(value: float, text: str) -> None:
+    assert seconds(value) == text

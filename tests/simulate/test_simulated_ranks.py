@@ -187,7 +187,20 @@ def test_the_table_of_a_profile():
     costs = graph.cost * 1e-3
     measured = {1: recorded(replace(graph, cost=costs), 1, IDEAL, 8)}
     links = Links(latency=1e-5, bandwidth=1e9)
-    found = simulate_scaling(measured, lambda graph: sums(3), nobody, (2, 64), links, steps=6)
+    told: list[tuple[int, int]] = []
+    found = simulate_scaling(
+        measured,
+        lambda graph: sums(3),
+        nobody,
+        (2, 64),
+        links,
+        steps=6,
+        report=lambda *far: told.append(far),
+    )
+    total = 1 + 66 + sum(row["ranks"] for row in found["rows"])
+    assert told[0] == (1, total)
+    assert told[-1] == (total, total)
+    assert len(told) == 3 + len(found["rows"])
     assert found["bytes"] == 3 * MIB
     assert found["alone"] == pytest.approx(3e-3 * COMPUTED, rel=1e-3)
     assert {row["ranks"] for row in found["rows"]} == {2, 64}

@@ -9,3 +9,4 @@ Report = Callable[[str, int, int], None]
 
 COMPILING = "compiling kernels for this CPU, once"
 MEASURING = "measuring layers on this CPU, once"
+SIMULATING = "simulating ranks"

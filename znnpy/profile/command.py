@@ -154,8 +154,9 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     summary["runs"] = list(_runs(made, summary))
     if wishes.ranks:
         how = subject.config.distributed
-        found = simulate_ranks(made, wishes.ranks, wishes.links, how.colors, how.chunk)
-        summary["ranks"] = found
+        summary["ranks"] = simulate_ranks(
+            made, wishes.ranks, wishes.links, how.colors, how.chunk, subject.report
+        )
     if wishes.policies:
         summary["policies"] = simulate_policies(made, seconds)
         summary["sums"] = compare_sums(counts[-1])

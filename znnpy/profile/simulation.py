@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from znnpy.distributed.bundles import Pieces
@@ -11,6 +12,7 @@ from znnpy.distributed.strategies import Strategy
 from znnpy.engine import Model
 from znnpy.engine.communication.hastened import hastened
 from znnpy.engine.memory.build import STEPS
+from znnpy.engine.report import SIMULATING, Report
 from znnpy.engine.tasks.identity import Identity, Kind, Part, Pass, identities
 from znnpy.graph import TaskGraph
 from znnpy.profile.updates import Profile
@@ -48,10 +50,11 @@ def simulate_ranks(
     links: Links,
     colors: int | None = None,
     chunk: int | None = None,
+    report: Report | None = None,
 ) -> dict[str, Any]:
     """`ranks` of a summary: every rank computes what was recorded, and they add up gradients.
 
-    `colors`, `chunk` as in `simulate_scaling`.
+    `colors`, `chunk` as in `simulate_scaling`; `report` hears how far it is.
     """
     layers = made[max(made)][1].added_up()
     return simulate_scaling(
@@ -62,6 +65,7 @@ def simulate_ranks(
         links,
         colors=colors,
         chunk=chunk,
+        report=partial(report, SIMULATING) if report else None,
     )
 
 

@@ -94,6 +94,6 @@ def round_steps(high: float, most: int = 5) -> list[float]:
 def seconds(value: float) -> str:
     """A time for people: s, ms or us with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= size:
+        if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value * 1e6:.3g} us"

@@ -122,6 +122,8 @@ def simulate_ranks(
         completions,
         *_messages(messages, firsts),
         carried,
+        np.zeros((count, 2), np.int64),
+        np.zeros((count, 1)),
     )
     if done < steps * count:
         of = f"of {steps} steps" if count == 1 else f"of {steps} steps on each of {count} ranks"

@@ -29,6 +29,7 @@ def simulate_scaling(
     seed: int = 0,
     colors: int | None = None,
     chunk: int | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """`ranks` of a profile's summary, JSON-able: every rank computes what was recorded, once an update.
 
@@ -37,7 +38,8 @@ def simulate_scaling(
     than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
     slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. `urgent`:
     tasks that come first by a strategy, on ranks of so many workers. `colors`, `chunk`: those of a config
-    (default: several colors side by side, the strategies' own chunks). Raises ValueError when nothing was
+    (default: several colors side by side, the strategies' own chunks). `report` hears how many ranks of how many
+    are simulated, of all runs together. Raises ValueError when nothing was
     measured or there is nothing to add up.
     """
     known, workers, links = calibrated(measured), max(measured), links or Links()
@@ -46,19 +48,25 @@ def simulate_scaling(
     if not summed:
         raise ValueError("these steps move no weights, so ranks have nothing to add up")
 
+    ways = [(count, it) for count in ranks for it in _ways(count, colors, chunk)]
+    done, total = 0, 1 + sum(ranks) + sum(count for count, _ in ways)
+
     def run(count: int, strategy: Strategy, links: Links) -> Outcome:
+        nonlocal done
         first = urgent(graph, strategy, workers)
         it = exchanged(replay, summed, count, strategy, links, first)
-        return simulate_ranks(
+        found = simulate_ranks(
             it.replays, it.messages, workers, machine, steps, seed, ports=it.ports
         )
+        done += count
+        if report:
+            report(done, total)
+        return found
 
     alone, rows = run(1, STRATEGIES["tree"], links).steady, []
     free = replace(links, latency=0.0, bandwidth=inf, adding=0.0)
     undelayed = {count: run(count, STRATEGIES["allreduce"], free).steady for count in ranks}
-    for count, strategy in (
-        (number, it) for number in ranks for it in _ways(number, colors, chunk)
-    ):
+    for count, strategy in ways:
         found = run(count, strategy, links)
         rows.append(
             {

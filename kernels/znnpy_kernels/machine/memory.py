@@ -1,4 +1,4 @@
-"""Raw memory from numba code: int64 addresses become typed pointers, argument words become floats."""
+"""Raw memory from numba code: int64 addresses become typed pointers, argument words become floats, arrays borrowed."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def float_argument(typingctx: Any, word: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
 
     return types.float64(types.int64), codegen
+
+
+@intrinsic
+def borrowed(typingctx: Any, array: Any) -> tuple[Signature, Any]:
+    """The same array, which no longer owns its memory: slices of it are not counted, which takes an atomic each.
+
+    Somebody else must hold the array meanwhile, as callers do their arguments.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        made = context.make_array(array)(context, builder, args[0])
+        made.meminfo = ir.Constant(made.meminfo.type, None)
+        made.parent = ir.Constant(made.parent.type, None)
+        return made._getvalue()
+
+    return array(array), codegen

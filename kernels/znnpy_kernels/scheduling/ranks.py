@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import borrowed
 from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling.ports import OUT, Net, come, leave, post
 from znnpy_kernels.scheduling.simulation import (
@@ -32,23 +33,33 @@ STACKED_FLOATS = "float64[:,:,::1]"
 
 
 @inlined
-def earliest(ranks: Any, times: Any) -> Any:
-    """(rank, port, way) of what happens next, NONE for what it is not; ranks come first."""
-    rank, port, way, soonest = NONE, NONE, NONE, FOREVER
-    for number in range(len(ranks)):
-        if ranks[number] < soonest:
-            rank, soonest = number, ranks[number]
+def play(winners: Any, ranks: Any, rank: int) -> None:
+    """The rank whose time is new plays against others again; of equals the first wins.
+
+    `ranks`: times, as many as a power of two. Node n has the winner of 2 n and 2 n + 1, the last nodes are the ranks.
+    """
+    node = (len(ranks) + rank) // 2
+    while node > 0:
+        one, other = winners[2 * node], winners[2 * node + 1]
+        winners[node] = one if ranks[one] <= ranks[other] else other
+        node //= 2
+
+
+@inlined
+def soonest(times: Any) -> Any:
+    """(port, way) where something happens next, (0, 0) where nothing does."""
+    port, way = 0, 0
     for number in range(len(times)):
         for side in range(2):
-            if times[number, side] < soonest:
-                rank, port, way, soonest = NONE, number, side, times[number, side]
-    return rank, port, way
+            if times[number, side] < times[port, way]:
+                port, way = number, side
+    return port, way
 
 
 @native(
     f"int64({LIST},{LIST},{TABLE},{LIST},{LIST},{FLOATS},{SECONDS},{TABLE},{STACKED},{TABLE},{STACKED},"
     f"{STACKED_FLOATS},{SECONDS},{FLOATS},{STACKED_FLOATS},{TABLE},{FLOATS},"
-    f"{TABLE},{FLOATS},{LIST},{LIST},{LIST},{TABLE},{FLOATS})"
+    f"{TABLE},{FLOATS},{LIST},{LIST},{LIST},{TABLE},{FLOATS},{TABLE},{FLOATS})"
 )
 def simulate(
     firsts: Any,
@@ -75,6 +86,8 @@ def simulate(
     comes: Any,
     targets: Any,
     carried: Any,
+    steps: Any,
+    due: Any,
 ) -> int:
     """Run as many steps as `completions` has columns on every rank; writes when each was complete.
 
@@ -85,10 +98,16 @@ def simulate(
     """
     count = len(hands)
     ports = len(carried)
-    steps = np.zeros((count, 2), np.int64)
-    due = np.zeros((count, 1))
-    ranks = np.zeros(count)
-    times = np.full((ports, 2), FOREVER)
+    places = 1
+    while places < count:
+        places *= 2
+    ranks = np.full(places, FOREVER)
+    ranks[:count] = 0.0
+    winners = np.arange(2 * places) - places
+    for rank in range(places):
+        play(winners, ranks, rank)
+    times = np.full((max(1, ports), 2), FOREVER)
+    port, way, moved = 0, 0, False
     net = Net(
         messages,
         seconds,
@@ -99,12 +118,15 @@ def simulate(
         carried,
     )
     while True:
-        rank, port, way = earliest(ranks, times)
-        if rank == NONE and port == NONE:
+        if moved:
+            port, way = soonest(times)
+            moved = False
+        rank, now = winners[1], times[port, way]
+        if ranks[rank] >= FOREVER and now >= FOREVER:
             break
-        message, now, first, last = NONE, 0.0, rank, rank + 1
-        if rank == NONE:
-            now = times[port, way]
+        message, first, last = NONE, rank, rank + 1
+        if now < ranks[rank]:
+            moved = True
             if way == OUT:
                 leave(net, times, port)
                 continue
@@ -114,29 +136,31 @@ def simulate(
             rank = place if message == NONE else targets[place, 0]
             low, high = firsts[rank], firsts[rank + 1]
             world = World(
-                tasks[low:high],
-                starts[low + rank : high + rank + 1],
-                successors[offsets[rank] : offsets[rank + 1]],
-                costs[low:high],
-                shares[low:high],
-                links[low:high],
-                ends[rank],
-                queued[rank],
-                hands[rank],
-                clock[rank],
-                rates,
-                totals[rank],
-                logs[rank],
-                members[rank],
-                steps[rank],
-                due[rank],
-                completions[rank],
+                borrowed(tasks)[low:high],
+                borrowed(starts)[low + rank : high + rank + 1],
+                borrowed(successors)[offsets[rank] : offsets[rank + 1]],
+                borrowed(costs)[low:high],
+                borrowed(shares)[low:high],
+                borrowed(links)[low:high],
+                borrowed(ends)[rank],
+                borrowed(queued)[rank],
+                borrowed(hands)[rank],
+                borrowed(clock)[rank],
+                borrowed(rates),
+                borrowed(totals)[rank],
+                borrowed(logs)[rank],
+                borrowed(members)[rank],
+                borrowed(steps)[rank],
+                borrowed(due)[rank],
+                borrowed(completions)[rank],
             )
             if message == NONE:
                 task = turn(world)
                 if task != NONE:
                     post(net, times, low + task, totals[rank, NOW])
+                    moved = moved or posts[low + task] < posts[low + task + 1]
             else:
                 deliver(world, targets[place, 1], now)
             ranks[rank] = horizon(world)
+            play(winners, ranks, rank)
     return int(steps[:, COMPLETED].sum())
