@@ -41,6 +41,7 @@ from znnpy.network.types import Network
 
 DEFAULT = Objects()
 CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
+UNCALIBRATED = 0.5  # the threshold without one
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed |
         return found
     warnings.warn(
         f"{train.reference.name}: in the middle {found.field.shape} voxels (z, y, x) nothing counts, or not in all "
-        "images; so there are no baselines, and objects are separated at 0.5 unless a threshold is given",
+        f"images; so there are no baselines, and objects are separated at {UNCALIBRATED} unless a threshold is given",
         stacklevel=3,
     )
     return None
@@ -156,38 +157,51 @@ def _evaluation(
     train: Observed | None,
     objects: Objects,
 ) -> Evaluation:
-    segment = segmenter(config.data.target, objects)
-    boundary = isinstance(config.data.target, BoundaryTarget)
     values, known = test.values[name], test.known[name]
-    volume, classes = scene.reference.name, objective.reading.whole_voxels
     tally = Tally(objective)
     tally.add(values, known.target, known.weight)
-    found = probabilities(objective.reading, values).astype(np.float32)
+    found = _predicted(objective, values)
+    earlier = train.known[name] if train else None
+    scores: Mapping[str, Scores | Deviations]
     if of_values(objective.reading, known):
-        deviating = _deviations(found, known, train.known[name] if train else None)
-        return Evaluation(volume, name, tally.loss, deviating, known, found)
-    network = Predicted(found, found)
-    if train is None:
-        given = 0.5 if objects.threshold is None else objects.threshold
-        only = score(network, known, segment, given, classes=classes)
-        scores = {"network": only}
-        return Evaluation(volume, name, tally.loss, scores, known, found)
-    by_raw = not isinstance(scene.labels[name], OneEach)
-    pairs = baselines(train.known[name], known, by_raw=by_raw)
-    before = network
-    if name in train.values:
-        seen = probabilities(objective.reading, train.values[name]).astype(np.float32)
-        before = Predicted(seen, seen)
-    pairs = {"network": (before, network)} | pairs
-    scores = {}
+        scores = _deviations(found, known, earlier)
+    else:
+        by_raw = not isinstance(scene.labels[name], OneEach)
+        pairs = {"network": (Predicted(found, found), Predicted(found, found))}
+        if train and name in train.values:
+            seen = _predicted(objective, train.values[name])
+            pairs["network"] = Predicted(seen, seen), Predicted(found, found)
+        pairs |= baselines(earlier, known, by_raw=by_raw) if earlier else {}
+        scores = _scores(config, objective, pairs, earlier, known, objects)
+    return Evaluation(scene.reference.name, name, tally.loss, scores, known, found)
+
+
+def _predicted(objective: Objective, values: Floats) -> Floats:
+    return probabilities(objective.reading, values).astype(np.float32)
+
+
+def _scores(
+    config: Config,
+    objective: Objective,
+    pairs: Mapping[str, tuple[Predicted, Predicted]],
+    earlier: Labelled | None,
+    known: Labelled,
+    objects: Objects,
+) -> dict[str, Scores]:
+    """Scores of predicted classes: of each predictor, on the `earlier` volume, where thresholds are found, and this."""
+    segment = segmenter(config.data.target, objects)
+    boundary = isinstance(config.data.target, BoundaryTarget)
+    classes, scores = objective.reading.whole_voxels, {}
     for predictor, (before, now) in pairs.items():
         level = objects.threshold if predictor == "network" else None
         if level is None:
-            level = safe_threshold(
-                before.ranking, train.known[name], segment, cautious_first=boundary
+            level = (
+                safe_threshold(before.ranking, earlier, segment, cautious_first=boundary)
+                if earlier
+                else UNCALIBRATED
             )
         scores[predictor] = score(now, known, segment, level, classes=classes)
-    return Evaluation(volume, name, tally.loss, scores, known, found)
+    return scores
 
 
 def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[str, Deviations]:
