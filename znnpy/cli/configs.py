@@ -31,7 +31,8 @@ def check(
     Algorithms are those that training would choose where this machine has measured them before,
     elsewhere by estimates that training may not agree with. Under mpiexec or srun every rank looks, and rank 0 speaks.
     """
-    from znnpy.cli.summary import print_summary, summarise
+    from znnpy.cli.summary import summarise
+    from znnpy.cli.summary_tables import print_summary
     from znnpy.config import load_config
     from znnpy.distributed.joining import joined
 
