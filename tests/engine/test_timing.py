@@ -169,3 +169,12 @@ def test_what_leaves_little_to_flush_caches_with_is_measured_as_well(monkeypatch
     least = max(lone.lone_bytes(timing.smaller(WIDE, it, 1), it) for it in methods)
     bytes_, all_, *_ = taken(monkeypatch, least + 4096)
     assert (bytes_, all_) == (least, least + 4096)
+
+
+def test_half_of_little_memory_is_for_images():
+    direct = Method("direct")
+    some = timing.smaller(WIDE, direct, 2 * timing.FLUSHED_BYTES)
+    held = lone.lone_bytes(some, direct)
+    assert some.batch > 1
+    assert held < timing.FLUSHED_BYTES
+    assert timing.smaller(WIDE, direct, 2 * held) == some

@@ -48,6 +48,7 @@ def test_planes_in_the_order_of_their_numbers(folder: Path) -> None:
         ((3, 4, 9), r"s1_z2.tif is followed by s1_z5.tif, and 1 more such gaps;"),
         ((1, 3, 5, 7, 9, 11), ""),  # every other one
         ((0, 11), ""),
+        ((1, 3, 5, 6, 8, 10), ""),  # no number of steps: 4 to 7 among steps of 2
     ],
 )
 def test_a_plane_that_is_missing_is_told(folder: Path, gone: tuple[int, ...], words: str) -> None:
@@ -59,6 +60,16 @@ def test_a_plane_that_is_missing_is_told(folder: Path, gone: tuple[int, ...], wo
             assert volume.extent[0] == 12 - len(gone)
     assert len(told) == bool(words)
     assert all(re.search(words, str(one.message)) for one in told)
+
+
+def test_numbers_that_begin_again_have_no_gap(folder: Path) -> None:
+    """Several series: where one ends and the next begins is not known."""
+    for z in range(6, 12):
+        (folder / f"s1_z{z}.tif").rename(folder / f"s2_z{z - 3}.tif")
+    (folder / "s1_z4.tif").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_volume(folder).close()
 
 
 @pytest.mark.parametrize("planar", ["contig", "separate"])
