@@ -152,6 +152,21 @@ def test_labels_that_are_all_the_same_or_ignored_are_told(check: Check) -> None:
     assert "nothing apart" not in check(config=loss.replace("  test:", target.replace("5", "4")))[2]
 
 
+def test_places_of_a_large_volume_tell_nothing_of_the_rest(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"WHOLE": 1, "LONGEST": 4, "SHALLOWEST": 4}.items():
+        monkeypatch.setattr(f"znnpy.data.values.glance.{name}", value)
+    aside = np.zeros((20, 24, 24), np.uint8)
+    aside[:4, 16:] = 1  # beside the diagonal
+    with h5py.File(tmp_path / "data.h5", "a") as file:
+        file["aside"] = aside
+    code, out, errors = check(config=CONFIG.replace("labels}", "aside, mask: data.h5:aside}", 1))
+    assert code == 0, errors
+    assert "data.h5:aside" in out
+    assert "nothing apart" not in errors
+
+
 def test_windows_are_of_the_output_that_predicts(check: Check) -> None:
     """Not of the coarser ones, which help to train."""
     network = CONFIG[: CONFIG.index("data:")]

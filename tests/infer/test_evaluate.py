@@ -87,6 +87,29 @@ def test_where_nothing_counts_nothing_is_scored():
     assert list(found.scores) == ["network"]
 
 
+def test_baselines_need_voxels_that_count_in_each_image():
+    """Affinities along z have none in a volume of one plane."""
+    config = config_from(
+        {
+            "network": {"layers": [{"conv": {"images": 3, "size": 1}}]},
+            "data": {"border": "mirror", "target": "affinity"},
+            "training": {"output_shape": 4},
+        }
+    )
+    parameters = {"conv1": np.ones((3, 1, 1, 1, 1), np.float32), "output": np.zeros(3, np.float32)}
+    affinities = Weights(config, build_network(config.network), None, parameters)
+    plane = cubes()
+    flat = Scene(
+        *(
+            {name: ArrayVolume(it.read_all()[:, :1], it.name) for name, it in volumes.items()}
+            for volumes in (plane.images, plane.labels)
+        )
+    )
+    with pytest.warns(UserWarning, match=r"raw: in the middle \(1, .* not in all images"):
+        (found,) = evaluate(affinities, cubes(), flat)
+    assert list(found.scores) == ["network"]
+
+
 def test_scores_of_a_volume_without_positives_are_json(recwarn):
     scene = cubes()
     same = ArrayVolume(np.ones((20, 20, 20), np.uint8), "labels")
