@@ -78,6 +78,14 @@ def test_wide_layers_of_few_voxels_pay_for_reading_all_filters():
         assert min(seconds, key=seconds.__getitem__) == faster
 
 
+@pytest.mark.parametrize(
+    ("images", "extent", "staged"),
+    [(36, 64, False), (48, 20, True), (64, 16, True), (64, 64, False), (128, 16, True)],
+)
+def test_stages_are_for_filters_that_few_tiles_along_x_share(images, extent, staged):
+    assert winograd.is_staged(padless((images, images), extent)) == staged
+
+
 @pytest.mark.parametrize(("extent", "groups"), [(8, 1), (20, 1), (24, 2), (60, 30)])
 def test_each_group_of_tiles_reads_filters_that_no_cache_holds(extent, groups):
     shape = padless((512, 256), extent)

@@ -1,5 +1,7 @@
 """Winograd's minimal filtering in stages: the values of whole slabs of tiles, bit by bit."""
 
+from importlib import import_module
+
 import pytest
 from against_reference import drawn_case, errors
 from chains import ONE, winograd_chain, winograd_plan
@@ -23,7 +25,9 @@ def stages(request, monkeypatch):
     """All layers in stages, of groups of about so many tiles."""
 
     def apply(staged=True):
-        monkeypatch.setattr(winograd, "STAGED_BYTES", 0 if staged else 1 << 40)
+        for user in ("passes", "operations"):
+            module = import_module(f"znnpy.engine.convolution.winograd.{user}")
+            monkeypatch.setattr(module, "is_staged", lambda shape: staged)
         monkeypatch.setattr(winograd, "GROUP_TILES", request.param)
 
     return apply

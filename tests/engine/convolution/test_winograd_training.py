@@ -108,9 +108,10 @@ AVX2 = """
     from against_reference import errors
     from chains import winograd_chain, winograd_plan
     from znnpy_kernels.simd.lanes import LANES
-    from znnpy.plan.algorithms import winograd
+    from znnpy.engine.convolution.winograd import passes
     net, worst = winograd_chain((17, 9, 24)), 0.0
-    for winograd.STAGED_BYTES in (winograd.STAGED_BYTES, 0):
+    for staged in (False, True):
+        passes.is_staged = lambda shape: staged
         worst = max(worst, *errors(net, (7, 8, 9), winograd_plan(net)).values())
     print(LANES, worst)
 """

@@ -23,19 +23,16 @@ TARGET_SECONDS = 0.45e-6  # of its output images
 WEIGHT_RATE = 110e9
 SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
 FILTER_RATE = 9e9  # bytes/s of transformed filters, while they are made
-FILTERS_RATE = 25e9  # bytes/s of transformed filters beyond the L2 cache
+FILTERS_RATE = 20e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
 # The same beyond an L3 cache.
-FAR_RATE, FAR_BYTES = 7e9, 1 << 23
+FAR_RATE, FAR_BYTES = 10e9, 1 << 23
 TAPS_SECONDS = 66e-9  # of a pair of images: taps from the sums of its points
 PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
 RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
 FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
-# Transformed filters of more bytes leave an L2 cache with what else a step needs: the pass goes in three stages,
-# and each group of tiles reads them once.
-STAGED_BYTES = 7 << 18
 # Of a group, about, and where it reads the filters from beyond an L3 cache: what waits between its stages leaves
 # the L2 cache in any case.
 GROUP_TILES, FAR_GROUP_TILES = 64, 128
@@ -93,8 +90,8 @@ def tile_layers(extent: int, dilation: int) -> int:
 
 
 def is_staged(shape: ConvShape) -> bool:
-    """Whether a forward pass goes in three stages: sizes alone decide."""
-    return _points_bytes(shape) > STAGED_BYTES
+    """Whether a forward pass goes in three stages, since slabs would read filters too often: sizes alone decide."""
+    return _points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < _slabs_seconds(shape)
 
 
 def group_tiles(shape: ConvShape) -> tuple[int, int]:
@@ -118,12 +115,10 @@ def _even(count: int, most: int) -> int:
 def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
     """Planes, columns and images of a group of so many tiles, on one core."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
-    bytes_ = _points_bytes(shape)
-    rate = FAR_RATE if bytes_ > FAR_BYTES else FILTERS_RATE
     products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED * tiles / STAGED_RATE
     return (
         rows * tiles * PLANES_SECONDS,
-        max(products, bytes_ / rate),
+        max(products, _reading_seconds(shape)),
         columns * tiles * IMAGES_SECONDS,
     )
 
@@ -131,6 +126,13 @@ def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
 def _points_bytes(shape: ConvShape) -> float:
     """Of the filters transformed for a forward pass."""
     return 4.0 * POINTS * shape.inputs * _lanes(shape.outputs)
+
+
+def _reading_seconds(shape: ConvShape) -> float:
+    """All transformed filters, once."""
+    bytes_ = _points_bytes(shape)
+    rate = FAR_RATE if bytes_ > FAR_BYTES else FILTERS_RATE
+    return bytes_ / rate if bytes_ > CACHED_BYTES else 0.0
 
 
 def winograd_seconds(shape: ConvShape) -> float:
@@ -181,8 +183,23 @@ def weight_seconds(shape: ConvShape) -> float:
 
 def _forward_seconds(shape: ConvShape) -> float:
     """The forward pass on one core."""
-    if not is_staged(shape):
-        return winograd_seconds(shape)
+    return _staged_seconds(shape) if is_staged(shape) else _slabs_seconds(shape)
+
+
+def _slabs_seconds(shape: ConvShape) -> float:
+    """By slabs of tiles, each row of which along x reads all filters; transforms alone take longer beyond caches."""
+    z, y, x = map(tile_layers, shape.target, shape.dilation)
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    transforms = rows * SOURCE_SECONDS + columns * TARGET_SECONDS
+    products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED / PRODUCT_RATE
+    longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
+    steps = -(-z // shape.dilation[0]) * y * -(-x * shape.dilation[0] // (2 * GROUP))
+    read = steps * _reading_seconds(shape)
+    return shape.batch * (z * y * x * longer * transforms + max(z * y * x * products, read))
+
+
+def _staged_seconds(shape: ConvShape) -> float:
+    """In three stages, each group of which reads all filters."""
     deep, rows = group_tiles(shape)
     slabs = -(-shape.target[0] // (NEW * shape.dilation[0] * deep))
     lines = [-(-points // (NEW * rows)) for points in lattices(shape.target[1], shape.dilation[1])]
