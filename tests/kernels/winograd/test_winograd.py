@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from blocked_images import Blocked, address, normal
-from filter_points import aligned, points_of
-from znnpy_kernels.direct.epilogue import PLAIN
+from correlations import Pass, Triple, correlated, operands
+from filter_points import aligned
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forward import scratch_floats, winograd
 from znnpy_kernels.winograd.lines import NEW
 
-Triple = tuple[int, int, int]
-
-
-def correlated(images: Any, filters: Any, dilation: Triple) -> Any:
-    """Valid correlation with dilated filters (output, input, z, y, x), in float64."""
-    extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
-    total = np.zeros((filters.shape[0], *extents))
-    for taps in product(range(3), repeat=3):
-        cut = (slice(t * d, t * d + n) for t, d, n in zip(taps, dilation, extents, strict=True))
-        seen = images[:, *cut].astype(np.float64)
-        total += np.einsum("oi,izyx->ozyx", filters[:, :, *taps].astype(np.float64), seen)
-    return total
-
 
 def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other: Any) -> Blocked:
     """The kernel's output, by tasks of the given ranges (z0, z1, y0, y1) of tiles."""
-    extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
-    source, target = Blocked.of(images), Blocked(filters.shape[0], tuple(extents))
-    points, inputs = points_of(filters), images.shape[0]
-    room = aligned(scratch_floats(inputs, filters.shape[0]))
-    z, y = (-(-n // (NEW * d)) * d for n, d in zip(extents[:2], dilation[:2], strict=True))
-    words = {
-        **source.whole("source"), **target.whole("target"), "inputs": inputs,
-        "blocks": -(-filters.shape[0] // LANES), "filters": address(points),
-        **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
-        **{f"target_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
-        **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
-        **PLAIN, "scratch": address(room), "scratch_worker": 0,
-        **{f"before_{axis}": 0 for axis in "zyx"},
-    }  # fmt: skip
+    given = Pass(images, filters, dilation)
+    room = aligned(scratch_floats(given.inputs, given.outputs))
+    z, y = (-(-n // (NEW * d)) * d for n, d in zip(given.extents[:2], dilation[:2], strict=True))
+    words = given.words | {"filters": given.filters, "scratch": address(room)} | other
     for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
-        winograd.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1} | other)
-    return target
-
-
-def operands(inputs: int, outputs: int, shape: Triple) -> tuple[Any, Any]:
-    return normal(1, inputs, *shape), normal(2, outputs, inputs, 3, 3, 3, scale=0.1)
+        winograd.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1})
+    return given.target
 
 
 @pytest.mark.parametrize(
