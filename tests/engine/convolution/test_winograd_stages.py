@@ -9,6 +9,8 @@ from chains import ONE, winograd_chain, winograd_plan
 from znnpy import Model
 from znnpy.engine.tasks.identity import Part, Pass, identities
 from znnpy.plan.algorithms import winograd
+from znnpy.profile.flops import flops_by_task
+from znnpy.profile.report import CONVOLUTION
 
 # Thin volumes are cut along y, where lattices share planes; others along z, where rows of tiles do.
 LAYERS = [
@@ -82,3 +84,15 @@ def test_bits_do_not_depend_on_threads(stages, images, sparsity, output, batch, 
     stages()
     net = winograd_chain(images, sparsity)
     assert bits(net, output, batch)[0] == bits(net, output, batch, threads)[0]
+
+
+def test_all_operations_are_counted_by_part(stages):
+    """As many as in slabs, where they all belong to one part."""
+    totals, net = [], winograd_chain((17, 16, 33))
+    for staged in (False, True):
+        stages(staged=staged)
+        with Model(net, (9, 18, 7), threads=1, plan=winograd_plan(net)) as model:
+            flops, made = flops_by_task(model), set(identities(model.task_graph))
+        assert {it for it in made if it.kind in CONVOLUTION} <= set(flops)
+        totals.append(sum(flops.values()))
+    assert totals[1] == pytest.approx(totals[0])
