@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small_models import small
 
+from znnpy import load_network
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import strategy
@@ -36,6 +37,19 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_model_plans_once(planned: list[Any], limit: int | None) -> None:
     with small(max_memory=limit) as model:
         assert planned == [model._layout]
+
+
+UNET = {"unet": {"widths": [8, 16, 32], "norm": "batch"}}
+
+
+def test_what_fits_into_little_memory_fits_into_more() -> None:
+    sizes: dict[str, Any] = {"output_shape": (16, 16, 16), "conv": "direct", "threads": 2}
+    network = load_network(UNET)
+    with models.Model(network, **sizes) as model:
+        whole = model.memory
+    for percent in (58, 64, 72):
+        with models.Model(network, **sizes, max_memory=whole * percent // 100) as model:
+            assert model.memory <= whole * percent // 100
 
 
 def test_a_model_of_several_microbatches_plans_no_layout_twice(planned: list[Any]) -> None:

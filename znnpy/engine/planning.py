@@ -138,7 +138,7 @@ def _spared(
     sizes, end = _sizes(build.arena), len(declare_gradients(build, settings))
     sparing = Sparing(sizes, step, end)
     best, seconds, aim = kept, 0.0, room
-    for _ in range(MOST_AIMS):
+    for left in reversed(range(MOST_AIMS)):
         saved = sparing.to(aim)
         found = share(sizes, [*repeated(step[:end], saved.names), *step[end:]])
         if found.bytes < best.bytes:
@@ -146,7 +146,7 @@ def _spared(
             seconds = saved.seconds
         if best.bytes <= room:
             break
-        aim -= max(0, found.bytes - room)
+        aim = aim - max(0, found.bytes - room) if left > 1 else 0
     return best, seconds
 
 

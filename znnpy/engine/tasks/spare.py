@@ -13,7 +13,7 @@ from znnpy.engine.tasks.declared import Declared
 from znnpy.engine.tasks.sharing import Life, Span, busiest_moment, lifetimes
 
 LEAST = 1e-3  # of the bytes at the peak: smaller buffers are not worth looking at
-MOST_AIMS = 3  # at fewer bytes than there are, where buffers do not fit without gaps
+MOST_AIMS = 4  # at fewer bytes than there are, where buffers do not fit without gaps; the last at the fewest
 
 
 @dataclass(frozen=True)
