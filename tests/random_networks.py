@@ -547,7 +547,8 @@ class _Builder:
             return {"padding": "same", "border": border}
         reach = [(n - 1) * step for n, step in zip(size, sparsity, strict=True)]
         some = [(self._int(0, n + 1), self._int(0, n + 1)) for n in reach]
-        return {"padding": self._sides(some), "border": border}
+        padding = self._sides(some)
+        return {"padding": padding} | ({"border": border} if padding != BARE else {})
 
     def _pool_padding(self, size: Triple) -> tuple[tuple[int, int], ...]:
         some = [(self._int(0, n // 2 + 1), self._int(0, n // 2 + 1)) for n in size]

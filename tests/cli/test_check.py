@@ -134,6 +134,15 @@ def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: l
         assert word in errors
 
 
+def test_a_target_of_another_number_of_images_is_told_with_its_line(check: Check) -> None:
+    config = CONFIG.replace("images: 1,", "images: 2,").replace(
+        "  test:", "  target: boundary\n  test:"
+    )
+    code, _, errors = check(config=config)
+    assert code == 1
+    assert "config.yaml:12: data.target: output 'output' has 2 images, but" in errors
+
+
 def test_labels_that_are_all_the_same_are_told(check: Check) -> None:
     code, _, errors = check(config=CONFIG.replace("data.h5:labels", "data.h5:none", 1))
     assert code == 0

@@ -46,6 +46,8 @@ CASES = [
     ("size: 3", "size: 3, border: mirror", 3, "network.layers.0.conv.border", ["replicate, reflect"]),
     ("size: 3", "size: 3, groups: 0", 3, "network.layers.0.conv.groups", ["at least 1"]),
     ("max_filter: 2", "upsample: 0", 4, "network.layers.1.upsample", ["at least 1"]),
+    ("max_filter: 2", "upsample: 1.5", 4, "network.layers.1.upsample", ["whole number", "1.5"]),
+    ("max_filter: 2", "max_pool: 2.0", 4, "network.layers.1.max_pool", ["whole number", "2.0"]),
     ("max_filter: 2", "upsample: {factor: 2, mode: cubic}", 4, "network.layers.1.upsample.mode", ["linear"]),
     ("max_filter: 2", "maxfilter: 2", 4, "network.layers.1.maxfilter", ["'max_filter'?"]),
     ("max_filter: 2", "dropout: 0", 4, "network.layers.1.dropout", ["greater than 0"]),

@@ -39,6 +39,7 @@ WRONG = [
     (f"block: residual{BELOW}padding: valid{BELOW}size: [1, 2, 3]", 6, "size", ["[1, 2, 3]"]),
     ("up: {kind: linear, images: same, size: 3}", 4, "up.size", ["no convolution"]),
     (f"join: sum{BELOW}up: {{kind: linear, images: same}}", 5, "up.images", ["6 images to 4"]),
+    (f"padding: valid{BELOW}border: reflect", 5, "border", ["needs padding: same"]),
     ("dropout: 1.5", 4, "dropout", ["at most 1", "found 1.5"]),
     ("function: rleu", 4, "function", ["'relu'"]),
 ]

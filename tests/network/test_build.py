@@ -268,6 +268,7 @@ def test_what_tanh_and_repeat_cannot_be(changes: dict[str, Any], words: str) -> 
     ("layer", "words"),
     [
         ("conv: {images: 4, size: 3, padding: 3}", "padding 3 along z is more than 2, the filter's reach"),
+        ("conv: {images: 4, size: 3, border: reflect}", "border reflect needs padding: without it"),
         ("conv: {images: 4, size: 3, padding: same, stride: 2}", "padding same needs stride 1"),
         ("conv: {images: 4, size: 3, groups: 3}", "groups 3 must divide the images, the 4 of 'layer1'"),
         ("conv_transpose: {images: 4, size: 2, stride: 2, groups: 8}", "groups 8 must divide"),

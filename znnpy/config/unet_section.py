@@ -221,6 +221,8 @@ class UnetSection(Strict):
     def _fits(self) -> UnetSection:
         if self.levels < 2:
             raise wrong(f"must name at least two levels; found {self.levels}", "widths")
+        if self.padding == "valid" and self.border != "zeros":
+            raise wrong("needs padding: same; valid convolutions see true voxels only", "border")
         refuse_other_shape(self)
         self._refuse_lengths()
         self._refuse_widths()

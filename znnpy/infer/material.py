@@ -149,7 +149,7 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
         wanted = target.images(node.images)
         if wanted != node.images:
             raise ConfigError(
-                f"output {node.name!r} has {node.images} images, but target "
+                f"{config.place('data', 'target')}: output {node.name!r} has {node.images} images, but target "
                 f"{config.data.target.kind!r} needs {wanted}"
             )
         made[node.name] = target

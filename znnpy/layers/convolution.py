@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -124,6 +125,12 @@ def _mixed(matrix: Array, image: Array) -> Array:
     return np.moveaxis(np.tensordot(matrix, image, ((1,), (1,))), 0, 1)
 
 
+def _wrong(edge: Numbers) -> Iterable[str]:
+    yield from padding_within(edge)
+    if edge.border != "zeros" and edge.padding == BARE:
+        yield f"border {edge.border} needs padding: without it no filter sees beyond the images"
+
+
 _NUMBERS = (
     *("size", "stride", "sparsity", "sparsens", "padding", "border", "groups", "repeat"),
     "weight_standardization",
@@ -137,7 +144,7 @@ CONV = EdgeKind(
     forward=convolve,
     data_gradient=convolve_data_gradient,
     learns=Filters(shape=filters_shape, gradient=convolve_weight_gradient),
-    wrong=padding_within,
+    wrong=_wrong,
     read=partial(read_filters, _NUMBERS),
     written=partial(written_filters, _NUMBERS),
 )

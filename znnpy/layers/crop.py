@@ -36,7 +36,7 @@ CROP = EdgeKind(
     summary="Crop. In short: the offset.",
     example="crop: {offset: [0, 1, 1]}         # or short, crop: [0, 1, 1]",
     keys=CropLayer,
-    short=("offset", (int, list, tuple)),
+    short=("offset", (int, float, list, tuple)),
     forward=cropped,
     data_gradient=cropped_gradient,
 )
