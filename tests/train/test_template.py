@@ -42,6 +42,7 @@ FIRST = {
     "gain": {"function": "tanh"},
     "repeat": {"size": "[1, 2, 2]"},
     "padding": {"size": "3"},
+    "border": {"size": "3", "padding": "1"},
     "weight_standardization": {"size": "3"},
 }
 UNETS = {"valid": {"size": [1, 3, 3]}}  # volumes are thin

@@ -24,7 +24,7 @@ network:
   #   sparsity: 1          # dilation of the filter
   #   sparsens: 1          # what follows becomes sparser by this factor
   #   padding: 0           # same, or voxels round the images, z y x, e.g. [1, [0, 1], [2, 0]]
-  #   border: zeros        # zeros, replicate or reflect: what is padded
+  #   border: zeros        # zeros, replicate or reflect: what `padding` adds
   #   groups: 1            # groups of images, of which each makes its own
   #   function: linear     # <functions>
   #   weight_standardization: false # true: each output's filters are used with mean 0, variance 1
