@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from called import status_of
 from children import WRITE, forked
 from failing import NEVER, WORDS, arm_once, preloaded
 from killing import content, remove
@@ -162,13 +163,8 @@ def fails_once(command: Command, folder: Path, whole: Any, mode: str, number: in
 
 def here(words: list[str]) -> None:
     """A command in this process."""
-    code = 0
     with redirect_stdout(io.StringIO()):
-        try:
-            znnpy(words)
-        except SystemExit as end:
-            code = int(end.code or 0)
-    assert code == 0
+        assert status_of(*words) == 0
 
 
 def ran(words: list[str], arm: Callable[[], object]) -> tuple[int, str, int]:

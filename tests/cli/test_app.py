@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from called import status_of
 from ruamel.yaml import YAML
 
 import znnpy
@@ -16,13 +17,7 @@ from znnpy.errors import ZnnpyError
 
 def run(capsys, *words):
     """Exit status, stdout and stderr of a command line."""
-    try:
-        main([str(word) for word in words])
-        code = 0
-    except SystemExit as end:
-        code = end.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return status_of(*words), *capsys.readouterr()
 
 
 def test_version(capsys):

@@ -9,8 +9,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from called import status_of
 
-from znnpy.cli import main
 from znnpy.engine import autotune
 from znnpy.plan.choose import candidates, estimated_costs
 from znnpy.plan.types import SHARED
@@ -60,12 +60,7 @@ def check(
 
     def run(*words: str, config: str = CONFIG) -> tuple[int, str, str]:
         Path("config.yaml").write_text(config)
-        code = 0
-        try:
-            main(["check", "config.yaml", *words])
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
+        return status_of("check", "config.yaml", *words), *capsys.readouterr()
 
     return run
 

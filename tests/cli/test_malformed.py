@@ -11,8 +11,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from called import status_of
 
-from znnpy.cli import main
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.rundir import CONFIG, LOCK
 
@@ -56,13 +56,7 @@ Capture = pytest.CaptureFixture[str]
 def run(capsys: Capture, *words: object) -> Result:
     """Exit status, stdout and stderr of a command line."""
     capsys.readouterr()
-    code = 0
-    try:
-        main([str(word) for word in words])
-    except SystemExit as end:
-        code = int(end.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return status_of(*words), *capsys.readouterr()
 
 
 def files(folder: Path) -> dict[str, bytes | None]:

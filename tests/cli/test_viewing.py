@@ -7,19 +7,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from called import status_of
 
-from znnpy.cli import main
 from znnpy.data.hdf5 import safety
 from znnpy.data.hdf5.safety import MORE_FILTERS
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
-    status = 0
-    try:
-        main([str(word) for word in words])
-    except SystemExit as end:
-        status = int(end.code or 0)
+    status = status_of(*words)
     out, errors = capsys.readouterr()
     assert status == code, errors
     return out, errors

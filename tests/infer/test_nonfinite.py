@@ -9,9 +9,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from called import status_of
 from jobs import small
 
-from znnpy.cli import main
 from znnpy.data.values.normalise import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import RunError
@@ -40,18 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def znnpy(*words: str) -> object:
-    """The exit status of a command."""
-    try:
-        main([*words])
-    except SystemExit as end:
-        return end.code or 0
-    return 0
-
-
 def predict(*words: str) -> tuple[object, Any]:
     """The exit status, and the prediction if there is one."""
-    code = znnpy("predict", "run", "--output", "out.h5", "--patch", "4,6,6", *words)
+    code = status_of("predict", "run", "--output", "out.h5", "--patch", "4,6,6", *words)
     if not Path("out.h5").exists():
         return code, None
     with h5py.File("out.h5") as file:
@@ -61,13 +52,13 @@ def predict(*words: str) -> tuple[object, Any]:
 @pytest.mark.slow
 def test_train_refuses_or_replaces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = "data.train.0.image=data.h5:bad"
-    assert znnpy("train", "config.yaml", "--set", bad) == 1
+    assert status_of("train", "config.yaml", "--set", bad) == 1
     words = "data.h5:bad: 2 values are NaN, infinite or too large for float32, the first nan at (z, y, x) = (3, 4, 5)"
     assert words in capsys.readouterr().err
     assert not Path("run/checkpoints").exists()
     replaced = "data.replace_nonfinite=true"
-    assert znnpy("train", "config.yaml", "--set", bad, "--set", replaced) == 0
-    assert znnpy("view", "run", "--output", "pictures") == 0
+    assert status_of("train", "config.yaml", "--set", bad, "--set", replaced) == 0
+    assert status_of("view", "run", "--output", "pictures") == 0
     code, found = predict("--input", "data.h5:bad")  # as trained
     assert code == 0
     assert np.isfinite(found).all()
@@ -78,7 +69,7 @@ def test_train_refuses_or_replaces(folder: Path, capsys: pytest.CaptureFixture[s
 def test_predict_and_evaluate_refuse_or_replace(
     folder: Path, capsys: pytest.CaptureFixture[str], normalize: str
 ) -> None:
-    assert znnpy("train", "config.yaml", "--set", f"data.normalize={normalize}") == 0
+    assert status_of("train", "config.yaml", "--set", f"data.normalize={normalize}") == 0
     bad = ["--input", "data.h5:bad"]
     assert predict(*bad) == (1, None)
     assert "(3, 4, 5), channel 0" in capsys.readouterr().err
@@ -87,9 +78,9 @@ def test_predict_and_evaluate_refuse_or_replace(
     assert np.isfinite(found).all()
     assert predict(*bad, "--replace-nonfinite", "--overwrite")[0] == 0
     scored = ["evaluate", "run", "--volume", "data.h5:bad", "--labels", "data.h5:on"]
-    assert znnpy(*scored) == 1
+    assert status_of(*scored) == 1
     assert "(3, 4, 5), channel 0" in capsys.readouterr().err
-    assert znnpy(*scored, "--replace-nonfinite") == 0
+    assert status_of(*scored, "--replace-nonfinite") == 0
 
 
 @pytest.mark.parametrize(
@@ -120,7 +111,7 @@ def test_a_prediction_goes_on_only_with_the_same_replacement() -> None:
 
 
 def test_an_absurd_voxel_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert znnpy("train", "config.yaml") == 0
+    assert status_of("train", "config.yaml") == 0
     assert predict("--input", "data.h5:far")[0] == 0
     errors = capsys.readouterr().err
     assert "znnpy: warning: " in errors

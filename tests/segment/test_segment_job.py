@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from called import status_of
 
-from znnpy.cli import main
 from znnpy.data.source import open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
@@ -137,11 +137,7 @@ def prediction(tmp_path: Path) -> Path:
 
 def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
-    status = 0
-    try:
-        main([str(word) for word in words])
-    except SystemExit as end:
-        status = int(end.code or 0)
+    status = status_of(*words)
     out, errors = capsys.readouterr()
     assert status == code, errors
     return out, errors

@@ -18,8 +18,8 @@ from typing import Any
 
 import h5py
 import numpy as np
+from called import status_of
 
-from znnpy.cli import main
 from znnpy.config import load_config
 from znnpy.config.models import Config
 
@@ -68,15 +68,12 @@ def command(*words: object) -> list[str]:
 
 def znnpy(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a command to its end in this process and check its exit status."""
-    line, ended = [str(word) for word in words], 0
+    line = [str(word) for word in words]
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as errors,
     ):
-        try:
-            main(line)
-        except SystemExit as end:
-            ended = int(end.code or 0)
+        ended = status_of(*line)
     assert ended == code, out.getvalue() + errors.getvalue()
     return subprocess.CompletedProcess(line, ended, out.getvalue(), errors.getvalue())
 
@@ -103,9 +100,7 @@ class Forked:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if before:
                 before()
-            main(words)
-        except SystemExit as end:
-            code = int(end.code or 0)
+            code = status_of(*words)
         except BaseException:
             traceback.print_exc()
         finally:

@@ -9,9 +9,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from called import status_of
 
 from znnpy import Model
-from znnpy.cli import main
 from znnpy.config import config_from, load_config
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
@@ -71,12 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def znnpy(*words: str) -> None:
     """A command that must succeed."""
-    code: object = 0
-    try:
-        main([*words])
-    except SystemExit as end:
-        code = end.code
-    assert not code, words
+    assert status_of(*words) == 0, words
 
 
 def test_the_loss_is_the_weighted_sum_over_outputs(folder: Path) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from called import status_of
 from scipy.ndimage import label
-
-from znnpy.cli import main
 
 CONFIG = """
 network: {layers: [{conv: {images: 3, size: [1, 3, 3], function: relu}}, {conv: {images: %d, size: 2}}]}
@@ -74,12 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def znnpy(*words: str) -> None:
     """A command that must succeed."""
-    code: object = 0
-    try:
-        main([*words])
-    except SystemExit as end:
-        code = end.code
-    assert not code, words
+    assert status_of(*words) == 0, words
 
 
 @pytest.mark.slow
