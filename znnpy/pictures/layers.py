@@ -126,21 +126,27 @@ def _panels(
     panels: list[Panel] = []
     grey: Array | None = None
     for index, layer in enumerate(layers):
+        low, high = limits.get(index, (0, 1))
         image = _slice(layer, shared, index, along, place)
         odd = ~np.isfinite(image)
-        image = np.where(odd, limits.get(index, (0,))[0], image) if odd.any() else image
+        image = np.where(odd, low, image) if odd.any() else image
         if layer.kind == "raw":
-            shown = stretched(as_image(image), limits[index])
-            grey = shown if shown.ndim == 2 else shown.mean(axis=-1)
-            panels.append(Panel(layer.title, shown))
+            panel = Panel(layer.title, stretched(as_image(image), (low, high)))
+            grey = panel.image if panel.image.ndim == 2 else panel.image.mean(axis=-1)
         elif layer.kind == "prediction":
-            panels.append(_predicted(layer, image))
+            panel = _predicted(layer, image)
         else:
-            panels.append(_objects(layer, image[0], grey, _across(layer.volume, along)))
-        if odd.any():
-            words = f"{np.count_nonzero(odd):,} values are not finite, and dark here"
-            panels[-1] = replace(panels[-1], note="; ".join(filter(None, (panels[-1].note, words))))
+            panel = _objects(layer, image[0], grey, _across(layer.volume, along))
+        panels.append(_noted(panel, int(np.count_nonzero(odd))))
     return panels
+
+
+def _noted(panel: Panel, odd: int) -> Panel:
+    """A panel that says how many of its values are not finite."""
+    if not odd:
+        return panel
+    words = f"{odd:,} values are not finite, and dark here"
+    return replace(panel, note="; ".join(filter(None, (panel.note, words))))
 
 
 def _predicted(layer: Layer, image: Array) -> Panel:
