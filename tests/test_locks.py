@@ -161,3 +161,18 @@ def test_nothing_is_said_of_another_thread(tmp_path, monkeypatch):
             thread.join(20)
     assert not any(thread.is_alive() for thread in both)
     assert said == []
+
+
+def test_who_has_it_after_another_thread_is_told(tmp_path, monkeypatch):
+    holders, found = [os.getpid()], locks._holder
+    monkeypatch.setattr(locks, "_holder", lambda file: holders.pop() if holders else found(file))
+    with (
+        told(monkeypatch) as said,
+        stopped_holder(tmp_path / "lock") as holder,
+        meanwhile(said, signal.SIGKILL, holder),
+        alone(tmp_path / "lock", "plans FFTs"),
+    ):
+        pass
+    assert not holders
+    assert len(said) == 1
+    assert f"process {holder}, which plans FFTs" in said[0]

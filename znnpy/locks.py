@@ -43,8 +43,8 @@ def _wait(opened: int, work: str) -> None:
     patient_until = time.monotonic() + PATIENCE
     while not _locked(opened):
         if time.monotonic() > patient_until:
-            _tell(os.fstat(opened), work)
-            patient_until = math.inf
+            told = _told(os.fstat(opened), work)
+            patient_until = math.inf if told else time.monotonic() + PATIENCE
         time.sleep(POLL)
 
 
@@ -57,14 +57,15 @@ def _locked(opened: int) -> bool:
     return True
 
 
-def _tell(file: os.stat_result, work: str) -> None:
-    """Say who has locked a file, unless that is another thread of this process."""
+def _told(file: os.stat_result, work: str) -> bool:
+    """Say who has locked a file; False for another thread of this process, after which a process may have it."""
     holder = _holder(file)
     if holder == os.getpid():
-        return
+        return False
     who = f"process {holder}" if holder else "another process"
     rest = f" and is stopped; kill -CONT {holder} lets it go on" if _stopped(holder) else ""
     warnings.warn(f"waits for {who}, which {work}{rest}", WaitWarning, stacklevel=2)
+    return True
 
 
 def _holder(file: os.stat_result) -> int:

@@ -49,7 +49,7 @@ def print_summary(found: dict[str, Any]) -> None:
         out.print(f"peak memory     {words}", highlight=False)
     out.print(
         f"time per update about {found['update_seconds'] * 1e3:.3g} ms on {found['threads']} "
-        f"threads (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
+        f"thread{'s' * (found['threads'] != 1)} (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
         highlight=False,
     )
     for text in found["warnings"]:
