@@ -181,6 +181,13 @@ def test_windows_are_of_the_output_that_predicts(check: Check) -> None:
     assert "output1" in out
 
 
+def test_windows_of_a_network_that_has_none_are_told(check: Check) -> None:
+    code, out, errors = check(config=CONFIG + "inference: {overlap: 0.25}\n")
+    assert code == 0
+    assert "config.yaml:16: inference: not used: " in " ".join((out + errors).split())
+    assert "not used" not in "".join(check(config=CONFIG + "inference: {overlap: 0.5}\n")[1:])
+
+
 def test_who_is_refused_for_memory_by_estimates_is_told_so(check: Check) -> None:
     config = CONFIG.replace("threads: 2", "threads: 2, max_memory: 2MiB")
     code, _, errors = check(config=config)

@@ -156,6 +156,30 @@ def test_validation_is_the_loss_that_is_trained(folder: Path) -> None:
     losses = [r["loss"] for r in records if "loss" in r]
     validated = [r["validation"]["loss"] for r in records if "validation" in r]
     np.testing.assert_allclose(validated, losses[0], rtol=1e-5)
+    shares = [r["error"] for r in records if "error" in r]
+    validated = [r["validation"]["error"] for r in records if "validation" in r]
+    np.testing.assert_allclose(validated, shares[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_the_error_is_one_share_of_all_outputs(folder: Path, precision: Any) -> None:
+    network = trained_network(load_config("config.yaml"))
+    rng, x, errors = np.random.default_rng(1), None, list[float]()
+    for factors in (
+        {"side": 1.0, "out": 0.0},
+        {"side": 0.0, "out": 2.0},
+        {"side": 3.0, "out": 2.0},
+    ):
+        with Model(network, (2, 8, 8), threads=2, conv="direct", seed=1, loss="bce_dice",
+                   factors=factors, precision=precision) as model:  # fmt: skip
+            if x is None:
+                x = rng.standard_normal((1, 1, 2, 8, 8))
+                t = {n: np.ones((1, 1, *s)) for n, s in model.geometry.output_shapes.items()}
+            errors.append(model.result(model.submit(x, t, learning_rate=1e-30)).error)
+    side, out, both = errors
+    assert min(side, out) > 0
+    assert max(side, out) <= 1
+    assert both == pytest.approx((3 * side + 2 * out) / 5, rel=1e-5)
 
 
 def test_the_finest_network_is_the_rest_without_coarser_outputs(folder: Path) -> None:

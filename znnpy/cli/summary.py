@@ -15,7 +15,7 @@ from znnpy.geometry.finest import finest
 from znnpy.infer.build import pinned_plan
 from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
-from znnpy.infer.tiling import Tiling
+from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import (
     Network,
     build_network,
@@ -47,7 +47,8 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     network = trained_network(config)
     make_targets(config, network)
     geometry = trained_geometry(config, network)
-    prediction = Tiling.of(config, densest(finest(network))).words()
+    predicted = densest(finest(network))
+    prediction = Tiling.of(config, predicted).words()
     at_once = network, geometry, training.at_once
     refuse_hopeless(*at_once, True, run.max_memory, staged=training.batch)
     volumes = survey(config, network)
@@ -78,7 +79,9 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "threads": threads,
         "work_seconds": needs.work,
         "update_seconds": needs.work / threads,
-        "warnings": doubtful_outputs(network, training.loss) + left_out(training),
+        "warnings": doubtful_outputs(network, training.loss)
+        + left_out(training)
+        + unused_windows(config, predicted),
     }
 
 

@@ -24,6 +24,7 @@ from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective
 from znnpy.network import learned, parameter_shapes
+from znnpy.network.outputs import total_factor
 from znnpy.network.types import Edge
 
 Doubles = NDArray[np.float64]
@@ -151,7 +152,7 @@ class DoubleEngine:
         )  # fmt: skip
 
     def _error(self, parts: Sequence[_Microbatch], values: Sequence[ByName]) -> float:
-        """Weighted shares of voxels on the wrong side, times the outputs' factors."""
+        """Weighted share of voxels on the wrong side, the mean over outputs by their factors."""
         error = 0.0
         for name in parts[0].targets:
             objective = self.settings.losses[name]
@@ -161,7 +162,7 @@ class DoubleEngine:
             ]
             wrong, total = added_pairs(pairs)
             error += objective.factor * wrong / total if total else 0.0
-        return error
+        return error / total_factor(self.settings.losses)
 
     def submit(
         self,

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepResult:
-    """Loss and share of wrong voxels of one step, weighted means; of several outputs, sums by their factors."""
+    """Loss and share of wrong voxels of one step, weighted means.
+
+    Of several outputs the sum of losses times their factors, and the mean of shares by these factors.
+    """
 
     loss: float
     error: float

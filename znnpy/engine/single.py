@@ -19,6 +19,7 @@ from znnpy.engine.result import StepResult
 from znnpy.engine.steps import Settings
 from znnpy.engine.tasks.step import added_pairs
 from znnpy.graph import TaskGraph
+from znnpy.network.outputs import Objectives, total_factor
 from znnpy.scheduler.recording import WorkerRecording
 
 
@@ -132,7 +133,7 @@ class SingleEngine:
         }
         if party := self.settings.party:
             results, gradients = party.added_pairs(results), party.added_arrays(gradients)
-        return _added(results), gradients
+        return _added(results, self.settings.losses), gradients
 
     def submit(
         self,
@@ -168,7 +169,8 @@ class SingleEngine:
             self._graphs.wait_for_loss("update", ticket % STEPS)
             # Ranks have added up all microbatches in the results of their first ones.
             count = 1 if self.settings.party else len(self.layout.numbers)
-            self._results[ticket] = _added(self._results_by_output(ticket % STEPS, count))
+            results = self._results_by_output(ticket % STEPS, count)
+            self._results[ticket] = _added(results, self.settings.losses)
         return self._results[ticket]
 
     def drain(self) -> None:
@@ -331,7 +333,7 @@ class SingleEngine:
         return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
 
 
-def _added(results: Mapping[str, tuple[float, float]]) -> StepResult:
+def _added(results: Mapping[str, tuple[float, float]], losses: Objectives) -> StepResult:
     """Loss and error of all outputs together."""
-    losses, errors = zip(*results.values(), strict=True)
-    return StepResult(float(sum(losses)), float(sum(errors)))
+    totals, errors = zip(*results.values(), strict=True)
+    return StepResult(float(sum(totals)), float(sum(errors)) / total_factor(losses))

@@ -102,6 +102,15 @@ class Tiling:
         )
 
 
+def unused_windows(config: Config, network: Network) -> list[str]:
+    """That windows are asked for, and no prediction of the network has any, in words."""
+    if patch_dependence(network) or config.inference == InferenceSection():
+        return []
+    return [
+        f"{config.place('inference')}: not used: this network's values do not depend on the patch, so it has no windows"
+    ]
+
+
 def _said(config: Config) -> str:
     """Where a config says how large windows are."""
     if config.inference.window is not None:

@@ -38,6 +38,11 @@ def objectives(
     }
 
 
+def total_factor(losses: Objectives) -> float:
+    """What errors of outputs, times their factors, are divided by, so that they are one share."""
+    return sum(objective.factor for objective in losses.values()) or 1.0
+
+
 def _reading(node: Node, keys: LossKeys) -> Reading:
     readings = list(loss_of(keys).readings)
     shown = node.shown or node.function

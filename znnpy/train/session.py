@@ -19,7 +19,7 @@ from znnpy.infer.build import training_model
 from znnpy.infer.dense import densest
 from znnpy.infer.evaluate import Evaluation, refuse_labels
 from znnpy.infer.material import open_scene
-from znnpy.infer.tiling import Tiling
+from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
 from znnpy.plan.choose import left_out
 from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
@@ -104,7 +104,7 @@ class _Session:
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
-        for text in doubtful_outputs(self._network, training.loss) + left_out(training):
+        for text in self._doubts():
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
             self._world.broadcast([done, for_others(self._config)])
@@ -120,6 +120,11 @@ class _Session:
         if done < training.iterations:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
+
+    def _doubts(self) -> list[str]:
+        training, predicted = self._config.training, densest(finest(self._network))
+        found = doubtful_outputs(self._network, training.loss) + left_out(training)
+        return found + unused_windows(self._config, predicted)
 
     def _train(self, stack: ExitStack) -> int:
         """Opens everything that may be refused before the run directory changes."""

@@ -9,7 +9,7 @@ import numpy as np
 from znnpy.data.sampling.prefetch import Float32, make_batch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.infer.losses import Tally
-from znnpy.network.outputs import Objectives
+from znnpy.network.outputs import Objectives, total_factor
 from znnpy.train.records import Record
 from znnpy.train.signals import Stop
 
@@ -24,7 +24,7 @@ class Forward(Protocol):
 class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment; of classes accuracy.
 
-    Sums over several outputs with their factors, as a training step does. Stops early, with None, on a signal.
+    Over several outputs as in a training step (`StepResult`). Stops early, with None, on a signal.
     `at_once`: samples that the model takes, where it has a share of the batch.
     """
 
@@ -56,7 +56,8 @@ class Validation:
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
         record = {
             "loss": sum(factor * tally.loss for tally, factor in found),
-            "error": sum(factor * tally.error for tally, factor in found),
+            "error": sum(factor * tally.error for tally, factor in found)
+            / total_factor(self._losses),
         }
         if len(found) == 1 and found[0][0].objective.reading.whole_voxels:
             record["accuracy"] = 1 - found[0][0].error
