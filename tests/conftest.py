@@ -14,11 +14,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shares import slow_cases
 
+# Set in some containers: else what tests start would compile all its modules, or write lines apart from their ends.
+UNSET = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Draw fewer examples where slow tests are left out; hear Ctrl-C here and in what tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in UNSET:
+        os.environ.pop(name, None)
     quick = "not slow" in config.option.markexpr
     settings.load_profile("quick" if quick else "untimed")
 

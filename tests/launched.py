@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ranked import SECONDS
+
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-SECONDS = 600  # more than anything here takes on a busy machine
 
 
 def launched(ranks: int, script: str, *arguments: object) -> list[str]:
@@ -17,8 +18,6 @@ def launched(ranks: int, script: str, *arguments: object) -> list[str]:
     assert MPIEXEC, "no mpiexec: pip install mpi4py mpich"
     command = [MPIEXEC, "-n", str(ranks), sys.executable, "-c", script, *map(str, arguments)]
     here = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
-    # else lines and their ends are written apart, and others' lines between them
-    here.pop("PYTHONUNBUFFERED", None)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=here)
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(done.stdout.splitlines())

@@ -61,10 +61,10 @@ def told(monkeypatch: pytest.MonkeyPatch, patience: float = 0.1) -> Iterator[lis
 
 @contextmanager
 def meanwhile(said: list[str], act: signal.Signals, process: int) -> Iterator[None]:
-    """Send a signal to a process once something has been said, or after 10 seconds."""
+    """Send a signal to a process once something has been said, or after minutes."""
 
     def send() -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 300
         while not said and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(process, act)
@@ -72,7 +72,7 @@ def meanwhile(said: list[str], act: signal.Signals, process: int) -> Iterator[No
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
     yield
-    sender.join(60)
+    sender.join(600)
 
 
 def fft_planned() -> None:
@@ -158,7 +158,7 @@ def test_nothing_is_said_of_another_thread(tmp_path, monkeypatch):
         for thread in both:
             thread.start()
         for thread in both:
-            thread.join(20)
+            thread.join(300)
     assert not any(thread.is_alive() for thread in both)
     assert said == []
 

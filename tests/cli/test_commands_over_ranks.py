@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ranked import mpiexec
+from ranked import SECONDS, mpiexec
 
 from znnpy.config import template
 
@@ -28,7 +28,7 @@ def over(
     """Some ranks of a command, or of a script with these words."""
     line = [sys.executable, "-c", script or START, *words]
     return subprocess.run(
-        mpiexec(ranks, *line), capture_output=True, text=True, timeout=120, cwd=cwd
+        mpiexec(ranks, *line), capture_output=True, text=True, timeout=SECONDS, cwd=cwd
     )
 
 
@@ -129,7 +129,7 @@ def test_one_task_of_a_step_is_told_how_to_go_on(tmp_path: Path) -> None:
     step = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
     line = [sys.executable, "-c", "import sys; sys.modules['mpi4py'] = None; " + START]
     line += ["init", str(tmp_path / "config.yaml")]
-    keys = {"env": os.environ | step, "capture_output": True, "text": True, "timeout": 60}
+    keys = {"env": os.environ | step, "capture_output": True, "text": True, "timeout": SECONDS}
     done = subprocess.run(line, **keys)  # type: ignore[call-overload]
     assert done.returncode == 1
     assert "env -u SLURM_STEP_NUM_TASKS znnpy init ..." in done.stderr
@@ -142,7 +142,7 @@ def test_one_task_of_a_step_is_told_how_to_go_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["--version"], ["train", "--help"], ["schema"]])
 def test_what_is_told_is_told_once(words: list[str]) -> None:
     alone = subprocess.run(
-        [sys.executable, "-c", START, *words], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", START, *words], capture_output=True, text=True, timeout=SECONDS
     )
     done = over(*words)
     assert (done.returncode, done.stdout) == (0, alone.stdout)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from znnpy.cli import app, main, predicting
 from znnpy.cli.limits import LEAST
 from znnpy.config import template
+from znnpy.distributed import watch
 from znnpy.errors import RunError, told
 
 START = "from znnpy.cli import main; main()"
@@ -108,6 +111,23 @@ def test_an_unforeseen_error_is_one_line(
     assert capsys.readouterr().err.startswith("znnpy: internal error (KeyError: 'surprise')")
     with pytest.raises(KeyError):
         main(["check", "--debug"])
+
+
+@pytest.mark.parametrize("tell", [app._complain, watch.say])
+def test_a_line_is_written_at_once(
+    monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]
+) -> None:
+    """With its end, or another rank's words may stand between where nothing is buffered."""
+
+    class Written(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    written: list[str] = []
+    monkeypatch.setattr(sys, "stderr", Written())
+    tell("labels are odd")
+    assert written == ["znnpy: labels are odd\n"]
 
 
 CONV, LAST = "conv: {images: 8, size: 3, function: relu}", "conv: {images: 1, size: 1}"

@@ -162,10 +162,10 @@ def test_a_cluster_of_the_users_own_with_certificates(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        while not (tmp_path / "where.json").exists() and scheduler.poll() is None:
+        told = tmp_path / "where.json"
+        while not (told.exists() and told.read_text().endswith("\n}")) and scheduler.poll() is None:
             time.sleep(0.1)
-        time.sleep(0.2)
-        where = json.loads((tmp_path / "where.json").read_text())["address"]
+        where = json.loads(told.read_text())["address"]
         with pytest.raises(ZnnpyError, match=r"distributed\.comm\.tls"), cluster(where):
             pass
         settings = {"ca-file": cert, "client.key": key, "client.cert": cert}

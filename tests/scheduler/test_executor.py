@@ -19,7 +19,7 @@ from shares import examples
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 GRAPHS = int(os.environ.get("ZNNPY_GRAPHS", "40"))  # random ones for each number of workers
 
 
@@ -361,7 +361,7 @@ from znnpy.scheduler import SchedulerError
 executor._release_lock.acquire()  # as another thread may hold it
 child = os.fork()
 if child == 0:
-    signal.alarm(20)
+    signal.alarm(200)
     try:
         executor.release(0)
     except SchedulerError:

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from launched import launched
-from ranked import mpiexec, ranks_of
+from ranked import SECONDS, mpiexec, ranks_of, send
 from small_run import command, final, state, write_config, znnpy
 
 from znnpy.config import load_config
@@ -38,7 +38,7 @@ def config(tmp_path):
 def over(ranks, config, *words, code=0, script=None):
     words = (config, *SHARDS, *words)
     line = [sys.executable, "-c", script, *words] if script else command("train", *words)
-    done = subprocess.run(mpiexec(ranks, *line), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(mpiexec(ranks, *line), capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode != 0) == (code != 0), done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -141,13 +141,12 @@ def test_bits_repeat_without_reading_and_through_a_stop(undisturbed, config, at)
     """Stopped in the first period, and in the third."""
     again, words = config.parent / "run", ("--set", "data.test=[]")
     line = mpiexec(2, *command("train", config, *SHARDS, *words))
-    late = {**os.environ, "ZNNPY_DELAYS": f"{at}:0.005"}
+    late = {**os.environ, "ZNNPY_DELAYS": f"{at}:0.02"}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=late) as run:
         while run.poll() is None and lines_of(again / "log.jsonl") < at:
             time.sleep(0.01)
-        for rank in ranks_of(run):
-            rank.send_signal(signal.SIGINT)
-        run.communicate(timeout=60)
+        send(signal.SIGINT, ranks_of(run).values())
+        run.communicate(timeout=SECONDS)
     assert run.returncode == 130
     over(2, config, *words)
     assert state(again) == state(undisturbed)
@@ -192,11 +191,9 @@ def test_a_rank_that_fails_in_an_exchange_ends_all(config, tmp_path):
     """And the next command goes on, whether it fails as well or makes the run that nothing disturbed."""
     for how, expected in SAID.items():
         line = mpiexec(3, sys.executable, "-c", FAIL, how, 1, config, *SHARDS)
-        begun = time.monotonic()
-        done = subprocess.run(line, capture_output=True, text=True, timeout=90)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode != 0
         assert expected in (done.stdout + done.stderr).lower()
-        assert time.monotonic() - begun < 75
     over(3, config)
     (tmp_path / "undisturbed").mkdir()
     over(3, write_config(tmp_path / "undisturbed", ITERATIONS))

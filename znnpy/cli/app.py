@@ -143,4 +143,6 @@ def _keep(message: Warning | str, category: type[Warning], *_: object, **__: obj
 
 def _complain(text: str) -> None:
     with suppress(OSError):  # the terminal may be closed; the exit status says it too
-        print(f"znnpy: {screenful(text)}", file=sys.stderr, flush=True)
+        # With its newline in one call, or another rank's words may stand between.
+        sys.stderr.write(f"znnpy: {screenful(text)}\n")
+        sys.stderr.flush()
