@@ -291,6 +291,9 @@ def _section(network: Network, given: list[str], mask: str | None) -> VolumeSect
         images[node if named else ""] = source if named else text
     if len(images) < len(given):
         raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
+    if len(names) > 1 and set(images) != set(names):
+        each = " ".join(f"--input {name}=FILE" for name in names)
+        raise typer.BadParameter(f"the network has several inputs: give {each}")
     bare = images[""] if set(images) == {""} else images
     return VolumeSection.model_validate({"image": bare} | ({"mask": mask} if mask else {}))
 
