@@ -104,7 +104,7 @@ class _Session:
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
-        for text in self._doubts():
+        for text in doubtful_outputs(self._network, training.loss) + left_out(training):
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
             self._world.broadcast([done, for_others(self._config)])
@@ -120,11 +120,6 @@ class _Session:
         if done < training.iterations:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
-
-    def _doubts(self) -> list[str]:
-        training, predicted = self._config.training, densest(finest(self._network))
-        found = doubtful_outputs(self._network, training.loss) + left_out(training)
-        return found + unused_windows(self._config, predicted)
 
     def _train(self, stack: ExitStack) -> int:
         """Opens everything that may be refused before the run directory changes."""
@@ -142,7 +137,10 @@ class _Session:
             with kept_no_longer(), closing(open_scene(section, unread, self._network)) as scene:
                 refuse_labels(self._config, self._network, scene)
                 Tiling.of(self._config, scored).field_of(scene, self._config)
-        Tiling.of(self._config, densest(scored)).words()  # refuses an impossible window
+        predicted = densest(scored)
+        Tiling.of(self._config, predicted).words()  # refuses an impossible window
+        for text in unused_windows(self._config, predicted):
+            self._reporter.note(f"warning: {text}")
         if self._world.size > 1:
             self._tell_state()
         model = stack.enter_context(self._model())
