@@ -116,7 +116,8 @@ with joining.joined() as all_ranks:
     [("before", 1), ("before", 0), ("before", 2), ("when MPI has begun", 1), ("at the end", 1)],
 )
 def test_ranks_do_not_wait_without_end_for_one_that_is_stopped(monkeypatch, where, rank):
-    monkeypatch.setenv("ZNNPY_BEGIN_SECONDS", "4")
+    if where != "at the end":
+        monkeypatch.setenv("ZNNPY_BEGIN_SECONDS", "4")
     done = ranked(3, "-c", STOPS, where, rank)
     assert done.returncode != 0
     assert done.stderr.count("znnpy: ") == 1
