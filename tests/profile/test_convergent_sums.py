@@ -17,7 +17,7 @@ def test_every_strategy_adds_all_contributions(strategy, workers):
         for count in range(1, 20):
             converging.targets[:] = 0
             executor.release(0)
-            assert executor.wait(0, count, timeout=60)
+            assert executor.wait(0, count, timeout=300)
             found = converging.buffers[:, 0] if strategy == "tree" else converging.targets
             np.testing.assert_array_equal(found, np.tile(7 * converging.source, (3, 1)))
 

@@ -64,5 +64,5 @@ def test_same_bits_for_any_schedule(policy: str) -> None:
                 values[:LEAVES] = np.nan
                 unused[0] = 0
                 executor.release(0)
-                assert executor.wait(0, step, timeout=60)
+                assert executor.wait(0, step, timeout=300)
                 assert values[1:].tobytes() == expected[1:].tobytes()

@@ -278,7 +278,7 @@ def test_other_file_types(tmp_path: Path) -> None:
 def _hold_open(path: Path, opened: object, done: object) -> None:
     with h5py.File(path, "a"):
         opened.set()  # type: ignore[attr-defined]
-        done.wait(60)  # type: ignore[attr-defined]
+        done.wait(300)  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ def test_file_that_another_process_holds_open(secret: Path) -> None:
     other = context.Process(target=_hold_open, args=(secret, opened, done))
     other.start()
     try:
-        assert opened.wait(60)
+        assert opened.wait(300)
         with open_volume(secret) as one, open_volume(secret) as two:
             assert np.array_equal(one.read_all(), two.read_all())
     finally:

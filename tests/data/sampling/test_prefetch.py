@@ -57,7 +57,7 @@ def test_ends_where_it_shall_and_asks_for_nothing_beyond() -> None:
 def test_prepared_ahead_but_not_further() -> None:
     source = Numbers()
     with Prefetcher(source, batch=2, depth=2) as batches:
-        assert source.enough.wait(60)
+        assert source.enough.wait(300)
         with batches._changed:
             assert batches._changed.wait_for(lambda: len(batches._ready) == 2, 60)
         assert source.asked == [0, 1, 2, 3, 4, 5]
@@ -86,7 +86,7 @@ def test_close_while_a_consumer_waits() -> None:
 
     class Slow(Numbers):
         def sample(self, index: int) -> Patch:
-            gate.wait(60)
+            gate.wait(300)
             return super().sample(index)
 
     batches = Prefetcher(Slow(), batch=1)

@@ -42,7 +42,7 @@ def test_exact_sum_for_any_number_of_workers(workers: int) -> None:
             total.buffers[:] = total.values + repetition
             total.target[:] = np.nan
             executor.release(0)
-            assert executor.wait(0, repetition + 1, timeout=30)
+            assert executor.wait(0, repetition + 1, timeout=300)
             np.testing.assert_array_equal(total.target, (total.values + repetition).sum(axis=0))
             assert total.slot[0] == 0
             assert total.remaining[0] == 40
@@ -53,5 +53,5 @@ def test_a_single_contribution_is_copied() -> None:
     total.buffers[:] = total.values
     with Executor(total.graph(), workers=1) as executor:
         executor.release(0)
-        assert executor.wait(0, 1, timeout=30)
+        assert executor.wait(0, 1, timeout=300)
     np.testing.assert_array_equal(total.target, total.values[0])
