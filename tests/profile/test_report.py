@@ -229,7 +229,7 @@ def test_a_browser_shows_it_without_complaint(profiled: Path, tmp_path: Path, wi
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert "CONSOLE" not in done.stderr, done.stderr
