@@ -81,8 +81,8 @@ def test_all_passes(way, border, padding):
 @pytest.mark.parametrize("way", WAYS)
 def test_all_passes_dilated(way, border):
     images, algorithm, tile = WAYS[way]
-    wide = {"sparsity": (1, 2, 3), "padding": ((1, 2), (3, 2), (4, 3))}
-    net = chain(images, wide, border=border)
+    wide = {"sparsity": (1, 2, 3), "padding": ((1, 2), (3, 2), (4, 3)), "border": border}
+    net = chain(images, wide)
     check_network(net, (7, 8, 10), plan=plan(net, algorithm, tile))
 
 

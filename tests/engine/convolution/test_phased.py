@@ -41,7 +41,9 @@ def strided(rng):
         reach = [(n - 1) * d for n, d in zip(size, sparsity, strict=True)]
         most = [1 + min(2, far) for far in reach]
         numbers["padding"] = tuple(tuple(int(n) for n in rng.integers(0, m, 2)) for m in most)
-        numbers["border"] = str(rng.choice(BORDERS))
+        border = str(rng.choice(BORDERS))
+        if any(map(any, numbers["padding"])):
+            numbers["border"] = border
     return numbers
 
 
