@@ -11,6 +11,7 @@ from znnpy.layers.borders import sides
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.kind import Applied
 from znnpy.layers.numbers import Numbers
+from znnpy.layers.values import BARE
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812
@@ -41,6 +42,8 @@ def conv(rng: np.random.Generator) -> tuple[Numbers, Any]:
     if max(stride) == 1 and rng.random() < 0.3:
         pad = "same"
     border = str(rng.choice([*BORDERS]))
+    if pad == BARE:
+        border = "zeros"
     edge = Numbers(size=size, sparsity=step, stride=stride, padding=pad, border=border,  # type: ignore[arg-type]
                    groups=int(rng.choice([1, 2, 4])),
                    weight_standardization=bool(np.prod(size) > 1 and rng.random() < 0.3))  # fmt: skip
