@@ -23,6 +23,7 @@ from znnpy.plan.tiles import best_tiles, over_tiles, spectral_bytes, spectral_co
 from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 
 MEASURED_TILES = 4  # sizes of tiles that `auto` measures
+FAR_FROM_BEST = 2.5  # times the least estimate of them, which errs by a quarter at most
 TRIED_TILES = 8  # sizes among which `conv: spectral` and patches take the best by estimate
 
 traits = Traits(
@@ -79,7 +80,7 @@ def told(shape: ConvShape) -> list[Method]:
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The best sizes that fit in memory, unless clearly slower than direct convolution."""
+    """The best sizes that fit in memory, unless clearly slower than direct convolution or the best of them."""
     if _loses(shape):
         return []
     like = dense(shape)
@@ -91,11 +92,10 @@ def candidates(shape: ConvShape) -> list[Method]:
     # Direct convolution with strides is seldom slower than its estimate, tiles of phases seldom faster.
     ratio = 1.0 if shape.phases.split else CLEAR_RATIO
     most = len(PASSES) * direct_seconds(shape) * ratio
-    return [
-        Method("spectral", tile)
-        for tile in dict.fromkeys(tiles)
-        if sum(costs(shape, tile).values()) <= most
-    ]
+    found = {tile: sum(costs(shape, tile).values()) for tile in tiles}
+    # Spectra of many images' filters for large tiles take long, and far more memory than what will run.
+    most = min(most, FAR_FROM_BEST * min(found.values(), default=0.0))
+    return [Method("spectral", tile) for tile, seconds in found.items() if seconds <= most]
 
 
 def _loses(shape: ConvShape) -> bool:
