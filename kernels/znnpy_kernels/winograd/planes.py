@@ -39,9 +39,7 @@ AT = words(
     "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient",
 )
 AHEAD = 1  # tiles whose voxels are asked for
-LOOSE_BYTES = (
-    PLANE * VECTOR_BYTES
-)  # voxels of a tile that reaches beyond the source, or its outputs
+LOOSE_BYTES = PLANE * VECTOR_BYTES  # of a tile that reaches beyond the source, or its outputs
 _target_plane = target_plane_of(AT)
 
 

@@ -36,10 +36,8 @@ FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
 # Of a group, about, and where it reads the filters from beyond an L3 cache: what waits between its stages leaves
 # the L2 cache in any case.
 GROUP_TILES, FAR_GROUP_TILES = 64, 128
-PLANES_SECONDS, IMAGES_SECONDS = (
-    1.2e-6,
-    1.0e-6,
-)  # of a tile's LANES_COUNTED images, before and behind products
+# Of a tile's LANES_COUNTED images, before and behind products.
+PLANES_SECONDS, IMAGES_SECONDS = 1.2e-6, 1.0e-6
 STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7

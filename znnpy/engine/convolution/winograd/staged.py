@@ -68,6 +68,17 @@ class _Stages:
     def __init__(self, step: Step, ends: Ends, points: Buffer, groups: Sequence[_Group]) -> None:
         self.step, self.ends, self.points, self.groups = step, ends, points, groups
         self.finish = Finish(ends, len(groups))
+        build, source, target = ends.build, ends.source, ends.target
+        # Of the largest group, for all: rings and scratch have one size.
+        tiles, total = max(it.tiles for it in groups), max(it.tiles * it.rows for it in groups)
+        self.planes_scratch = build.worker_scratch(planes_floats(tiles))
+        self.columns_scratch = build.worker_scratch(
+            columns_floats(source.images, target.images, total)
+        )
+        self.waiting = {
+            seen: blocks * max(it.floats(seen=seen) for it in groups)
+            for seen, blocks in ((True, source.blocks), (False, target.blocks))
+        }
         # Groups that lie in the same planes write next to each other.
         self.apart = len({(group.batch, group.planes) for group in groups}) < len(groups)
 
@@ -81,14 +92,9 @@ class _Stages:
         self._emit_images(number, behind, seconds[2])
 
     def _waiting(self, number: int, *, seen: bool) -> Buffer:
-        blocks = self.ends.source.blocks if seen else self.ends.target.blocks
-        floats = blocks * max(group.floats(seen=seen) for group in self.groups)
         ring = Name(WAITING, self.ends.edge.name, (self.ends.serves, seen))
-        return ring_slot(self.step, self.ends.build, ring, floats, number, len(self.groups))
-
-    def _scratch(self) -> dict[str, int]:
-        tiles = max(group.tiles for group in self.groups)
-        return self.ends.build.worker_scratch(planes_floats(tiles))
+        floats, groups = self.waiting[seen], len(self.groups)
+        return ring_slot(self.step, self.ends.build, ring, floats, number, groups)
 
     def _emit_planes(self, group: _Group, before: Buffer, seconds: float) -> None:
         ends, source = self.ends, self.ends.source
@@ -101,7 +107,7 @@ class _Stages:
                     **PLAIN,
                     **ends.words,
                     **group.words,
-                    **self._scratch(),
+                    **self.planes_scratch,
                     **place_words("source", source, group.batch, low),
                     **place_words("target", ends.target, group.batch),
                     "inputs": part.images,
@@ -114,8 +120,7 @@ class _Stages:
             )
 
     def _emit_columns(self, group: _Group, before: Buffer, behind: Buffer, seconds: float) -> None:
-        ends, total = self.ends, max(group.tiles * group.rows for group in self.groups)
-        scratch = columns_floats(ends.source.images, ends.target.images, total)
+        ends = self.ends
         words = {
             "source": before.address,
             "target": behind.address,
@@ -124,7 +129,7 @@ class _Stages:
             "filters": self.points.address,
             "tiles": group.tiles,
             "rows": group.rows,
-            **ends.build.worker_scratch(scratch),
+            **self.columns_scratch,
         }
         for low, high in ranges(PLANE, seconds):
             self.step.add(
@@ -146,7 +151,7 @@ class _Stages:
                 {
                     **ends.words,
                     **group.words,
-                    **self._scratch(),
+                    **self.planes_scratch,
                     **place_words("source", ends.source, group.batch),
                     **place_words("target", target, group.batch, low),
                     **self.finish.words(group.batch, blocks, number),
