@@ -37,7 +37,7 @@ from znnpy_kernels.winograd.planes import (
     tiles_inside,
     transform,
 )
-from znnpy_kernels.winograd.points import compiled_room, multiply, point_bytes, room
+from znnpy_kernels.winograd.points import compiled_room, multiply, odd_bytes, room
 from znnpy_kernels.winograd.products import ROWS
 from znnpy_kernels.winograd.tiles import origin
 
@@ -48,8 +48,8 @@ PLACES_BYTES = places_bytes(GROUP)
 # Steps from row to row, from point to point of a column and from column to column of a ring of rows, for one
 # block of images: the last two odd numbers of lines, so that they do not fall on one set of the caches.
 SLOT = GROUP * VECTOR_BYTES
-POINT = point_bytes(GROUP)
-COLUMN = (POINTS * GROUP | 1) * VECTOR_BYTES
+POINT = odd_bytes(GROUP)
+COLUMN = odd_bytes(POINTS * GROUP)
 POINTS_BYTES, RING_BYTES = POINTS * POINT, PLANE * COLUMN
 
 

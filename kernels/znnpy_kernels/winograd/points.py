@@ -11,9 +11,9 @@ from znnpy_kernels.winograd.lines import POINTS
 from znnpy_kernels.winograd.products import ROWS, products
 
 
-def point_bytes(tiles: int) -> int:
-    """From point to point of a block: an odd number of lines, so that they do not fall on one set of the caches."""
-    return (tiles | 1) * VECTOR_BYTES
+def odd_bytes(vectors: int) -> int:
+    """A step over so many vectors: an odd number of lines, so that steps do not fall on one set of the caches."""
+    return (vectors | 1) * VECTOR_BYTES
 
 
 def room(inputs: int, outputs: int) -> Any:
@@ -21,7 +21,7 @@ def room(inputs: int, outputs: int) -> Any:
     return (max(inputs, outputs), 0) if outputs <= 2 else (inputs + outputs, inputs)
 
 
-compiled_room = inlined(room)
+compiled_odd_bytes, compiled_room = inlined(odd_bytes), inlined(room)
 
 
 @inlined

@@ -45,7 +45,13 @@ from znnpy_kernels.winograd.planes import (
     places_bytes,
     transform,
 )
-from znnpy_kernels.winograd.points import compiled_room, multiply, point_bytes, room
+from znnpy_kernels.winograd.points import (
+    compiled_odd_bytes,
+    compiled_room,
+    multiply,
+    odd_bytes,
+    room,
+)
 from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "rows planes")
@@ -55,17 +61,9 @@ COLUMNS = words(
 SHARED = POINTS - NEW  # rows that a tile along y shares with the next
 
 
-def _column_bytes(rows: int, tiles: int) -> Any:
-    """From column to column: an odd number of lines, so that they do not fall on one set of the caches."""
-    return (rows * tiles | 1) * VECTOR_BYTES
-
-
-_column = inlined(_column_bytes)
-
-
 def waiting_floats(rows: int, tiles: int, *, seen: bool) -> int:
     """Floats of a block that wait before the columns, if `seen`, or behind them; `rows` tiles along y."""
-    return PLANE * int(_column_bytes(NEW * rows + SHARED * seen, tiles)) // 4
+    return PLANE * odd_bytes((NEW * rows + SHARED * seen) * tiles) // 4
 
 
 def planes_floats(tiles: int) -> int:
@@ -76,7 +74,7 @@ def planes_floats(tiles: int) -> int:
 def columns_floats(inputs: int, outputs: int, tiles: int) -> int:
     """Floats of scratch that each worker needs for the columns of so many tiles in all."""
     blocks: int = room(-(-inputs // LANES), -(-outputs // LANES))[0]
-    return blocks * POINTS * point_bytes(tiles) // 4
+    return blocks * POINTS * odd_bytes(tiles) // 4
 
 
 @inlined
@@ -94,7 +92,7 @@ def winograd_planes(args: Any, worker: int) -> None:
     scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     places, y = longs(scratch + LOOSE_BYTES), origin(args[AT.y0], args[AT.dilation_y])
     count, rows = _placed(args, places), NEW * args[AT.rows] + SHARED
-    column = _column(rows, count)
+    column = compiled_odd_bytes(rows * count)
     for block in range(cover(args[AT.inputs], LANES)):
         for row in range(rows):
             slot = args[AT.planes] + block * PLANE * column + row * count * VECTOR_BYTES
@@ -112,8 +110,9 @@ def winograd_columns(args: Any, worker: int) -> None:
     rows, tiles, blocks = args[at.rows], args[at.tiles], cover(inputs, LANES)
     _, start = compiled_room(blocks, args[at.blocks])
     row, total = tiles * VECTOR_BYTES, rows * tiles
-    point = _column(rows, tiles)
-    before, behind = _column(NEW * rows + SHARED, tiles), _column(NEW * rows, tiles)
+    point = compiled_odd_bytes(total)
+    before = compiled_odd_bytes((NEW * rows + SHARED) * tiles)
+    behind = compiled_odd_bytes(NEW * rows * tiles)
     for number in range(args[at.column0], args[at.column1]):
         for block in range(blocks):
             source = args[at.source] + (block * PLANE + number) * before
@@ -138,7 +137,7 @@ def winograd_images(args: Any, worker: int) -> None:
     scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     places, y = longs(scratch + LOOSE_BYTES), origin(args[AT.y0], args[AT.dilation_y])
     count, rows = _placed(args, places), NEW * args[AT.rows]
-    column = _column(rows, count)
+    column = compiled_odd_bytes(rows * count)
     for block in range(args[AT.blocks]):
         for row in range(rows):
             slot = args[AT.planes] + block * PLANE * column + row * count * VECTOR_BYTES
