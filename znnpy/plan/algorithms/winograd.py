@@ -30,7 +30,10 @@ GROUP = 28  # tiles that share their reading
 FAR_RATE, FAR_BYTES = 10e9, 1 << 23
 TAPS_SECONDS = 66e-9  # of a pair of images: taps from the sums of its points
 PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
-RANGE_SECONDS = 4e-4  # at least: each range clears and transforms back sums of its own
+# Each range clears and transforms back sums of its own: it takes so long at least, and what is transformed back
+# at most this share of it, where there are tasks enough.
+RANGE_SECONDS, TAPS_SHARE = 4e-4, 0.1
+FEWEST_TASKS = 16
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
 FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
 # Of a group, about, and where it reads the filters from beyond an L3 cache: what waits between its stages leaves
@@ -164,10 +167,16 @@ def panels(blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
     return -(-pairs // PANEL_PAIRS), max(1, PANEL_PAIRS // pairs)
 
 
-def range_count(planes: int, seconds: float, floats: int, batch: int) -> int:
-    """Ranges of tiles that are summed apart, of each sample: sizes alone decide."""
-    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * floats)) // batch
-    return max(1, min(planes, most, int(seconds / RANGE_SECONDS)))
+def range_count(shape: ConvShape, planes: int) -> int:
+    """Ranges of some planes of tiles that are summed apart, of each sample: sizes alone decide."""
+    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    parts, together = panels(rows)
+    tasks = shape.batch * parts * -(-columns // (2 * together))
+    pairs = shape.inputs * columns * LANES_COUNTED
+    seconds = weight_seconds(shape) / shape.batch
+    cheap = max(TAPS_SHARE * seconds / (pairs * TAPS_SECONDS), FEWEST_TASKS / tasks)
+    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(TAPS) * pairs)) // shape.batch
+    return max(1, min(planes, most, int(seconds / RANGE_SECONDS), int(cheap)))
 
 
 def weight_seconds(shape: ConvShape) -> float:
@@ -213,11 +222,10 @@ def _panel_seconds(shape: ConvShape) -> float:
     parts, together = panels(rows)
     again = rows * SOURCE_POINTS_SECONDS * (-(-columns // (2 * together)) - 1)
     again += columns * GRADIENT_POINTS_SECONDS * (parts - 1)
-    planes = tile_layers(shape.target[cut_axis(shape.target)], 1)
-    pairs = shape.inputs * _lanes(shape.outputs)
-    seconds = weight_seconds(shape) / shape.batch
-    ranges = range_count(planes, seconds, prod(TAPS) * pairs, shape.batch)
-    return tiles * again + shape.batch * ranges * pairs * TAPS_SECONDS
+    axis = cut_axis(shape.target)
+    planes = tile_layers(shape.target[axis], shape.dilation[axis])
+    sums = shape.batch * range_count(shape, planes) * shape.inputs * _lanes(shape.outputs)
+    return tiles * again + sums * TAPS_SECONDS
 
 
 def _lanes(images: int) -> int:

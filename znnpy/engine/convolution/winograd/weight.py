@@ -37,19 +37,16 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     """Products of tiles of source and gradient, summed: a fixed tree over ranges and batch."""
     parameter, source = build.parameters[edge.name], build.seen(edge)
     dilation = build.layout.geometry.dilations[edge.name]
-    seconds = weight_seconds(shape_of(build, edge, source, gradient)) / gradient.batch
-    tasks = [
-        (batch, *cut)
-        for batch in range(gradient.batch)
-        for cut in pairwise(_cuts(gradient, dilation, seconds, parameter.floats))
-    ]
+    shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, dilation)
+    seconds, count = weight_seconds(shape) / gradient.batch, range_count(shape, planes)
+    cuts = [planes * cut // count for cut in range(count + 1)]
+    tasks = [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
     leaves = build.partial_gradients(edge.name, len(tasks))
     words = {
         **size_words("source_size", source.shape),
         **size_words("gradient_size", gradient.shape),
         **size_words("dilation", dilation),
     }
-    planes = tile_planes(gradient, dilation)
     for ((batch, low, high), leaf), panel in product(
         zip(tasks, leaves, strict=True), _panels(parameter.pieces, source.blocks)
     ):
@@ -99,13 +96,6 @@ def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
             own = range(first * blocks + low, (last - 1) * blocks + high)
             found.append(_Panel(range(low, high), targets, own))
     return found
-
-
-def _cuts(gradient: Tensor, dilation: Triple, seconds: float, floats: int) -> list[int]:
-    """Where the tiles along the cut axis are cut into ranges."""
-    planes = tile_planes(gradient, dilation)
-    count = range_count(planes, seconds, floats, gradient.batch)
-    return [planes * cut // count for cut in range(count + 1)]
 
 
 def _planes(gradient: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
