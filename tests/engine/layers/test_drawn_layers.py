@@ -41,6 +41,8 @@ def grouped(rng: np.random.Generator) -> tuple[dict[str, Any], int, int]:
     keys["stride"], keys["border"] = triple(rng, 1, 3), str(rng.choice(["zeros", "replicate"]))
     keys["sparsity"] = triple(rng, 1, 2)
     keys["padding"] = [rng.integers(0, n, 2).tolist() for n in size]
+    if not np.any(keys["padding"]):
+        keys["border"] = "zeros"  # no other is taken without padding
     if rng.integers(2) or groups > 8:
         return keys, groups, groups
     return keys, groups * int(rng.integers(1, 4)), groups * int(rng.integers(1, 4))
