@@ -181,6 +181,29 @@ def test_what_cannot_be_cropped_is_refused_with_its_line(tmp_path: Path) -> None
         load_network(path)
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"size": 1, "up": {"kind": "transposed", "size": 3}}, "level 0 is larger along z by 1"),
+        ({"size": 1, "up": {"kind": "transposed", "size": 4}}, "level 0 is larger along z by 2"),
+        (
+            {
+                "size": [3, 1],
+                "down": 4,
+                "convs": 1,
+                "pool": "strided",
+                "block": RESIDUAL,
+                "up": {"kind": "linear", "size": 4},
+            },
+            "shortcut over the average",
+        ),
+    ],
+)
+def test_what_would_have_to_grow_is_refused(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(NetworkError, match=words):
+        unet(widths=[2, 3], padding="valid", **keys)
+
+
 def test_its_full_form_is_the_same_network() -> None:
     network = unet(**RSUNET)
     data = network_to_section(network).model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -228,6 +228,8 @@ class UnetSection(Strict):
         self._refuse_widths()
         self._refuse_blocks()
         self._refuse_groups()
+        if self.padding == "same":
+            self._refuse_steps()
         if self.supervise > self.levels - 2:
             most = f"must be at most {self.levels - 2} with {self.levels} levels"
             raise wrong(f"{most}; found {self.supervise}", "supervise")
@@ -285,6 +287,21 @@ class UnetSection(Strict):
             if self.padding == "valid" and even:
                 text = f"a residual block without padding needs odd filters; found {list(even[0])}"
                 raise wrong(text, "size")
+
+    def _refuse_steps(self) -> None:
+        """Filters with which a step down or up cannot be a whole factor, however they are padded."""
+        up, key = self.up.size, "size" if self.first_size is None else "first_size"
+        for level in range(self.levels - 1):
+            factor, first = each(self.down, level), self.sizes(level + 1)[0]
+            for axis, step, taps in zip("zyx", factor, first, strict=True):
+                if self.pool == "strided" and taps // 2 < step - 1:
+                    found = f"found {taps} at level {level + 1}"
+                    least = f"must be at least {2 * step - 2} along {axis} to see all voxels"
+                    raise wrong(f"{least} in steps of {step}; {found}", key)
+            for axis, step, taps in zip("zyx", factor, up or factor, strict=True):
+                if self.up.kind == "transposed" and step == 1 and taps % 2 == 0:
+                    odd = f"must be odd along {axis}, where level {level} does not grow"
+                    raise wrong(f"{odd}; found {taps}", "up", "size")
 
     def _refuse_groups(self) -> None:
         """Groups of images that a level cannot be cut into: all its nodes would say so."""

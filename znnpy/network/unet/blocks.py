@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from znnpy.config.unet_section import BlockSection
+from znnpy.errors import NetworkError
 from znnpy.network.types import ONCE, Node, Triple
 from znnpy.network.unet.sketch import NOTHING, Sketch
 
@@ -130,6 +131,11 @@ def _crop(sketch: Sketch, across: Convs, size: Triple = ONCE) -> Triple:
     if sketch.section.padding == "same":
         return NOTHING
     z, y, x = (_centre(across, axis) - (size[axis] - 1) // 2 for axis in range(3))
+    if min(z, y, x) < 0:
+        raise NetworkError(
+            "a shortcut over the average loses more than the strided filters; choose larger ones, or "
+            "shortcut: conv"
+        )
     return z, y, x
 
 

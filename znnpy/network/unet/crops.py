@@ -10,7 +10,7 @@ from znnpy.network.types import Triple
 def skip_crops(section: UnetSection) -> list[Triple]:
     """Voxels (z, y, x) that each level's skip loses on either side; nothing with padding.
 
-    Raises NetworkError where it would have to lose more on one side than on the other.
+    Raises NetworkError where it would have to lose more on one side than on the other, or to grow.
     """
     axes = [_along(section, axis) for axis in range(3)]
     return [(z, y, x) for z, y, x in zip(*axes, strict=True)]
@@ -24,6 +24,11 @@ def _along(section: UnetSection, axis: int) -> list[int]:
     smaller = _lost(section, section.levels - 1, axis)
     for level in reversed(range(section.levels - 1)):
         smaller = _below(section, level, axis, smaller)
+        if smaller < 0:
+            raise NetworkError(
+                f"what comes up to level {level} is larger along {'zyx'[axis]} by {-smaller} voxels than what it "
+                "joins: choose filters of other sizes, or padding: same"
+            )
         if smaller % 2:
             raise NetworkError(
                 f"what comes up to level {level} is smaller along {'zyx'[axis]} by {smaller} voxels than "
