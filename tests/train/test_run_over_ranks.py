@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from ranked import SECONDS, mpiexec, ranks_of, send
+from ranked import SECONDS, mpiexec, ranked, ranks_of, send
 from small_run import command, final, state, write_config, znnpy
 
 from znnpy.train.records import drop_after
@@ -124,8 +124,11 @@ def wait_for(path, count, run):
 
 @pytest.mark.slow
 def test_ranks_make_the_run_that_one_process_makes(undisturbed, config):
+    """Started as mpiexec starts them, where other tests fork."""
     ranks = 3
-    said = over(ranks, config)
+    done = ranked(ranks, *command("train", config, *MICROBATCHES)[1:])
+    said = done.stderr
+    assert done.returncode == 0, said
     assert whole(config.parent / "run") == whole(undisturbed)
     assert said.count("validation  loss") == 2  # one rank speaks
     assert f"ranks: {ranks}" in said
