@@ -105,6 +105,16 @@ def test_a_lost_plan_is_said_to_who_uses_the_run(restored: Path) -> None:
     assert looked(restored) == []  # all is trained, its plan is not asked for
 
 
+@pytest.mark.parametrize("change", ["norm=instance", "norm=null", "function=prelu", "function=elu"])
+def test_weights_are_not_read_into_another_network(restored: Path, change: str) -> None:
+    """Also one that holds arrays of the same names and shapes."""
+    with pytest.raises(
+        RunError, match=r"another network; changed: network.layers.0.conv.[a-z.]+ \(was"
+    ):
+        read_run(restored, Quiet(), (f"network.layers.0.conv.{change}",))
+    assert read_run(restored, Quiet(), ("network.name=other", "run.threads=1")).checkpoint
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_the_command_says_it_in_a_line(restored: Path, command: str) -> None:

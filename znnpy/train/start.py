@@ -124,10 +124,18 @@ def take_up(
 
 
 def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
-    """Read a run for prediction; RunError when there is none or it has no checkpoint yet."""
+    """Read a run for prediction, with some keys of its config changed, but for those of the network.
+
+    RunError when there is none, it has no checkpoint yet, or its network would be another.
+    """
     require_run(path)
     trained = load_config(path / CONFIG)
     config = load_config(path / CONFIG, overrides) if overrides else trained
+    changed = [key for key in described_changes(trained, config) if key.startswith("network.")]
+    if changed:
+        raise RunError(
+            f"{path} was trained with another network; changed: {_first(changed)}; undo that"
+        )
     plan = _plan(path / PLAN, trained)
     checkpoint = checkpoints.newest(
         path / checkpoints.DIRECTORY,
