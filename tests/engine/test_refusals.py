@@ -6,6 +6,7 @@ from odd_networks import network, size
 from small_models import small
 
 from znnpy.engine import Model
+from znnpy.engine.memory.limits import refuse_above
 from znnpy.errors import ZnnpyError
 
 
@@ -82,3 +83,9 @@ def test_a_plan_that_runs_strides_by_fft_is_refused():
     plan = {"e0": {"forward": "fft", "gradient": "fft", "weight": "fft"}}
     with pytest.raises(ZnnpyError, match="e0"):
         Model(net, (2, 2, 2), threads=1, plan=plan)
+
+
+@pytest.mark.parametrize(("needed", "said"), [(1 << 21, "2.0 MiB"), ((1 << 20) + 1, "1,048,577 B")])
+def test_memory_that_is_too_little_by_a_byte_does_not_read_the_same(needed, said):
+    with small() as model, pytest.raises(ZnnpyError, match=f"needs at least {said}, max_memory"):
+        refuse_above(1 << 20, needed, model._layout, lambda _: needed)

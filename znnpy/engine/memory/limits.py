@@ -36,10 +36,11 @@ def refuse_hopeless(
     if least <= allowed:
         return
     whose = "this machine has" if allowed == machine else "max_memory is"
+    needs, has = _apart(least, allowed)
     raise PlanError(
         f"output_shape {_described(geometry)} needs inputs of "
         f"{_joined(geometry.input_shapes.values())} voxels (z, y, x), and the images of "
-        f"{batch} of them at least {readable(least)} of memory; {whose} {readable(allowed)}"
+        f"{batch} of them at least {needs} of memory; {whose} {has}"
     )
 
 
@@ -86,10 +87,16 @@ def refuse_above(limit: int, needed: int, layout: Layout, needs: Callable[[Layou
     fitting = _fitting(limit, needed, layout, needs)
     hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
     least = " at least" if layout.training else ""  # whatever is made again
+    wanted, has = _apart(needed, limit)
     raise PlanError(
-        f"output_shape {_described(layout.geometry)} needs{least} {readable(needed)}, max_memory is "
-        f"{readable(limit)}; {hint}"
+        f"output_shape {_described(layout.geometry)} needs{least} {wanted}, max_memory is {has}; {hint}"
     )
+
+
+def _apart(needed: int, limit: int) -> tuple[str, str]:
+    """Both for people, byte by byte where they would read the same."""
+    texts = readable(needed), readable(limit)
+    return texts if texts[0] != texts[1] else (f"{needed:,} B", f"{limit:,} B")
 
 
 def _fitting(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
