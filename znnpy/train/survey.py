@@ -12,8 +12,9 @@ from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.memory import kept_no_longer
 from znnpy.data.samples.each import OneEach
+from znnpy.data.sampling.placing import mask_shift
 from znnpy.data.sampling.taken import check_kind, check_labels
-from znnpy.data.values.glance import Glance, glance
+from znnpy.data.values.glance import Glance, glance, is_small
 from znnpy.data.values.normalise import unlikely
 from znnpy.data.volume import Volume
 from znnpy.errors import VolumeError, ZnnpyError
@@ -82,7 +83,7 @@ def _each(
                 seen, mode = glance(volume, finite=finite), mode_of(config.data)
                 if role == "raw" and (words := unlikely(seen, mode, volume.dtype)):
                     warnings.warn(f"{place}.{key}: {volume.name}: {words}", stacklevel=2)
-                _doubt_one_value(place, key, volume, seen, config)
+                _refuse_empty(key, volume, seen)
                 found.append(
                     {
                         "key": f"{place}.{key}",
@@ -101,21 +102,10 @@ def _each(
     return found, wrong
 
 
-def _doubt_one_value(place: str, key: str, volume: Volume, seen: Glance, config: Config) -> None:
-    """VolumeError for a mask that leaves nothing, a warning for labels that are all the same or ignored."""
-    if not seen.whole:
-        return
-    if key.startswith("mask") and seen.lowest == seen.highest == 0:
+def _refuse_empty(key: str, volume: Volume, seen: Glance) -> None:
+    """VolumeError for a mask that leaves nothing."""
+    if key.startswith("mask") and seen.whole and seen.lowest == seen.highest == 0:
         raise VolumeError(f"{volume.name} is a mask of 0 alone: no voxel counts")
-    if key.startswith("labels"):
-        ignored = getattr(config.data.target, "ignore", None)
-        left = seen if ignored is None else glance(volume, finite=False, but=ignored)
-        if left.lowest == left.highest:
-            but = "" if ignored is None else f" but {ignored}, which data.target ignores,"
-            warnings.warn(
-                f"{place}.{key}: all labels of {volume.name}{but} are {left.lowest:g}: they tell nothing apart",
-                stacklevel=3,
-            )
 
 
 def _sources(section: VolumeSection) -> Iterator[tuple[str, Source]]:
@@ -133,8 +123,8 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
         targets = make_targets(config, network)
         for node, labels in scene.labels.items():
             check_kind(targets[node], labels)
-            if isinstance(labels, OneEach):  # few enough to look at all
-                check_labels(targets[node], labels, scene.masks.get(node))
+            if isinstance(labels, OneEach) or is_small(labels):  # few enough to look at all
+                check_labels(targets[node], labels, scene.masks.get(node), mask_shift(scene, node))
         if key != "data.test":
             sampler = make_sampler(
                 config, network, [scene], training=key == "data.train", examine=False

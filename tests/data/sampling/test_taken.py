@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from znnpy.data.sampling.patches import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.taken import check_labels, read_taken
-from znnpy.data.sampling.targets import ClassesTarget, ImageTarget, MaskTarget, Target
+from znnpy.data.sampling.targets import (
+    BoundaryTarget,
+    ClassesTarget,
+    ImageTarget,
+    MaskTarget,
+    Target,
+)
 from znnpy.data.scene import Scene
 from znnpy.data.values import normalise
 from znnpy.data.volume import ArrayVolume
@@ -23,6 +31,17 @@ BINOMIAL, SQUARE, SOFTMAX = (
         ("softmax", CLASSES),
     )
 )
+
+
+class Counted(ArrayVolume):
+    """A volume that counts how often it is read."""
+
+    reads = 0
+
+    def read(self, *args: Any, **kwargs: Any) -> Any:
+        """As every volume."""
+        self.reads += 1
+        return super().read(*args, **kwargs)
 
 
 def volume(*values: float, dtype: type = np.float32) -> ArrayVolume:
@@ -93,8 +112,37 @@ def test_labels_of_which_one_value_counts_are_doubted(target: Target, labels: Ar
 @pytest.mark.parametrize(
     ("target", "labels"),
     [
+        (ClassesTarget(2), volume(1, 1, dtype=np.uint8)),
+        (BoundaryTarget(), volume(1, 1, dtype=np.uint64)),
+        (MaskTarget(1, BINOMIAL), volume(1, 1, dtype=np.bool_)),
+        (ImageTarget(1, SQUARE), volume(1, 1)),
+    ],
+)
+def test_labels_of_one_value_are_doubted_whatever_they_are_for(
+    target: Target, labels: ArrayVolume
+) -> None:
+    with pytest.warns(UserWarning, match=r"labels.h5:a: all labels that count are 1: they tell"):
+        check_labels(target, labels, None)
+
+
+def test_labels_of_which_a_mask_leaves_one_value_are_doubted() -> None:
+    labels = volume(3, 3, 4, dtype=np.uint8)
+    with pytest.warns(UserWarning, match="all labels that count are 3: they tell"):
+        check_labels(BoundaryTarget(), labels, volume(1, 1, 0, dtype=np.uint8))
+
+
+def test_object_numbers_are_read_until_a_second_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normalise, "SLAB", 1)
+    labels = Counted(np.arange(20, dtype=np.uint64).reshape(1, 20, 1, 1) // 3)
+    check_labels(BoundaryTarget(), labels, None)
+    assert labels.reads == 4
+
+
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
         (ClassesTarget(2, ignore=255), volume(0, 1, 255, dtype=np.uint8)),
-        (ClassesTarget(2), volume(0, 0, dtype=np.uint8)),  # one of several volumes may well be so
+        (ClassesTarget(2), volume(0, 1, dtype=np.uint8)),
         (ClassesTarget(2, ignore=255), volume(255, 255, dtype=np.uint8)),  # refused when drawn
     ],
 )

@@ -22,18 +22,19 @@ def check_labels(
 ) -> None:
     """VolumeError for labels without a target where they count, with their range and the way out.
 
-    Warns where those that the target does not ignore are all the same. Of very large volumes evenly spaced slabs
-    are read; `read_taken` looks at the rest. Voxel v of the labels is voxel v + shift of the mask.
+    Warns where those that count are all the same. Of very large volumes evenly spaced slabs are read; `read_taken`
+    looks at the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the labels is
+    voxel v + shift of the mask.
     """
     check_kind(target, labels)
-    if target.takes_all(labels.dtype) and target.ignore is None:
-        return
     if mask is None:
         labels = stored(labels)
     seen, read = _Seen(), list(pieces(labels))
     for lower, upper in read:
         values, known = read_counted(target, labels, mask, lower, upper, shift)
         seen.add(target, values, known, lower)
+        if target.takes_all(labels.dtype) and seen.low < seen.high:
+            return
     seen.refuse(target, labels.name)
     if sum(prod(minus(upper, lower)) for lower, upper in read) == prod(labels.extent):
         seen.doubt(target, labels.name)
@@ -116,13 +117,17 @@ class _Seen:
             )
 
     def doubt(self, target: Target, name: str) -> None:
-        """Warn if the label that the target ignores leaves a single other one."""
-        if target.ignore is not None and self.low == self.high:
-            warnings.warn(
-                f"{name}: all labels that count are {self.low:g}, as data.target ignores {target.ignore}: they tell "
-                f"nothing apart; where {target.ignore} is a class, leave `ignore` out",
-                stacklevel=4,
-            )
+        """Warn if all labels that count are the same."""
+        if self.low != self.high:
+            return
+        why, way_out = "", ""
+        if target.ignore is not None:
+            why = f", as data.target ignores {target.ignore}"
+            way_out = f"; where {target.ignore} is a class, leave `ignore` out"
+        warnings.warn(
+            f"{name}: all labels that count are {self.low:g}{why}: they tell nothing apart{way_out}",
+            stacklevel=4,
+        )
 
 
 def check_kind(target: Target, labels: Volume) -> None:

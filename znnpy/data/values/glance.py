@@ -34,13 +34,12 @@ class Glance:
         return max((high for _, high in self.ranges if high == high), default=nan)
 
 
-def glance(volume: Volume, *, finite: bool = True, but: float | None = None) -> Glance:
+def glance(volume: Volume, *, finite: bool = True) -> Glance:
     """Look at a volume's values: at all if it is small, else at BOXES places evenly spaced.
 
-    Errors as in `Volume.read`; without `finite`, values that are not finite are passed over, as are those that are
-    `but`.
+    Errors as in `Volume.read`; without `finite`, values that are not finite are passed over.
     """
-    whole = volume.nbytes <= WHOLE
+    whole = is_small(volume)
     places = [((0, 0, 0), volume.extent)] if whole else _places(volume)
     ends: list[list[float]] = [[] for _ in range(volume.channels)]
     voxels = 0
@@ -49,10 +48,14 @@ def glance(volume: Volume, *, finite: bool = True, but: float | None = None) -> 
         voxels += prod(values.shape[1:])
         for found, channel in zip(ends, values, strict=True):
             seen = channel[np.isfinite(channel)]
-            seen = seen if but is None else seen[seen != but]
             found += [seen.min().item(), seen.max().item()] if seen.size else []
     ranges = tuple((min(found, default=nan), max(found, default=nan)) for found in ends)
     return Glance(ranges, voxels, whole)
+
+
+def is_small(volume: Volume) -> bool:
+    """Whether a volume is looked at as a whole."""
+    return volume.nbytes <= WHOLE
 
 
 def _places(volume: Volume) -> list[tuple[Triple, Triple]]:
