@@ -119,13 +119,13 @@ def test_scores_of_a_volume_without_positives_are_json(recwarn):
     assert all("labels that count are 1" in str(warning.message) for warning in recwarn.list)
 
 
-def regression(raw, labels):
+def regression(raw, labels, target="image"):
     """Weights of a square loss, each output 0.5 * raw + 1, and a scene with labels (C, z, y, x)."""
     images = len(labels)
     config = config_from(
         {
             "network": {"layers": [{"conv": {"images": images, "size": 1}}]},
-            "data": {"border": "mirror", "normalize": "none", "target": "image"},
+            "data": {"border": "mirror", "normalize": "none", "target": target},
             "training": {"output_shape": 4, "loss": "square"},
         }
     )
@@ -155,9 +155,13 @@ def test_values_are_scored_as_values():
     assert alone.scores == {"network": network}
 
 
-def test_values_of_0_and_1_are_classes():
+def test_the_config_says_whether_zeros_and_ones_are_values():
     raw = np.random.default_rng(0).normal(3, 2, (8, 9, 10)).astype(np.float32)
-    weights, scene = regression(raw, (raw > 3)[None].astype(np.float32))
+    labels = (raw > 3)[None].astype(np.float32)
+    weights, scene = regression(raw, labels)
+    (found,) = evaluate(weights, scene, scene)
+    assert found.scores["network"].squared_error == pytest.approx(found.loss)
+    weights, scene = regression(raw, labels, "mask")
     (found,) = evaluate(weights, scene, scene)
     assert found.scores["network"].voxel_error == np.mean((0.5 * raw + 1 > 0.5) != (raw > 3))
     assert found.span == (0, 1)

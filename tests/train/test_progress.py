@@ -16,6 +16,20 @@ class Gone(io.StringIO):
         raise OSError(errno.EIO, "Input/output error")
 
 
+@pytest.mark.parametrize(("error", "words"), [(0.25, "  error 0.2500"), (None, "")])
+def test_an_error_is_shown_where_there_is_one(error, words):
+    plain, bar = io.StringIO(), io.StringIO()
+    for reporter in (
+        Plain(plain),
+        Bar(Console(file=bar, force_terminal=True, width=200, no_color=True)),
+    ):
+        reporter.start(1, 0)
+        reporter.update(Status(1, 0.5, error, 1.0, 100.0))
+        reporter.close()
+    assert f"loss 0.5000{words}  1.0" in plain.getvalue()
+    assert f"loss 0.5000{words} 1.0" in bar.getvalue()
+
+
 @pytest.mark.parametrize(
     "reporter", [Plain(Gone()), Bar(Console(file=Gone(), force_terminal=True))]
 )

@@ -30,7 +30,6 @@ from znnpy.infer.scores import (
     Scores,
     baselines,
     deviations,
-    of_values,
     safe_threshold,
     score,
     segmenter,
@@ -99,8 +98,11 @@ def evaluate(
             )
     calibration = None if train is None else _calibration(weights, train, objects)
     losses = training_losses(weights.config, weights.network)
+    targets = make_targets(weights.config, weights.network)
     return [
-        _evaluation(weights.config, losses[name], name, scene, test, calibration, objects)
+        _evaluation(
+            weights.config, losses[name], targets[name], name, scene, test, calibration, objects
+        )
         for name in test.values
     ]
 
@@ -151,6 +153,7 @@ def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, T
 def _evaluation(
     config: Config,
     objective: Objective,
+    target: Target,
     name: str,
     scene: Scene,
     test: Observed,
@@ -163,7 +166,7 @@ def _evaluation(
     found = _predicted(objective, values)
     earlier = train.known[name] if train else None
     scores: Mapping[str, Scores | Deviations]
-    if of_values(objective.reading, known):
+    if target.values:
         scores = _deviations(found, known, earlier)
     else:
         by_raw = not isinstance(scene.labels[name], OneEach)

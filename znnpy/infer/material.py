@@ -156,6 +156,11 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     return made
 
 
+def of_values(config: Config, network: Network) -> bool:
+    """Whether outputs are values of any size, of which none is right or wrong."""
+    return any(target.values for target in make_targets(config, network).values())
+
+
 def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
     _refuse_other_neighbours(config, objective)
     loss, taken = objective.keys.kind, objective.reading.taken(objective.keys.kind)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget
-from znnpy.learning.readings import VALUES, Reading
 from znnpy.metrics import (
     absolute_error,
     accuracy,
@@ -114,11 +113,6 @@ def deviations(found: Array, known: Labelled) -> Deviations:
         absolute_error(*values),
         tuple(None if isnan(value) else value for value in each),
     )
-
-
-def of_values(reading: Reading, known: Labelled) -> bool:
-    """Whether an output's targets are values: of a loss that takes any, and not all of them 0 or 1."""
-    return reading == VALUES and not np.isin(known.target[known.weight > 0], (0, 1)).all()
 
 
 def score(

@@ -86,7 +86,8 @@ class RunKeeper:
 
     `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes
     and returns what is not finite of the state, if anything.
-    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there.
+    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there. `errors`:
+    whether shares of wrong voxels mean anything.
     """
 
     def __init__(
@@ -100,8 +101,10 @@ class RunKeeper:
         verify: Callable[[str | None], str | None] = lambda wrong: wrong,
         timings: Callable[[], Record] = dict,
         written: Callable[[], object] = lambda: None,
+        *,
+        errors: bool = True,
     ) -> None:
-        self.saved, self._written = saved, written
+        self.saved, self._written, self._errors = saved, written, errors
         self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
         self._log, self._timings = logs
         self._reporter, self._verify, self._more = reporter, verify, timings
@@ -118,13 +121,14 @@ class RunKeeper:
     def record(self, iteration: int, outcome: StepOutcome) -> None:
         """Log the update where one is due, and show it."""
         rate = self._rate.add()
-        status = Status(iteration, outcome.loss, outcome.error, rate, rate * self._pace.voxels)
+        error = outcome.error if self._errors else None
+        status = Status(iteration, outcome.loss, error, rate, rate * self._pace.voxels)
         if due(iteration, self._pace.log_every):
             self._log.write(
                 {
                     "iteration": iteration,
                     "loss": outcome.loss,
-                    "error": outcome.error,
+                    **({} if error is None else {"error": error}),
                     "learning_rate": self._learning_rate(iteration - 1),
                 }
             )

@@ -33,11 +33,14 @@ Words = ParamSpec("Words")
 
 @dataclass(frozen=True)
 class Status:
-    """One finished update: what happened and how fast the last ones went (voxels: outputs)."""
+    """One finished update: what happened and how fast the last ones went (voxels: outputs).
+
+    `error`: None where outputs are values, none of them right or wrong.
+    """
 
     iteration: int
     loss: float
-    error: float
+    error: float | None
     updates_per_s: float
     voxels_per_s: float
 
@@ -115,7 +118,7 @@ class Plain:
         if self._is_time() or status.iteration == self._total:
             left = (self._total - status.iteration) / max(status.updates_per_s, 1e-9)
             self.note(
-                f"iteration {status.iteration}/{self._total}  loss {loss:.4f}  error {error:.4f}  "
+                f"iteration {status.iteration}/{self._total}  {shown(loss, error)}  "
                 f"{status.updates_per_s:.2f} updates/s  {status.voxels_per_s:,.0f} voxels/s  "
                 f"ETA {clock(left)}"
             )
@@ -146,15 +149,13 @@ class Bar:
             SpinnerColumn(),
             MofNCompleteColumn(),
             BarColumn(bar_width=None),
-            TextColumn("loss {task.fields[loss]:.4f}  error {task.fields[error]:.4f}"),
+            TextColumn("{task.fields[shown]}"),
             TextColumn("{task.fields[rate]:.1f} updates/s  {task.fields[voxels]:,.0f} voxels/s"),
             TextColumn("ETA"),
             TimeRemainingColumn(compact=True),
             console=console,
         )
-        self._task = self._progress.add_task(
-            "", start=False, loss=0.0, error=0.0, rate=0.0, voxels=0.0
-        )
+        self._task = self._progress.add_task("", start=False, shown="", rate=0.0, voxels=0.0)
 
     @heard_or_not
     def preparing(self, what: str, done: int, total: int) -> None:
@@ -183,8 +184,7 @@ class Bar:
         self._progress.update(
             self._task,
             completed=status.iteration,
-            loss=loss,
-            error=error,
+            shown=shown(loss, error),
             rate=status.updates_per_s,
             voxels=status.voxels_per_s,
         )
@@ -212,11 +212,13 @@ class Smooth:
     def __init__(self) -> None:
         self._weight = self._loss = self._error = 0.0
 
-    def add(self, status: Status) -> tuple[float, float]:
+    def add(self, status: Status) -> tuple[float, float | None]:
         """The means after one more update, corrected for the start."""
         keep = min(SMOOTHING, 1 - 1 / (1 + status.iteration))
         self._weight = keep * self._weight + 1 - keep
         self._loss = keep * self._loss + (1 - keep) * status.loss
+        if status.error is None:
+            return self._loss / self._weight, None
         self._error = keep * self._error + (1 - keep) * status.error
         return self._loss / self._weight, self._error / self._weight
 
@@ -235,6 +237,11 @@ class Rate:
         self._times.append(now)
         first = self._times[0]
         return (len(self._times) - 1) / (now - first) if now > first else 0.0
+
+
+def shown(loss: float, error: float | None) -> str:
+    """Both as text, what there is of them."""
+    return f"loss {loss:.4f}" + ("" if error is None else f"  error {error:.4f}")
 
 
 def choose_reporter() -> Reporter:

@@ -18,7 +18,7 @@ from znnpy.geometry.trained import trained_geometry
 from znnpy.infer.build import training_model
 from znnpy.infer.dense import densest
 from znnpy.infer.evaluate import Evaluation, refuse_labels
-from znnpy.infer.material import open_scene
+from znnpy.infer.material import of_values, open_scene
 from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
 from znnpy.plan.choose import left_out
@@ -101,6 +101,7 @@ class _Session:
         self._stop: Stop = signals if world.size == 1 else CommonStop(signals, world)
         self._network = trained_network(config)
         self._losses = training_losses(config, self._network)
+        self._errors = not of_values(config, self._network)
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
@@ -217,6 +218,7 @@ class _Session:
             partial(verify_all, [source, validation], self._world),
             self._stop.timings,
             partial(self._world.exchange, None),
+            errors=self._errors,
         )
         return Loop(
             model,
@@ -242,6 +244,7 @@ class _Session:
             training.validation.patches,
             self._stop,
             len(model.samples),
+            errors=self._errors,
         )
 
     def _source(self, stack: ExitStack) -> PeriodicSource:

@@ -25,7 +25,8 @@ class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment; of classes accuracy.
 
     Over several outputs as in a training step (`StepResult`). Stops early, with None, on a signal.
-    `at_once`: samples that the model takes, where it has a share of the batch.
+    `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether shares of
+    wrong voxels mean anything.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class Validation:
         patches: int,
         stop: Stop,
         at_once: int | None = None,
+        *,
+        errors: bool = True,
     ) -> None:
         self._model, self._sampler, self._losses = model, sampler, losses
         self._batch, self._stop, self._at_once = batch, stop, at_once or batch
-        self._patches = patches
+        self._patches, self._errors = patches, errors
 
     def __call__(self) -> Record | None:
         """One validation with the model's present weights."""
@@ -54,11 +57,10 @@ class Validation:
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 tally.add(values[node][:count], target[:count], batch.weights[node][:count])
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
-        record = {
-            "loss": sum(factor * tally.loss for tally, factor in found),
-            "error": sum(factor * tally.error for tally, factor in found)
-            / total_factor(self._losses),
-        }
+        record = {"loss": sum(factor * tally.loss for tally, factor in found)}
+        if self._errors:
+            wrong = sum(factor * tally.error for tally, factor in found)
+            record["error"] = wrong / total_factor(self._losses)
         if len(found) == 1 and found[0][0].objective.reading.whole_voxels:
             record["accuracy"] = 1 - found[0][0].error
         return record

@@ -37,6 +37,11 @@ class Target(ABC):
     ignore: int | None = None
     """Label of voxels that do not count; None: all count."""
 
+    @property
+    def values(self) -> bool:
+        """Whether its images hold values of any size, not zeros and ones or probabilities."""
+        return False
+
     def counted(self, labels: Array, known: Bool) -> Bool:
         """Which of the known voxels (z, y, x) count, by their labels (C, z, y, x)."""
         return known if self.ignore is None else known & (labels != self.ignore).all(axis=0)
@@ -168,6 +173,11 @@ class ImageTarget(Target):
         return 0
 
     @property
+    def values(self) -> bool:
+        """Of a loss that takes any."""
+        return self.taken.low == -np.inf
+
+    @property
     def segmentation(self) -> bool:  # type: ignore[override]
         """Any values."""
         return False
@@ -231,6 +241,11 @@ class ImageTarget(Target):
 @dataclass(frozen=True)
 class MaskTarget(ImageTarget):
     """1 where labels are not 0, else 0: one image per channel."""
+
+    @property
+    def values(self) -> bool:
+        """Zeros and ones, whatever the loss takes."""
+        return False
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
         """Whole numbers are 0 or not."""
