@@ -123,7 +123,7 @@ def test_any_patch_and_the_chosen_one_give_close_values(tmp_path: Path) -> None:
 
 def test_patches_that_cannot_be_are_refused(tmp_path: Path) -> None:
     made = tiny(tmp_path)
-    with pytest.raises(ShapeError, match=r"4 x 6 x 7 .* nearest possible sizes are"):
+    with pytest.raises(ShapeError, match=r"--patch: .*4 x 6 x 7 .* nearest possible sizes are"):
         made.run(patch=(4, 6, 7))
 
 

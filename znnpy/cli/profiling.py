@@ -125,6 +125,7 @@ def _subject(
 ) -> Subject:
     from znnpy.config import load_config
     from znnpy.errors import PlanError
+    from znnpy.infer.search import covering
     from znnpy.infer.tiling import Tiling
     from znnpy.network import trained_network
     from znnpy.profile import PredictionSubject, Subject
@@ -140,8 +141,9 @@ def _subject(
     if world.size > 1:
         raise PlanError("--predict: forward passes are of one process; start it without mpiexec")
     saved = read_run(run, reporter, words)
-    window = Tiling.of(saved.config, saved.network).window
-    sizes = block_sizes(patch, "--patch") or window or PATCH
+    given = block_sizes(patch, "--patch")
+    window = Tiling.of(saved.config, saved.network, given).window
+    sizes = window or given or covering(saved.network, PATCH)
     return PredictionSubject(saved.config, saved.network, sizes, *tell)
 
 

@@ -38,19 +38,23 @@ class Tiling:
 
     @classmethod
     def of(cls, config: Config, network: Network, window: Triple | None = None) -> Tiling:
-        """As a config says; a `window` that is given goes first."""
+        """As a config says; a `window` that is given, or patch, goes first: ShapeError for an impossible one."""
         usual = config.inference.window or config.training.output_shape
         why = patch_dependence(network)
         said = "--patch" if window else _said(config)
-        return cls(network, config.inference, (window or usual) if why else None, why, said)
+        tiling = cls(network, config.inference, (window or usual) if why else None, why, said)
+        if window:
+            tiling._fitted(window)
+        return tiling
 
     @cached_property
     def geometry(self) -> Geometry:
         """Shapes of one run: of a window, or of the smallest patch. ShapeError for an impossible window."""
-        if self.window is None:
-            return fit(self.network, smallest(self.network))
+        return self._fitted(self.window or smallest(self.network))
+
+    def _fitted(self, shape: Triple) -> Geometry:
         try:
-            found = fit(self.network, self.window)
+            found = fit(self.network, shape)
             refuse_single_values(self.network, found, None)
             return found
         except ShapeError as error:
