@@ -15,7 +15,9 @@ the median over rounds. A layer's update is its three passes with bias and squar
 convolutions as if done directly. `others` is how many cores other processes kept busy: above 0.1 the
 numbers are spoilt, with two threads most of all. Exits with 1 when results differ by more than the
 stated tolerances. `--unets` compares everyone with PyTorch in float64 (convolutions tap by tap: its own
-take many minutes): peers may be inexact, znnpy where PyTorch is, and at most three times as far.
+take many minutes): peers may be inexact, znnpy where PyTorch is in one of its formats, and at most twice as far. With
+`--smooth` it compares the nets' smooth twins, SiLU for relus and the mean of a window for its maximum, where
+rounding is all that may differ: to see only that, `--unets --smooth --what update --threads 1 --rounds 1 --eager`.
 """
 
 from __future__ import annotations
@@ -160,6 +162,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--what", choices=["update", "inference", "both"], default="both")
     parser.add_argument(
         "--small", action="store_true", help="small inputs of --unets, to compare results"
+    )
+    parser.add_argument(
+        "--smooth",
+        action="store_true",
+        help="smooth twins of --unets: results are equal but for rounding",
     )
     parser.add_argument(
         "--engines",

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from peers.unet_nets import LSD, NNUNET, RSUNET, UNET3D, Arrays
+from peers.smooth import smooth
+from peers.unet_nets import LSD, NNUNET, RSUNET, UNET3D, Arrays, Net
 from znnpy.network import Network
 from znnpy.network.types import Triple
 
@@ -168,6 +169,15 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "lsd": _lsd,
     "nnunet": _nnunet,
 }
+
+
+def made(net: Net) -> nn.Module:
+    """The module of a net, or of its smooth twin."""
+    module = MODULES[net.name]()
+    if net.smooth:
+        smooth(module)
+    return module
+
 
 NORMS = {
     "scale": "weight",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -43,6 +43,9 @@ NNUNET = {
     "supervise": 3,
 }
 
+KINKED = ("relu", "leaky_relu")
+"""Functions whose slope jumps; that of elu does not."""
+
 
 @dataclass(frozen=True)
 class Net:
@@ -52,6 +55,16 @@ class Net:
     keys: Mapping[str, Any]
     size: Triple
     small: Triple
+    smooth: bool = False
+
+    def smoothed(self) -> Net:
+        """Its smooth twin: SiLU where it has relus, leaky or not, and the mean of a window where it has the maximum."""
+        keys = dict(self.keys)
+        if keys.get("function", "relu") in KINKED:
+            keys["function"] = "silu"
+        if keys.get("pool", "max") == "max":
+            keys["pool"] = "average"
+        return replace(self, keys=keys, smooth=True)
 
     @cached_property
     def network(self) -> Network:

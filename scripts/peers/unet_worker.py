@@ -87,7 +87,7 @@ class Torch:
         import torch
 
         from peers.taps import by_taps
-        from peers.unet_modules import MODULES, load
+        from peers.unet_modules import load, made
 
         torch.set_num_threads(options.threads)
         torch.set_flush_denormal(True)
@@ -97,7 +97,7 @@ class Torch:
             if options.format == "channels_last_3d"
             else torch.contiguous_format
         )
-        self.module = MODULES[net.name]()
+        self.module = made(net)
         load(self.module, net.network, net.parameters())
         self.dtype = torch.float64 if options.who == "truth" else torch.float32
         self.module.train(options.training).to(self.dtype, memory_format=layout)
@@ -231,9 +231,9 @@ def export(net: Net, options: argparse.Namespace) -> None:
     """Write the net, as it predicts, to `options.onnx`."""
     import torch
 
-    from peers.unet_modules import MODULES, load
+    from peers.unet_modules import load, made
 
-    module = MODULES[net.name]()
+    module = made(net)
     load(module, net.network, net.parameters())
     image = net.image(small=options.small)
     names = {"input_names": ["image"], "output_names": ["output"]}
@@ -244,7 +244,7 @@ def export(net: Net, options: argparse.Namespace) -> None:
 def main() -> None:
     """Obey until the input ends."""
     options = _options()
-    net = NETS[options.net]
+    net = NETS[options.net].smoothed() if options.smooth else NETS[options.net]
     if options.who == "export":
         export(net, options)
         return
@@ -281,6 +281,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--smooth", action="store_true")
     parser.add_argument(
         "--format", choices=["contiguous", "channels_last_3d"], default="contiguous"
     )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from carried import Carried
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+from peers.smooth import smooth
 
 from znnpy.network import load_network
 from znnpy.network.types import Triple
@@ -39,6 +44,18 @@ class Real:
             return self.outputs(self.net, image)
         found = self.net(image)
         return found if isinstance(found, list) else [found]
+
+    def smoothed(self) -> Real:
+        """Its smooth twin: what has kinks replaced in the same net and in the config."""
+        smooth(self.net)
+        keys = dict(self.config.get("unet", {}))
+        if not keys:  # MONAI's UNet, here with elu and strides
+            return self
+        keys.pop("slope", None)
+        keys |= {"function": "silu"}
+        if keys.get("pool", "max") == "max":
+            keys |= {"pool": "average"}
+        return replace(self, config={"unet": keys})
 
 
 def basic_unet(norm: str, widths: tuple[int, ...], finest: int) -> Real:
