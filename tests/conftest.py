@@ -29,9 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Cores that this process may use; no process but this one where there is only one."""
+    """One more than the cores that this process may use, as tests also sleep; only this process where there is one."""
     cores = len(os.sched_getaffinity(0))
-    return cores if cores > 1 else 0
+    return cores + 1 if cores > 1 else 0
 
 
 @pytest.hookimpl(wrapper=True)

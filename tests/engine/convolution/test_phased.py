@@ -23,7 +23,7 @@ from znnpy.plan import PASSES, ConvShape, choose
 from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.cost import LANES_COUNTED
 
-DRAWS = int(os.environ.get("ZNNPY_DRAWS", "20"))
+DRAWS = int(os.environ.get("ZNNPY_DRAWS", "12"))
 FUNCTIONS = ("relu", "leaky_relu", "tanh", "linear")
 BORDERS = ("zeros", "replicate", "reflect")
 IMAGES = (1, 2, 3, 5, 16, 17, 33)
