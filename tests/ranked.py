@@ -26,13 +26,15 @@ SECONDS = 600  # more than anything here takes on a busy machine
 @cache
 def forking(_process: int) -> str:
     """Where a server for this process's ranks listens, which ends with it."""
-    place = str(Path(tempfile.mkdtemp()) / "ranks")
+    folder = tempfile.TemporaryDirectory()
+    place = str(Path(folder.name) / "ranks")
     line = [sys.executable, str(HERE / "rank_server.py"), place]
     pipe, here = subprocess.PIPE, {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
     server = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=here)
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
-    atexit.register(server.communicate)
+    atexit.register(folder.cleanup)
+    atexit.register(server.communicate)  # before that, as the last one registered goes first
     return place
 
 

@@ -284,7 +284,7 @@ def _told(name: str, apart: Apart, case: Case, most: float) -> dict[str, Any]:
     near = SMOOTH_TOLERANCE if case.smooth else GRADIENT_TOLERANCE
     verdict = ""
     if loss > LOSS_TOLERANCE or gradient > near:
-        ours = loss <= LOSS_TOLERANCE and near < gradient <= min(ANOTHER, most)
+        ours = loss <= LOSS_TOLERANCE and gradient <= min(ANOTHER, most)
         theirs = max(loss, gradient) <= ANOTHER
         verdict = INEXACT if (ours if name == "znnpy" else theirs) else DIFFERENT
     return {

@@ -115,7 +115,7 @@ def _even(count: int, most: int) -> int:
 
 def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
     """Planes, columns and images of a group of so many tiles, on one core."""
-    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    rows, columns = _blocks(shape)
     products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED * tiles / STAGED_RATE
     return (
         rows * tiles * PLANES_SECONDS,
@@ -139,7 +139,7 @@ def _reading_seconds(shape: ConvShape) -> float:
 def winograd_seconds(shape: ConvShape) -> float:
     """The forward pass on one core without stages: by this it is cut into tasks."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
-    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
     products = max(2.0 * POINTS * pairs / PRODUCT_RATE, _filters_seconds(pairs))
     longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
@@ -169,7 +169,7 @@ def panels(blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
 
 def range_count(shape: ConvShape, planes: int) -> int:
     """Ranges of some planes of tiles that are summed apart, of each sample: sizes alone decide."""
-    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    rows, columns = _blocks(shape)
     parts, together = panels(rows)
     tasks = shape.batch * parts * -(-columns // (2 * together))
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -182,7 +182,7 @@ def range_count(shape: ConvShape, planes: int) -> int:
 def weight_seconds(shape: ConvShape) -> float:
     """The weight gradient on one core, without what is done once more for each panel and range: it is cut by this."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
-    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
     products = 2.0 * POINTS * pairs / WEIGHT_RATE
     return tiles * (rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS + products)
@@ -196,7 +196,7 @@ def _forward_seconds(shape: ConvShape) -> float:
 def _slabs_seconds(shape: ConvShape) -> float:
     """By slabs of tiles, each row of which along x reads all filters; transforms alone take longer beyond caches."""
     z, y, x = map(tile_layers, shape.target, shape.dilation)
-    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    rows, columns = _blocks(shape)
     transforms = rows * SOURCE_SECONDS + columns * TARGET_SECONDS
     products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED / PRODUCT_RATE
     longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
@@ -218,7 +218,7 @@ def _staged_seconds(shape: ConvShape) -> float:
 def _panel_seconds(shape: ConvShape) -> float:
     """What panels and ranges of a weight gradient add: more transforms of tiles, and of sums into taps."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
-    rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
+    rows, columns = _blocks(shape)
     parts, together = panels(rows)
     again = rows * SOURCE_POINTS_SECONDS * (-(-columns // (2 * together)) - 1)
     again += columns * GRADIENT_POINTS_SECONDS * (parts - 1)
@@ -226,6 +226,11 @@ def _panel_seconds(shape: ConvShape) -> float:
     planes = tile_layers(shape.target[axis], shape.dilation[axis])
     sums = shape.batch * range_count(shape, planes) * shape.inputs * _lanes(shape.outputs)
     return tiles * again + sums * TAPS_SECONDS
+
+
+def _blocks(shape: ConvShape) -> tuple[int, int]:
+    """Of inputs and of outputs."""
+    return -(-shape.inputs // LANES_COUNTED), -(-shape.outputs // LANES_COUNTED)
 
 
 def _lanes(images: int) -> int:
