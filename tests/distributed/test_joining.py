@@ -6,13 +6,17 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
+from called import status_of
 from ranked import SECONDS, ranked
+from train.small_run import write_config
 
 from znnpy.distributed import joining
 from znnpy.distributed.deadline import in_time
 from znnpy.distributed.errors import DistributedError, KnownToAllError
+from znnpy.distributed.launcher import announcing
 
 JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
@@ -29,13 +33,15 @@ def said(before, **environment):
 @pytest.mark.slow
 def test_without_mpi4py_one_line_says_what_to_install():
     words = said("sys.modules['mpi4py'] = None", PMI_RANK="0", PMI_SIZE="2")
-    assert words == 'znnpy: a run over several ranks needs mpi4py: pip install "znnpy[mpi]"\n'
+    assert words == (
+        'znnpy: a run over several ranks needs mpi4py: pip install "znnpy[mpi]", then mpiexec -n 2 znnpy ...\n'
+    )
 
 
 @pytest.mark.slow
 def test_without_an_mpi_library_one_line_says_what_to_install():
     words = said("pass", PMI_RANK="0", PMI_SIZE="2", MPI4PY_LIBMPI="/nowhere/libmpi.so")
-    assert words.endswith("pip install mpich\n")
+    assert words.endswith("pip install mpich, then mpiexec -n 2 znnpy ...\n")
     assert words.count("\n") == 1
 
 
@@ -47,9 +53,7 @@ def test_another_rank_leaves_the_word_to_rank_0():
 @pytest.mark.slow
 def test_the_first_rank_of_a_host_has_a_word_if_it_is_still_there():
     words = said("sys.modules['mpi4py'] = None", PMI_RANK="4", PMI_SIZE="8", MPI_LOCALRANKID="0")
-    assert (
-        words == 'znnpy: rank 4: a run over several ranks needs mpi4py: pip install "znnpy[mpi]"\n'
-    )
+    assert words.startswith("znnpy: rank 4: a run over several ranks needs mpi4py: pip install")
 
 
 UNTHREADED = f"""
@@ -78,6 +82,47 @@ def test_a_rank_that_can_start_no_thread_ends_all_at_once(monkeypatch, name):
 def test_a_launcher_that_mpi_does_not_know_is_noticed():
     words = said("pass", SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="0")
     assert "4 ranks were started, but the MPI library of mpi4py sees this one alone" in words
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """What a launcher says to a process that has met nobody."""
+
+    def launch(**environment):
+        for name in announcing():
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(joining, "_met", False)
+        monkeypatch.setattr(joining, "in_time", lambda *_: nullcontext())
+        monkeypatch.setattr(joining.time, "sleep", lambda _: None)
+
+    return launch
+
+
+@pytest.mark.parametrize("command", ["train", "check", "profile", "evaluate"])
+def test_processes_that_know_no_mpi_do_not_work_alone(launched, capfd, tmp_path, command):
+    launched(RANK="0", WORLD_SIZE="3")
+    assert status_of(command, write_config(tmp_path)) == 1
+    words = capfd.readouterr().err
+    assert words.count("\n") == 1
+    assert words.startswith(("znnpy: 3 processes were started", "znnpy: znnpy evaluate is done by"))
+    assert "torchrun" in words
+    assert "env -u WORLD_SIZE znnpy" in words
+    assert "mpiexec -n 3 znnpy" in words or command == "evaluate"
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+    launched(RANK="2", WORLD_SIZE="3")  # what rank 0 says
+    assert status_of(command, tmp_path / "config.yaml") == 1
+    assert capfd.readouterr().err == ""
+    assert status_of(command, "--nonsense") != 0  # as who is alone says
+    assert capfd.readouterr().err == ""
+
+
+def test_a_rank_of_an_uncounted_world_that_mpi_does_not_see_is_refused(launched, monkeypatch):
+    launched(PMIX_RANK="0")
+    monkeypatch.setattr(joining.World, "open", lambda *_: joining.World())
+    with pytest.raises(DistributedError, match="env -u PMIX_RANK znnpy"), joining.joined():
+        pytest.fail("works alone")
 
 
 @pytest.mark.slow

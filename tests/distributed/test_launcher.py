@@ -14,7 +14,17 @@ from znnpy.distributed.launcher import announced, announced_rank, announcing, fi
         ({"PMIX_RANK": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3"}, 8),
         ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, 1),
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, 1),  # the batch script
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967291"}, 1),  # the same
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967290"}, 1),  # its shell
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, 4),
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, 1),
         ({"PMI_SIZE": "many"}, 1),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, 2),  # torchrun
+        ({"RANK": "0", "WORLD_SIZE": "1"}, 1),
+        ({"RANK": "0", "WORLD_SIZE": "all"}, 1),
+        ({"WORLD_SIZE": "2"}, 1),  # of a script that has not started anything yet
+        ({"RANK": "0", "WORLD_SIZE": "8", "PMI_RANK": "1", "PMI_SIZE": "2"}, 2),
+        ({"RANK": "0", "WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, 8),
     ],
 )
 def test_ranks_are_counted_as_launchers_say(environment, ranks):
@@ -35,6 +45,8 @@ def test_who_is_no_rank_has_no_number(environment, rank):
         ({"SLURM_PROCID": "3"}, 0),  # a shell of a task, without what counts its step
         ({"PMI_RANK": "3", "PMI_SIZE": "1"}, 0),
         ({"PMIX_RANK": "3"}, 3),
+        ({"RANK": "5", "WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, 5),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, 2),
         ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3"}, 3),
     ],
 )

@@ -18,8 +18,9 @@ def refuse_ranks(command: str, instead: str = "it uses all cores that it may") -
     if count != 1:
         unset = " ".join(f"-u {name}" for name in announcing())
         raise KnownToAllError(
-            f"znnpy {command} is done by one process, and {count or 'several'} were started: start it without mpiexec "
-            f"or srun, by srun -n 1, or where others do something else by env {unset} znnpy {command} ...; {instead}"
+            f"znnpy {command} is done by one process, and {count or 'several'} were started: start it without mpiexec, "
+            f"srun or torchrun, by srun -n 1, or where others do something else by "
+            f"env {unset} znnpy {command} ...; {instead}"
         )
 
 

@@ -13,7 +13,13 @@ from contextlib import contextmanager, suppress
 
 from znnpy.distributed.deadline import in_time, stopped_here
 from znnpy.distributed.errors import DistributedError, KnownToAllError
-from znnpy.distributed.launcher import announced, announced_rank, first_of_host
+from znnpy.distributed.launcher import (
+    announced,
+    announced_rank,
+    announcing,
+    first_of_host,
+    without_mpi,
+)
 from znnpy.distributed.threads import NoThreadError
 from znnpy.distributed.transfers import Delays
 from znnpy.distributed.watch import FOR_RANK_0, Watch, kill_all, leave, say
@@ -35,7 +41,8 @@ def joined(*, debug: bool = False) -> Iterator[World]:
     """The ranks that this process is one of, until all of them are done; MPI ends with it.
 
     What is raised within ends all ranks: rank 0 raises its own errors, and says those of the others,
-    with `debug` with where they come from. DistributedError where MPI is missing or does not fit the launcher.
+    with `debug` with where they come from. DistributedError where MPI is missing or does not fit the launcher,
+    KnownToAllError where that started several processes which cannot meet.
     """
     world, watch = _begun(debug)
     if watch is None:
@@ -63,7 +70,7 @@ def end_together(error: BaseException, *, debug: bool = False) -> None:
     status = status_of(error)
     if _met or announced() == 1 or status == 0 or status >= SIGNALLED:
         return
-    if isinstance(error, KnownToAllError):
+    if isinstance(error, KnownToAllError) or without_mpi():
         _leave_word("")
         return
     own = "" if isinstance(error, SystemExit) else told(error)
@@ -110,6 +117,12 @@ def _begun(debug: bool) -> tuple[World, Watch | None]:
     """This rank among all others, which have begun and are watched; nobody watches who is alone."""
     if announced() == 1:
         return World(), None
+    if without_mpi():
+        raise KnownToAllError(
+            f"{announced()} processes were started without MPI (torchrun, or what else sets {_unset()}), and each "
+            f"would work alone: start ranks by {_started()} ({INSTALL}), or one process by "
+            f"env -u {_unset()} znnpy ..."
+        )
     try:
         return _meeting(debug, _absent)
     except DistributedError as error:
@@ -180,6 +193,11 @@ def _opened() -> World:
             f"{announced()} ranks were started, but the MPI library of mpi4py sees this one alone; start with "
             "the mpiexec that belongs to it, or with srun --mpi=pmi2 or --mpi=pmix"
         )
+    if world.size == 1:
+        raise DistributedError(
+            f"a launcher started this process as a rank ({_unset()}), but the MPI library of mpi4py sees it alone: "
+            f"start ranks by the mpiexec that belongs to it, or one process by env -u {_unset()} znnpy ..."
+        )
     return world
 
 
@@ -189,10 +207,22 @@ def _delays() -> Delays | None:
     return Delays(1000 * int(seed) + announced_rank(), float(seconds)) if seconds else None
 
 
+def _started() -> str:
+    return f"mpiexec -n {announced() or 'P'} znnpy ..."
+
+
+def _unset() -> str:
+    return " -u ".join(announcing())
+
+
 def _missing(error: Exception) -> DistributedError:
     if isinstance(error, ModuleNotFoundError) and error.name == "mpi4py":
-        return DistributedError(f"a run over several ranks needs mpi4py: {INSTALL}")
-    return DistributedError(f"mpi4py finds no MPI library ({reason(error)}): pip install mpich")
+        return DistributedError(
+            f"a run over several ranks needs mpi4py: {INSTALL}, then {_started()}"
+        )
+    return DistributedError(
+        f"mpi4py finds no MPI library ({reason(error)}): pip install mpich, then {_started()}"
+    )
 
 
 def _leave_word(words: str) -> None:

@@ -9,30 +9,48 @@ import os
 from collections.abc import Mapping, Sequence
 
 _COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+_STEP, _OF_STEP = "SLURM_STEP_ID", "SLURM_NTASKS"
+_LAST_STEP = 0xFFFFFFF0  # greater numbers are a job's batch script and its shells, which nobody started by srun
+_UNSPOKEN, _UNSPOKEN_RANK = (
+    "WORLD_SIZE",
+    "RANK",
+)  # torchrun, and what starts processes like it: they know no MPI
 _UNCOUNTED = ("PMI_RANK", "PMIX_RANK")  # say by themselves that there are others
 _PLACES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def announced(environment: Mapping[str, str] = os.environ) -> int:
-    """How many ranks a launcher (mpiexec, srun) started; 1 without one, 0 where it does not say.
+    """How many ranks a launcher (mpiexec, srun, torchrun) started; 1 without one, 0 where it does not say.
 
     A batch script of Slurm has variables of the job, too, but is no step of it: it counts as alone.
     """
-    counts = (environment.get(name, "") for name in _COUNTS)
-    found = [int(count) for count in counts if count.isdigit() and int(count) > 0]
-    if found:
-        return found[0]
-    return 0 if any(name in environment for name in _UNCOUNTED) else 1
+    found = _counted(environment)
+    if found is None and any(name in environment for name in _UNCOUNTED):
+        return 0
+    return found if found and found > 1 else without_mpi(environment) or 1
+
+
+def without_mpi(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes a launcher started that cannot meet by MPI; 0 where none did, or MPI's ranks are counted."""
+    if (_counted(environment) or 1) > 1 or _number((_UNSPOKEN_RANK,), environment) is None:
+        return 0
+    count = _number((_UNSPOKEN,), environment) or 1
+    return count if count > 1 else 0
 
 
 def announcing(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The variables without which a process counts as alone."""
-    return [name for name in (*_COUNTS, *_UNCOUNTED) if name in environment]
+    if without_mpi(environment):
+        return [_UNSPOKEN]
+    names = (*_COUNTS, *_UNCOUNTED, *((_STEP,) if _of_step(environment) else ()))
+    return [name for name in names if name in environment]
 
 
 def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
     """This process's number among them, before MPI says it; 0 of one alone, and where nothing says it."""
+    if without_mpi(environment):
+        return _number((_UNSPOKEN_RANK,), environment) or 0
     return 0 if announced(environment) == 1 else rank_in(environment) or 0
 
 
@@ -47,6 +65,21 @@ def first_of_host(environment: Mapping[str, str] = os.environ) -> bool:
 def rank_in(environment: Mapping[str, str]) -> int | None:
     """The number of a rank that has this environment; None of a process that is none."""
     return _number(_RANKS, environment)
+
+
+def _counted(environment: Mapping[str, str]) -> int | None:
+    """The ranks that MPI's launchers count; None where none does."""
+    counts = (environment.get(name, "") for name in _COUNTS)
+    found = [int(count) for count in counts if count.isdigit() and int(count) > 0]
+    if not found and _of_step(environment):
+        return _number((_OF_STEP,), environment)
+    return found[0] if found else None
+
+
+def _of_step(environment: Mapping[str, str]) -> bool:
+    """Whether srun started this process, where it is not counted: a job's own shells have its numbers, too."""
+    step = _number((_STEP,), environment)
+    return step is not None and step < _LAST_STEP and "SLURM_PROCID" in environment
 
 
 def _number(names: Sequence[str], environment: Mapping[str, str]) -> int | None:
