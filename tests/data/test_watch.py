@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import h5py
@@ -12,6 +14,7 @@ from changes import CHANGES, FORMS, data_files, hdf5
 from znnpy.data.source import load, open_volume
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.data.watch import Watch
+from znnpy.data.zarr import folder
 from znnpy.errors import ChangedError, VolumeError
 
 ARRAY = np.random.default_rng(0).integers(1, 255, (8, 16, 16)).astype(np.uint8)
@@ -41,13 +44,31 @@ def test_a_change_is_found_by_the_next_read(
         if begun:
             volume.read_all()
             volume.verify()
-        elif form.startswith("zarr") and change in ("cut", "rewritten"):
-            volume.read(*HALF)  # a chunk is looked at when it is first read
         CHANGES[change](path)
         with pytest.raises(ChangedError, match="has changed while it was read") as caught:
             read_and_verify(volume)
         assert path.name in str(caught.value)
         assert "copy" in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["zarr 2", "zarr 3", "zarr shards"])
+@pytest.mark.parametrize("ahead", [0, 3600])
+def test_more_chunks_than_are_noted_must_be_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, ahead: int
+) -> None:
+    """By the clock, or by their folder: that of a file server may be ahead."""
+    path = written(tmp_path, form)
+    monkeypatch.setattr(folder, "FILES", 0)
+    server = time.time_ns() + ahead * 10**9
+    for file in path.rglob("*"):
+        os.utime(file, ns=(server, server))
+    with open_volume(path) as volume:
+        assert np.array_equal(volume.read_all()[0], ARRAY)
+    with open_volume(path) as volume:
+        for file in data_files(path):
+            os.utime(file, ns=(server, server + 10**9))
+        with pytest.raises(ChangedError, match="it was written to at"):
+            read_and_verify(volume)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -24,16 +24,31 @@ class Watch:
 
     def __init__(self) -> None:
         self._marks: dict[str, Mark | None] = {}
+        self._newest: int | None = None
+
+    def expect_old(self) -> None:
+        """From here on, files that are seen for the first time must not be newer than now, or than those seen.
+
+        The latter, as a file server's clock may be ahead.
+        """
+        times = (mark[3] for mark in self._marks.values() if mark)
+        self._newest = max(time.time_ns(), *times)
 
     def see(self, path: Path | str, status: os.stat_result | None) -> None:
         """Note a file's state (None: there is no file); ChangedError if it was another before."""
         now = _mark(status)
-        before = self._marks.setdefault(str(path), now)
+        before = self._marks.setdefault(str(path), self._expected(now))
         if before != now:
             raise ChangedError(
                 f"{path} has changed while it was read: {_difference(before, now)}. Take a copy that "
                 "nobody writes to"
             )
+
+    def _expected(self, now: Mark | None) -> Mark | None:
+        """What a file that is seen for the first time must be all along."""
+        if now is None or self._newest is None:
+            return now
+        return (*now[:3], min(now[3], self._newest))
 
     def look(self, path: Path | str) -> None:
         """See a file by its name."""

@@ -10,7 +10,9 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +24,7 @@ from znnpy.errors import VolumeError
 METADATA_LIMIT = 16 << 20
 _GROUPS = ("zarr.json", ".zgroup")
 DIRECTORIES = 100_000
+FILES = 50_000  # chunks whose state is noted when a volume is opened
 MARKS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 
 
@@ -46,7 +49,7 @@ class ZarrFolder:
     """A folder that holds a Zarr hierarchy; any number of threads may read.
 
     With `external`, links may lead out of it. Files, and the folders of chunks, must stay as they were
-    when they were first seen: ChangedError.
+    when they were first seen: ChangedError. `see_chunks` sees those of an array.
     """
 
     def __init__(self, path: Path, external: bool = False) -> None:
@@ -130,19 +133,34 @@ class ZarrFolder:
                         total += entry.stat().st_size
         return total
 
-    def see_folders(self, path: str, levels: int) -> None:
-        """Note the folders of an array's chunks, `levels` of them within each other.
+    def see_chunks(self, path: str, levels: int) -> None:
+        """Note the files of an array's chunks, and their folders, `levels` of them within each other.
 
-        A chunk that is absent is an empty one: only its folder's time says that it was there.
+        A chunk that is absent is an empty one: only its folder's time says that it was there. Of more than
+        `FILES` chunks the others must not be newer than all that is noted, and than now, when they are read.
         """
-        here, seen = [self._root if not path else self._inside(path)], 0
+        here, folders, files = [self._root if not path else self._inside(path)], 0, 0
         for level in range(levels + 1):
+            inner: list[str] = []
             for place in here:
                 self._see_folder(place)
-            seen += len(here)
-            if level == levels or seen > DIRECTORIES:
-                return
-            here = [inner for place in here for inner in _folders_in(place)]
+                entries = _entries(place) if level < levels or files < FILES else []
+                inner += [_real(entry) for entry in entries if entry.is_dir()]
+                files += self._see_files(entries, FILES - files)
+            folders += len(here)
+            if folders > DIRECTORIES:
+                break
+            here = inner
+        if files >= FILES or folders > DIRECTORIES:
+            self._watch.expect_old()
+
+    def _see_files(self, entries: Iterable[os.DirEntry[str]], most: int) -> int:
+        """Note up to so many files; how many there were."""
+        found = list(islice((entry for entry in entries if entry.is_file()), most))
+        for entry in found:
+            with suppress(FileNotFoundError):
+                self._watch.see(_real(entry), entry.stat())
+        return len(found)
 
     def verify(self, keys: Iterable[str]) -> None:
         """See some files again: metadata, which are read once."""
@@ -194,12 +212,17 @@ def is_zarr(path: Path) -> bool:
     return any((path / mark).is_file() for mark in MARKS)
 
 
-def _folders_in(place: str) -> list[str]:
+def _entries(place: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(place) as entries:
-            return [entry.path for entry in entries if entry.is_dir()]
+            return list(entries)
     except OSError:  # said when a chunk is read
         return []
+
+
+def _real(entry: os.DirEntry[str]) -> str:
+    """Where an entry of a real folder lies."""
+    return os.path.realpath(entry.path) if entry.is_symlink() else entry.path
 
 
 def _part(file: int, place: str, limit: int, start: int, size: int | None) -> bytes:

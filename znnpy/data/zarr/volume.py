@@ -58,7 +58,7 @@ class ZarrVolume(Volume):
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
-        folder.see_folders(picked.node.path, found.folders)
+        folder.see_chunks(picked.node.path, found.folders)
         self._folder, self._metadata = folder, picked.node.file
         self._array: Any = _opened(folder, picked.node, found, name)
 
