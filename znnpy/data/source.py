@@ -53,7 +53,7 @@ def open_volume(
     images as slices along z; labels may be one for each slice there and in HDF5. Without a dataset
     the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
     volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
-    means its first image at full resolution. `allow_external` permits links, virtual datasets,
+    means its first image, in the level of the smallest voxels. `allow_external` permits links, virtual datasets,
     external storage and filter plug-ins, `allow_filters` HDF5 compressions by name (beside deflate,
     shuffle, fletcher32, lzf); `max_bytes` replaces the bound on the declared size, which otherwise
     follows from what the files hold; `resolution` (z, y, x, nm) replaces the file's. The caller

@@ -53,6 +53,24 @@ def test_image_and_its_levels(tmp_path: Path, form: int) -> None:
             assert np.array_equal(volume.read_all()[0], CUBE[:, ::2, ::2])
 
 
+def level(path: str, scale: list[float] | None) -> dict[str, Any]:
+    steps = [{"type": "scale", "scale": scale}] if scale else None
+    return {"path": path, "coordinateTransformations": steps}
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_the_finest_level_is_meant_in_whatever_order(tmp_path: Path, form: int) -> None:
+    coarse, fine = level("s1", [0.04, 0.016, 0.008]), level("s0", [0.04, 0.008, 0.004])
+    image(tmp_path / "a.zarr", form, datasets=[coarse, fine])
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.name == f"{tmp_path}/a.zarr:s0"
+        assert volume.resolution == pytest.approx((40, 8, 4))
+        assert np.array_equal(volume.read_all()[0], CUBE)
+    image(tmp_path / "b.zarr", form, datasets=[level("s1", None), fine])
+    with open_volume(tmp_path / "b.zarr") as volume:
+        assert volume.name == f"{tmp_path}/b.zarr:s1"
+
+
 def test_translations_and_those_of_all_levels(tmp_path: Path) -> None:
     steps = [SCALE, {"type": "translation", "translation": [1, 2, 3]}]
     after = [

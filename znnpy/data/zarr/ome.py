@@ -33,10 +33,11 @@ class Level:
 
 
 def levels(attributes: Mapping[str, Any], name: str) -> list[Level]:
-    """Levels of the first image of a group, largest first; empty if it is no image.
+    """Levels of the first image of a group, finest first; empty if it is no image.
 
-    `attributes` are the group's, `name` is for messages. Raises VolumeError for malformed metadata
-    and for transformations other than scale and translation.
+    The finest has the smallest voxels; where a level has no scale, all stay as they are listed, which OME
+    wants from largest to smallest. `attributes` are the group's, `name` is for messages. Raises VolumeError
+    for malformed metadata and for transformations other than scale and translation.
     """
     ome = attributes.get("ome")
     found = (ome if isinstance(ome, dict) else attributes).get("multiscales")
@@ -49,7 +50,12 @@ def levels(attributes: Mapping[str, Any], name: str) -> list[Level]:
     if not isinstance(datasets, list) or not datasets:
         raise VolumeError(f"{name}: the OME metadata name no datasets")
     items = (_item(datasets, index, name, "datasets") for index in range(len(datasets)))
-    return [_level(item, axes, units, after, name) for item in items]
+    return _finest_first([_level(item, axes, units, after, name) for item in items])
+
+
+def _finest_first(found: list[Level]) -> list[Level]:
+    sizes = {level: math.prod(level.scale[-3:]) for level in found if level.scale}
+    return sorted(found, key=lambda level: sizes[level]) if len(sizes) == len(found) else found
 
 
 def multiscales(

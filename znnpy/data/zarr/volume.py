@@ -139,7 +139,7 @@ def _pick(folder: ZarrFolder, path: str, names: Sequence[str], labels: bool) -> 
 
 
 def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
-    """The largest level of the image that a group is."""
+    """The finest level of the image that a group is."""
     found = ome.levels(group.attributes, str(folder.path / group.path))
     if not found:
         return None
