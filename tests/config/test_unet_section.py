@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from znnpy.config import MalformedConfigError, config_from, dump, load_config, network_section_from
-from znnpy.config.unet_section import UnetSection, each
+from znnpy.config.problems import Problem
+from znnpy.config.unet_section import BlockSection, UnetSection, UpSection, each
+from znnpy.errors import ConfigError, NetworkError
+from znnpy.fields import Strict
+from znnpy.geometry import trained_geometry
+from znnpy.network import trained_network
 
 CONFIG = """\
 network:
@@ -28,6 +35,12 @@ WRONG = [
     ("size: [3, 3, 3, 3, 3]", 4, "size", ["each of the 4 levels", "found 5"]),
     ("convs: [1, 2]", 4, "convs", ["each of the 4 levels", "found 2"]),
     ("convs: 0", 4, "convs", ["at least 1", "found 0"]),
+    ("convs: []", 4, "convs", ["each of the 4 levels", "found 0"]),
+    ("blocks: []", 4, "blocks", ["each of the 4 levels", "found 0"]),
+    ("down: []", 4, "down", ["each of the 3 steps", "found 0"]),
+    ("size: []", 4, "size", ["each of the 4 levels", "found 0"]),
+    ("up_size: []", 4, "up_size", ["each of the 3 levels", "found 0"]),
+    ("up_widths: [[], 6, 8]", 4, "up_widths.0", ["2 convolutions", "found 0"]),
     ("up_widths: [4, 4, 4, 4]", 4, "up_widths", ["each of the 3 levels", "found 4"]),
     ("up_widths: [[4, 4, 4], 6, 8]", 4, "up_widths.0", ["2 convolutions", "found 3"]),
     ("supervise: 3", 4, "supervise", ["at most 2", "found 3"]),
@@ -74,6 +87,56 @@ def test_one_error_with_line_and_key(
     (text,) = str(caught.value).splitlines()
     assert text.startswith(f"{path}:{line}: network.unet.{key}: ")
     assert all(word in text for word in words), text
+
+
+def _nested(value: Any) -> list[dict[str, Any]]:
+    """The value for every key of a `unet` and of the mappings in it."""
+    blocks = {"kind": "residual", "from": "input", "shortcut": "average"}
+    below = [
+        ("block", blocks, BlockSection),
+        ("up_block", blocks, BlockSection),
+        ("up", {"kind": "transposed"}, UpSection),
+        ("norm", {"kind": "group"}, None),
+        ("dropout", {"keep": 0.5}, None),
+    ]
+    found = [{key: value} for key in _names(UnetSection)]
+    for outer, base, section in below:
+        names = _names(section) if section else [*base, "groups", "epsilon"]
+        found += [{outer: base | {inner: value}} for inner in names]
+    return found
+
+
+def _names(section: type[Strict]) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+VALUES = [
+    0, -1, 1, 2, 3, 4, 5, 9, 2**20, 2**40, 10**18, 0.5, 1.5, 1e300, True, False, None, "", "same", "conv", "max",
+    "residual", "valid", "strided", "nearest", "sum", "group", "prelu", [], [[]], [[[]]], [0], [2], [2, 2], [2, 3, 4],
+    [3, 3, 3], [[1, 2, 2]], [[1, 2, 2], 2], [[1, 2], 2], [[1, 3, 3], [3, 3, 3], 3], [[2, 3], [2, 2], 4], [[[2]]], ["a"],
+    [None], [{}], [1] * 40, {}, {"kind": "x"}, {"kind": []}, {"kind": {}}, {"kind": "residual"},
+    {"kind": "linear"}, {"kind": "nearest", "images": "same"}, {"kind": "transposed", "size": 4}, {"keep": 0.5}, {1: 2},
+]  # fmt: skip
+
+
+@pytest.mark.quick(8)
+@pytest.mark.parametrize("value", VALUES, ids=map(str, VALUES))
+def test_any_value_of_any_key_is_taken_or_refused_by_name(value: Any) -> None:
+    """Alone, and beside what other keys ask for; what is taken has nodes and sizes, or is refused in words."""
+    beside: list[dict[str, Any]] = [{}, {"padding": "valid", "block": "residual", "norm": "batch"}]
+    beside += [{"pool": "strided", "join": "sum", "up": "linear", "convs": [1, 2, 3]}]
+    for changed, others in product(_nested(value), beside):
+        section = {"widths": [2, 3, 4]} | others | changed
+        data = {"network": {"unet": section}, "training": {"output_shape": 4}}
+        problems: tuple[Problem, ...] = ()
+        with suppress(ConfigError, NetworkError):
+            try:
+                config = config_from(data)
+            except MalformedConfigError as error:
+                problems = error.problems
+            else:
+                trained_geometry(config, trained_network(config))
+        assert all(problem.key[:2] == ("network", "unet") for problem in problems)
 
 
 def test_one_width_is_no_unet() -> None:

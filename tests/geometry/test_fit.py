@@ -9,6 +9,11 @@ from unets import unet
 
 from znnpy.errors import NetworkError, ShapeError
 from znnpy.geometry import fit, fit_input, largest, smallest
+from znnpy.geometry.fit import _inputs as inputs_search
+from znnpy.geometry.fit import _outputs as outputs_search
+from znnpy.geometry.lattice import lattice_of
+from znnpy.geometry.line import Line
+from znnpy.geometry.search import Search
 from znnpy.layers.values import BARE
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node
@@ -41,6 +46,18 @@ def max_filter(index, size=2):
         size=(size,) * 3,
         sparsens=(size,) * 3,
     )
+
+
+def branches(*steps):
+    """Pools beside each other, each grown again by its step and added up."""
+    nodes = [Node("input", "input", 1)]
+    edges = []
+    for step in steps:
+        size = {"size": (step,) * 3, "stride": (step,) * 3}
+        nodes.append(Node(f"pooled{step}", "sum", 1))
+        edges.append(Edge(f"pool{step}", "max_pool", "input", f"pooled{step}", **size))
+        edges.append(Edge(f"grow{step}", "conv_transpose", f"pooled{step}", "out", **size))
+    return Network((*nodes, Node("out", "sum", 1)), tuple(edges))
 
 
 def test_benchmark_net_has_the_papers_field_of_view():
@@ -139,6 +156,41 @@ def test_a_padded_unet_keeps_its_size():
 def test_sizes_that_a_unet_cannot_have_come_with_the_nearest(padding, how, shape, words):
     with pytest.raises(ShapeError, match=f"does not fit this network: .*{words}"):
         how(unet(4, padding=padding), shape)
+
+
+@pytest.mark.parametrize("padding", [BARE, "same"])
+@pytest.mark.parametrize("how", [fit, fit_input])
+def test_trying_grows_with_the_levels_and_not_with_the_steps_between_sizes(
+    how, padding, monkeypatch
+):
+    tried = []
+    at = Search.at
+    monkeypatch.setattr(Search, "at", lambda self, by: tried.append(by) or at(self, by))
+    with pytest.raises(ShapeError, match="nearest possible"):
+        how(unet(12, padding=padding), 2**14 + 1)
+    assert len(tried) < 3 * 12 * 12
+
+
+def test_networks_whose_voxels_lie_very_far_apart_are_refused():
+    def pooled(times):
+        return chain(*(conv(n + 1, 2, stride=(2, 1, 1)) for n in range(times)))
+
+    assert fit(pooled(13), 1).periods == {"input": (8192, 1, 1)}
+    with pytest.raises(NetworkError, match="'n14': its voxels lie 16384 x 1 x 1 voxels apart"):
+        fit(pooled(14), 1)
+    with pytest.raises(NetworkError, match="'e3': the taps of its filter lie 10000 x 10000"):
+        fit(chain(conv(1), max_filter(2, 100), conv(3, sparsity=(100,) * 3)), 1)
+    sparse = chain(conv(1), max_filter(2, 100), max_filter(3, 100))
+    with pytest.raises(NetworkError, match="'n3': the voxels that what follows sees lie 10000"):
+        fit(sparse, 1)
+
+
+def test_steps_beside_each_other_agree_every_common_multiple():
+    assert fit(branches(4, 6), 12).periods == {"input": (12, 12, 12)}
+    with pytest.raises(ShapeError, match="nearest possible size is 12 x 12 x 12"):
+        fit(branches(4, 6), 4)
+    with pytest.raises(NetworkError, match="agree every 10010 x 10010 x 10010 input voxels"):
+        fit(branches(10, 11, 13, 7), 1)
 
 
 @pytest.mark.parametrize(
@@ -317,3 +369,29 @@ def test_padded_strides_halve_even_sizes(size, padding):
     geometry = fit(chain(*edges), 4)
     assert geometry.input_shapes["input"] == (32, 32, 32)
     assert [geometry.nodes[f"n{k}"].shape[0] for k in (1, 2, 3)] == [16, 8, 4]
+
+
+NETS = [
+    unet(3),
+    unet(3, padding="same"),
+    unet(3, margins=(9, 4)),  # never
+    branches(4, 6),
+    chain(*(conv(k, 3, stride=(s, s, s), padding=((1, 1),) * 3) for k, s in ((1, 2), (2, 1), (3, 3)))),
+    chain(conv(1, 2, stride=(4, 4, 4)), conv(2, 3, padding=((1, 1),) * 3, border="reflect")),
+    *(line_network(np.random.default_rng(seed)) for seed in range(6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("net", NETS, ids=range(len(NETS)))
+def test_nearest_sizes_are_those_found_by_trying_all(net, backwards):
+    line = Line(net, lattice_of(net), 2)
+    names = [node.name for node in (net.outputs if backwards else net.inputs)]
+    make, far = (outputs_search, line.output_reach) if backwards else (inputs_search, line.reach)
+    search = make(line, dict.fromkeys(names, (1, 1, 1)))
+    possible = [by for by in range(30 + far) if search.works(by)]
+    for size in range(1, 30):
+        found = make(line, dict.fromkeys(names, (size,) * 3)).nearest()
+        below = max((by + 1 for by in possible if by < size), default=None)
+        above = min((by + 1 for by in possible if by >= size - 1), default=None)
+        assert found == (below, above)

@@ -102,6 +102,24 @@ def test_lsd() -> None:
 
 
 @pytest.mark.parametrize(
+    ("taps", "step", "cut", "more"),
+    [
+        (2, 2, 0, 0), (3, 2, 1, 1), (4, 2, 1, 0), (5, 2, 2, 1), (6, 2, 2, 0), (1, 2, 0, 1), (1, 4, 0, 3), (2, 3, 0, 1),
+        (3, 3, 0, 0), (4, 3, 1, 1), (5, 3, 1, 0), (3, 1, 1, 0), (5, 1, 2, 0),
+    ],
+)  # fmt: skip
+def test_growth_is_cut_by_half_of_what_it_makes_too_much(
+    taps: int, step: int, cut: int, more: int
+) -> None:
+    """At the start the larger half; what is missing then is added at the end, and nothing where taps are few."""
+    network = unet(widths=[2, 2], down=step, up={"kind": "transposed", "size": taps})
+    (grows,) = (edge for edge in network.edges if edge.name == "up0.grow")
+    assert grows.padding == ((cut, cut),) * 3
+    assert grows.output_padding == (more,) * 3
+    assert fit_input(network, 3 * step).output_shapes == {"output": (3 * step,) * 3}
+
+
+@pytest.mark.parametrize(
     "keys",
     [
         {},

@@ -245,7 +245,7 @@ class UnetSection(Strict):
             if (
                 found is not None
                 and len(found) != wanted
-                and (len(found) > 1 or key == "up_widths")
+                and (len(found) != 1 or key == "up_widths")
             ):
                 what = "steps" if key == "down" else "levels"
                 text = f"must hold one value for each of the {wanted} {what}"

@@ -86,7 +86,7 @@ def fit_input(network: Network, input_shape: Extent | Mapping[str, Extent]) -> G
     names, lattice = [node.name for node in network.inputs], lattice_of(network)
     given = _shapes("input", names, input_shape)
     lines = _lines(network, lattice)
-    searches = [Search(line, _along(given, line.axis), line.made, line.reach) for line in lines]
+    searches = [_inputs(line, given) for line in lines]
     return _geometry(network, lattice, _sizes_at("input", searches))
 
 
@@ -122,10 +122,16 @@ def largest(network: Network, at_most: Mapping[str, Triple]) -> dict[str, Triple
     return {name: (z + dz, y + dy, x + dx) for name, (z, y, x) in wanted.items()}
 
 
+def _inputs(line: Line, given: Mapping[str, Triple]) -> Search:
+    periods = [*line.input_periods.values()]
+    return Search(line, _along(given, line.axis), line.made, line.reach, periods)
+
+
 def _outputs(line: Line, wanted: Mapping[str, Triple]) -> Search:
     alike = len({line.lattice.strides[name] for name in wanted}) == 1
     far = line.output_reach if alike else 0
-    return Search(line, _along(wanted, line.axis), line.solved, far)
+    periods = [*line.output_periods.values()]
+    return Search(line, _along(wanted, line.axis), line.solved, far, periods)
 
 
 def _finest(wanted: Mapping[str, Triple], lattice: Lattice) -> dict[str, Triple]:

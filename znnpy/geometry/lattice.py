@@ -9,6 +9,9 @@ from functools import lru_cache
 from math import lcm
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from znnpy.errors import NetworkError
 from znnpy.geometry.axes import AXES, ONE, Steps, describe, scale, whole
 from znnpy.layers.edges import edge_kind
@@ -16,7 +19,9 @@ from znnpy.layers.sizes import AllSizes, Sizes
 from znnpy.network.types import Edge, Network, Triple
 
 S = TypeVar("S", bound=Steps)
+Places = NDArray[np.int64]
 KEPT = 16  # networks whose lattices are kept
+MOST_APART = 2**13  # voxels: an image of as many along each axis has 2 TiB
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,17 @@ class Lattice:
 def lattice_of(network: Network) -> Lattice:
     """The lattice of a network; NetworkError where edges that converge disagree, or an output is too fine."""
     sparsities, dilations = _sparsities(network)
+    _refuse_far_apart(dilations, "edge {!r}: the taps of its filter")
+    _refuse_far_apart(sparsities, "node {!r}: the voxels that what follows sees")
     sizes = {e.name: edge_kind(e.kind).sizes(e, dilations[e.name]) for e in network.edges}
     _refuse_steps_on_sparse(network, sparsities, sizes)
     strides = _strides(network, sizes)
     period = _period(strides)
+    if max(period) > MOST_APART:
+        raise NetworkError(
+            f"the steps of its strides agree every {describe(period)} input voxels (z, y, x) only, more than "
+            f"{MOST_APART} along an axis; let them be multiples of each other"
+        )
     along = [_views(network, sizes, axis, strides, period[axis]) for axis in range(3)]
     views = {n.name: (along[0][n.name], along[1][n.name], along[2][n.name]) for n in network.inputs}
     return Lattice(sparsities, dilations, sizes, strides, period, views)
@@ -59,6 +71,16 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
             found.setdefault(scale(inherited, edge.sparsens), edge.name)
         sparsities[node.name] = _agreed(found, node.name, "sparsity") or ONE
     return sparsities, dilations
+
+
+def _refuse_far_apart(distances: Mapping[str, Steps], what: str) -> None:
+    """Networks that no machine has memory for, and whose sizes take long to find."""
+    for name, apart in distances.items():
+        if max(apart) > MOST_APART:
+            raise NetworkError(
+                f"{what.format(name)} lie {describe(apart)} voxels apart (z, y, x), more than {MOST_APART} along "
+                "an axis; take fewer or smaller steps"
+            )
 
 
 def _refuse_steps_on_sparse(
@@ -89,6 +111,7 @@ def _strides(network: Network, sizes: Mapping[str, AllSizes]) -> dict[str, Steps
             )
             found[z, y, x] = edge.name
         strides[node.name] = _agreed(found, node.name, "stride") or ONE
+    _refuse_far_apart(strides, "node {!r}: its voxels")
     for node in network.outputs:
         if any(isinstance(step, Fraction) for step in strides[node.name]):
             raise NetworkError(
@@ -128,11 +151,11 @@ def _views(
     edges = [(edge, sizes[edge.name][axis]) for edge in _backwards(network)]
     found = dict.fromkeys((node.name for node in network.inputs), 0)
     for output in network.outputs:
-        for place in range(int(period // strides[output.name][axis])):
-            seen = _seen(edges, output.name, place)
-            for name in found.keys() & seen.keys():
-                low, high = seen[name]
-                found[name] = max(found[name], high - low + 1)
+        places = np.arange(int(period // strides[output.name][axis]))
+        seen = _seen(edges, output.name, places)
+        for name in found.keys() & seen.keys():
+            low, high = seen[name]
+            found[name] = max(found[name], int((high - low).max()) + 1)
     return found
 
 
@@ -142,12 +165,14 @@ def _backwards(network: Network) -> Iterator[Edge]:
         yield from network.incoming(node.name)
 
 
-def _seen(edges: list[tuple[Edge, Sizes]], output: str, place: int) -> dict[str, tuple[int, int]]:
-    """First and last voxel of each node that one voxel of an output sees."""
-    seen = {output: (place, place)}
+def _seen(
+    edges: list[tuple[Edge, Sizes]], output: str, places: Places
+) -> dict[str, tuple[Places, Places]]:
+    """First and last voxel of each node that voxels of an output see, each by itself."""
+    seen = {output: (places, places)}
     for edge, along in edges:
         if edge.target in seen:
             low, high = along.seen(*seen[edge.target])
             before = seen.get(edge.source, (low, high))
-            seen[edge.source] = (min(low, before[0]), max(high, before[1]))
+            seen[edge.source] = (np.minimum(low, before[0]), np.maximum(high, before[1]))
     return seen

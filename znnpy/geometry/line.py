@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
-from math import lcm
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import accumulate, product
+from math import ceil, lcm
 
 from znnpy.geometry.axes import AXES, Step
 from znnpy.geometry.lattice import Lattice
-from znnpy.layers.sizes import Sizes, sees_beyond
-from znnpy.network.types import Edge, Network
+from znnpy.layers.sizes import Sizes, lost_voxels, sees_beyond
+from znnpy.network.types import Edge, Network, Node
 
 MOST = 2**16  # voxels beyond which no size is looked for that one edge takes
 Found = dict[str, int]
@@ -21,12 +22,21 @@ Possible = dict[str, frozenset[int] | None]
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why there are no sizes: in words, and the node and the edges that need different sizes of it."""
+    """Why there are no sizes: in words, and the node and the edges that need different sizes of it.
 
-    words: str
+    `period`: sizes that many voxels apart, of what is given or wanted, have it as well, where they are large.
+    """
+
+    say: Callable[[], str]
+    period: int
     node: str = ""
     edges: tuple[Edge, ...] = ()
     sizes: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Found when they are asked for: most conflicts are met in a search and never shown."""
+        return self.say()
 
 
 @dataclass(frozen=True)
@@ -63,12 +73,14 @@ class Line:
             return alone
         names = [node.name for node in self.network.inputs]
         choices = [self._in_order(possible[name] or frozenset()) for name in names]
-        last: Found | Conflict = Conflict(f"no wanted output sees {names}")
+        whole = self.output_period
+        last: Found | Conflict = Conflict(lambda: f"no wanted output sees {names}", whole)
         for sizes in product(*choices):
             last = self.made(dict(zip(names, sizes, strict=True)))
             if not isinstance(last, Conflict) and wanted.items() <= last.items():
                 return last
-        return last if isinstance(last, Conflict) else Conflict("no input makes all outputs")
+        say = last.say if isinstance(last, Conflict) else lambda: "no input makes all outputs"
+        return Conflict(say, whole)
 
     def _in_order(self, sizes: frozenset[int]) -> list[int]:
         """Sizes of an input, the one to take first."""
@@ -95,11 +107,12 @@ class Line:
                     continue
                 sources = frozenset(n for made in target for n in sizes.sources(made))
                 if not sources:
-                    return Conflict(_never(edge, sizes, self.axis, min(target)))
+                    say = partial(_never, edge, sizes, self.axis, min(target))
+                    return Conflict(say, self.output_periods[node.name])
                 if known is not None and first and not known & sources:
-                    needs = (min(known), min(sources))
-                    words = _disagree(node.name, (first, edge), needs, "needs", self.axis)
-                    return Conflict(words, node.name, (first, edge), needs)
+                    both, needs = (first, edge), (min(known), min(sources))
+                    say = partial(_disagree, node.name, both, needs, "needs", self.axis)
+                    return Conflict(say, self.output_periods[node.name], node.name, both, needs)
                 known = sources if known is None else known & sources
                 first = first or edge
             found[node.name] = known
@@ -123,31 +136,52 @@ class Line:
             for edge, sizes in self._outgoing[node.name]:
                 size = found[node.name]
                 made = sizes.made(size)
+                period = self.input_periods[edge.target]
                 if made < 1 or size not in sizes.sources(made):
-                    return Conflict(_untaken(edge, sizes, self.axis, size))
+                    return Conflict(partial(_untaken, edge, sizes, self.axis, size), period)
                 if found.setdefault(edge.target, made) != made:
                     both = (brought[edge.target], edge)
                     sizes_ = (found[edge.target], made)
-                    return Conflict(_disagree(edge.target, both, sizes_, "brings", self.axis))
+                    say = partial(_disagree, edge.target, both, sizes_, "brings", self.axis)
+                    return Conflict(say, period)
                 brought.setdefault(edge.target, edge)
         return found
 
     @property
     def reach(self) -> int:
-        """Input voxels within which sizes are possible again, if any are."""
+        """Input voxels with which no image is too small."""
         views = [view[self.axis] for view in self.lattice.views.values()]
-        return max(views) + 2 * self.lattice.period[self.axis]
+        edges = (edge for edges in self._outgoing.values() for edge in edges)
+        lost = sum(lost_voxels(sizes) * self._step(edge.source) for edge, sizes in edges)
+        return max(views) + 2 * self.lattice.period[self.axis] + ceil(lost)
+
+    def _step(self, node: str) -> Step:
+        return self.lattice.strides[node][self.axis]
 
     @property
     def output_reach(self) -> int:
-        """Output voxels within which sizes are possible again, if any are."""
+        """Output voxels with which no image is too small."""
         return int(self.reach // min(self._output_strides)) + 1
 
     @property
     def output_period(self) -> int:
         """Sizes of outputs that are possible come again after so many voxels."""
-        period = self.lattice.period[self.axis]
-        return lcm(*(int(period // step) for step in self._output_strides))
+        return self.output_periods[self.network.nodes[0].name]
+
+    @cached_property
+    def input_periods(self) -> Mapping[str, int]:
+        """By node: inputs shifted by so many voxels shift it, and all nodes before it, by whole ones."""
+        return self._periods(self.network.nodes, 1)
+
+    @cached_property
+    def output_periods(self) -> Mapping[str, int]:
+        """By node: outputs shifted by so many voxels shift it, and all nodes after it, by whole ones."""
+        return self._periods(self.network.nodes[::-1], min(self._output_strides))
+
+    def _periods(self, nodes: Sequence[Node], step: Step) -> dict[str, int]:
+        strides = [self.lattice.strides[node.name][self.axis] for node in nodes]
+        whole = accumulate((Fraction(stride, step).numerator for stride in strides), lcm)
+        return {node.name: period for node, period in zip(nodes, whole, strict=True)}
 
     @property
     def _output_strides(self) -> list[Step]:

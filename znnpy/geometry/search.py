@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,16 +13,23 @@ from znnpy.geometry.line import Conflict, Found, Line
 from znnpy.network.types import Edge, Triple
 
 Nearest = tuple[int | None, int | None]
+MOST_TELLING = 2
 
 
 @dataclass(frozen=True)
 class Search:
-    """Sizes near the given ones along one axis. `solve`: of the line; `far`: beyond which none is looked for."""
+    """Sizes near the given ones along one axis.
+
+    `solve`: of the line. `far`: with so many voxels more no image is too small; 0: no size is looked for.
+    `periods`: those of conflicts, each a multiple of the one before; of possible sizes the last. Whatever is
+    possible is possible with any number of periods more, too.
+    """
 
     line: Line
     given: Mapping[str, int]
     solve: Callable[[Mapping[str, int]], Found | Conflict]
     far: int
+    periods: Sequence[int]
 
     @property
     def size(self) -> int:
@@ -40,12 +48,45 @@ class Search:
         """The next smaller and the next larger possible size; the given one, twice, if that is possible."""
         if self.works(0):
             return self.size, self.size
-        least = min(self.given.values())
-        below = range(-1, -min(least, self.far + 1), -1)
-        return self._first(below), self._first(range(1, self.far + 1))
+        if not self.far:
+            return None, None
+        least, period = min(self.given.values()), self.periods[-1]
+        hopeful = self._hopeful()
+        below = self._first(range(-1, -min(least, period + 1), -1), hopeful)
+        return below, self._above(hopeful) if hopeful else None
 
-    def _first(self, steps: Iterable[int]) -> int | None:
-        return next((self.size + by for by in steps if self.works(by)), None)
+    def _above(self, hopeful: Container[int]) -> int | None:
+        """The next larger size: in the first period that has any, from where on all have."""
+        period = self.periods[-1]
+
+        def first(number: int) -> int | None:
+            return self._first(range(number * period + 1, (number + 1) * period + 1), hopeful)
+
+        periods = range(-(-self.far // period))
+        return first(bisect_left(periods, True, key=lambda number: first(number) is not None))
+
+    def _first(self, steps: Iterable[int], hopeful: Container[int]) -> int | None:
+        period = self.periods[-1]
+        tried = (by for by in steps if by % period in hopeful)
+        return next((self.size + by for by in tried if self.works(by)), None)
+
+    def _hopeful(self) -> set[int]:
+        """Steps within a period to sizes that are possible if they are large enough.
+
+        A conflict of half the period rules out every second one at once: what is tried grows with the
+        number of halvings of a network, not with the period, which doubles with each.
+        """
+        found, step = [0], 1
+        for period in self.periods:
+            longer = (by for first in found for by in range(first, period, step))
+            found, step = [by for by in longer if not self._never(by, period)], period
+        return set(found)
+
+    def _never(self, by: int, period: int) -> bool:
+        """Whether no size is possible that is larger by `by` and any number of periods."""
+        whole = self.periods[-1]
+        found = self.at(by + whole * -(-self.far // whole))
+        return isinstance(found, Conflict) and period % found.period == 0
 
 
 def refuse(what: str, searches: Sequence[Search]) -> NoReturn:
@@ -88,15 +129,21 @@ def _never(
 def _typical(search: Search) -> Conflict:
     """The conflict of a size near by that says most: of two edges, an even difference apart."""
     most = min(search.far, 2 * search.line.output_period)
-    found = [search.at(by) for by in range(most + 1)]
-    return max((one for one in found if isinstance(one, Conflict)), key=_telling)
+    found = (search.at(by) for by in range(most + 1))
+    best = Conflict(str, 0)
+    for one in found:
+        if isinstance(one, Conflict) and (not best.period or _telling(one) > _telling(best)):
+            best = one
+            if _telling(best) == MOST_TELLING:
+                break
+    return best
 
 
 def _telling(conflict: Conflict) -> int:
     if not conflict.sizes:
         return 0
     have, need = conflict.sizes
-    return 1 if (need - have) % 2 else 2
+    return 1 if (need - have) % 2 else MOST_TELLING
 
 
 def _disagreement(node: str, edges: tuple[Edge, ...], have: Triple, need: Triple) -> str:

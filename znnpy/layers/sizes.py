@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from znnpy.layers.borders import sides
 from znnpy.layers.numbers import Numbers
 from znnpy.layers.values import Triple
+
+Voxel = TypeVar("Voxel", int, NDArray[np.int64])
 
 
 class Sizes(Protocol):
@@ -27,8 +32,11 @@ class Sizes(Protocol):
     def sources(self, size: int) -> range:
         """All sizes of the source that are taken and make this size of the target."""
 
-    def seen(self, low: int, high: int) -> tuple[int, int]:
-        """First and last voxel of the source that voxels low to high of the target see; may lie beyond it."""
+    def seen(self, low: Voxel, high: Voxel) -> tuple[Voxel, Voxel]:
+        """First and last voxel of the source that voxels low to high of the target see; may lie beyond it.
+
+        Of numbers, or of int64 arrays of one shape.
+        """
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Windows:
         left_over = min(max(self.after, self.stride - self.span), self.stride - 1)
         return range(max(exact, self.least), exact + left_over + 1)
 
-    def seen(self, low: int, high: int) -> tuple[int, int]:
+    def seen(self, low: Voxel, high: Voxel) -> tuple[Voxel, Voxel]:
         return low * self.stride - self.before, high * self.stride - self.before + self.span - 1
 
 
@@ -92,7 +100,7 @@ class Spreads:
         count, left_over = divmod(size - self.made(1), self.stride)
         return range(count + 1, count + 2) if count >= 0 and not left_over else range(0)
 
-    def seen(self, low: int, high: int) -> tuple[int, int]:
+    def seen(self, low: Voxel, high: Voxel) -> tuple[Voxel, Voxel]:
         first = -((self.span - 1 - low - self.before) // self.stride)
         return first, (high + self.before) // self.stride
 
@@ -108,6 +116,11 @@ def sees_beyond(sizes: Sizes) -> bool:
     """Whether voxels of the target lack some of what they see where the source ends."""
     last = sizes.made(LARGE) - 1
     return sizes.seen(0, 0)[0] < 0 or sizes.seen(last, last)[1] >= LARGE
+
+
+def lost_voxels(sizes: Sizes) -> int:
+    """Voxels of a source beside those that the target's stand for."""
+    return max(0, LARGE - sizes.made(LARGE) * sizes.shrinks // sizes.grows)
 
 
 def windows(edge: Numbers, dilation: Triple) -> AllSizes:
