@@ -70,6 +70,12 @@ def test_keeps_the_newest(tmp_path):
     ]
 
 
+def test_one_is_always_kept(tmp_path):
+    for iteration in (1, 20):
+        checkpoints.save(tmp_path, make(iteration), keep=0)
+    assert [load(path).iteration for path in checkpoints.listed(tmp_path)] == [20]
+
+
 def damage_cut(data):
     return data[: len(data) // 2]
 
@@ -184,6 +190,12 @@ FORGED = {
     "samples before the first": (with_meta(next_sample=-1), "next_sample is '-1'"),
     "no rate": (with_meta(learning_rate="fast"), "learning_rate is 'fast'"),
     "endless rate": (with_meta(learning_rate=float("inf")), "learning_rate is 'inf'"),
+    "a rate that goes up": (with_meta(learning_rate=-1.0), "learning_rate is '-1.0', not a finite"),
+    "NaN for a rate": (
+        with_meta(learning_rate=float("nan")),
+        "learning_rate is 'nan', not a finite",
+    ),
+    "a number for a network": (with_meta(network=7), "network is '7', not a text"),
     "another version": (with_meta(format=2), "another version"),
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_run import write_config, znnpy
+from test_checkpoint import rewritten, with_array, with_meta
 
 from znnpy.config import load_config
 from znnpy.errors import RunError
@@ -33,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def restored(run: Path):  # type: ignore[no-untyped-def]
-    files = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    files = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     yield run
     for path, data in files.items():
         path.write_bytes(data)
@@ -113,6 +115,87 @@ def test_weights_are_not_read_into_another_network(restored: Path, change: str) 
     ):
         read_run(restored, Quiet(), (f"network.layers.0.conv.{change}",))
     assert read_run(restored, Quiet(), ("network.name=other", "run.threads=1")).checkpoint
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("function: relu", "function: elu"),
+        ("epsilon: 1e-05", "epsilon: 1e-03"),
+        ("keep: 0.8", "keep: 0.7"),
+        ("images: 4", "images: 5"),
+        ("kind: binomial_cross_entropy", "kind: square"),
+    ],
+)
+def test_a_config_that_was_edited_does_not_get_weights_of_another_network(
+    restored: Path, was: str, now: str
+) -> None:
+    """Neither to predict with nor to train on, if the config outside was edited alike."""
+    config = restored / "config.yaml"
+    text = config.read_text()
+    assert was in text
+    config.write_text(text.replace(was, now, 1))
+    words = r"iteration-000000002.npz has weights of another network than .*config.yaml describes"
+    with pytest.raises(RunError, match=words):
+        read_run(restored, Quiet())
+    with RunDirectory.open(restored) as run, pytest.raises(RunError, match=words):
+        look(run, load_config(config, ("training.iterations=3",)), Quiet())
+
+
+def test_a_config_may_be_edited_where_the_network_stays_the_same(restored: Path) -> None:
+    config, before = restored / "config.yaml", read_run(restored, Quiet())
+    text = config.read_text()
+    for was, now in (
+        ("network:", "network:\n  name: renamed"),
+        ("init: {kind: he}", "init: {kind: xavier}"),
+        ("groups: 1, ", ""),
+        ("rebalance: patch", "rebalance: volume"),
+    ):
+        assert was in text
+        text = text.replace(was, now, 1)
+    config.write_text(text)
+    assert read_run(restored, Quiet()).checkpoint.network == before.checkpoint.network
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").iterdir())
+
+
+def test_checkpoints_without_the_name_of_a_network_are_read(restored: Path) -> None:
+    rewritten(newest(restored), with_meta(network=""))
+    assert read_run(restored, Quiet()).checkpoint.iteration == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "parameters/layer1.running_variance",
+        "optimizer_state/conv1/variance",
+        "optimizer_state/layer1.scale/variance",
+    ],
+)
+def test_squares_below_0_are_no_state(restored: Path, name: str) -> None:
+    path, heard = newest(restored), Heard()
+    with np.load(path) as file:
+        wrong = -1 - file[name]
+    rewritten(path, with_array(name, wrong))
+    assert read_run(restored, heard).checkpoint.iteration == 0
+    (line,) = heard.said
+    assert f"{path} is damaged ({name!r} has values below 0" in line
+
+
+def test_where_no_checkpoint_can_be_read_nobody_says_that_there_is_none(restored: Path) -> None:
+    for path in (restored / "checkpoints").iterdir():
+        path.write_bytes(b"")
+    for read in (lambda: read_run(restored, Quiet()), lambda: looked(restored)):
+        with pytest.raises(RunError, match=r"no checkpoint in .* can be read; train anew"):
+            read()
+
+
+def test_a_checkpoint_of_other_batches_is_not_trained_on(restored: Path) -> None:
+    rewritten(newest(restored), with_meta(next_sample=5))
+    with pytest.raises(RunError, match="goes on with sample 5, and batches of 2 have come to 4"):
+        looked(restored)
 
 
 @pytest.mark.slow

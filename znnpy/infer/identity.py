@@ -14,6 +14,7 @@ import numpy as np
 
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Triple, Volume
+from znnpy.network.digest import network_digest
 from znnpy.network.types import Network
 from znnpy.plan import Plan
 
@@ -23,7 +24,7 @@ CUBE = 16  # voxels
 
 def weights_digest(network: Network, parameters: Mapping[str, Any]) -> str:
     """Names a network with its filters and biases."""
-    digest = hashlib.sha256(repr((network.nodes, network.edges)).encode())
+    digest = hashlib.sha256(network_digest(network).encode())
     for name, array in sorted(parameters.items()):
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]

@@ -16,7 +16,10 @@ from znnpy.layers.values import Array, Held, Norm
 def held(norm: Norm) -> dict[str, Held]:
     """What a normalisation keeps, by name: the scale and shift that it learns, its running statistics."""
     affine = {"scale": Held(1.0, True), "shift": Held(0.0, True)}
-    running = {"running_mean": Held(0.0, False), "running_variance": Held(1.0, False)}
+    running = {
+        "running_mean": Held(0.0, False),
+        "running_variance": Held(1.0, False, negative=False),
+    }
     return (affine if norm.affine else {}) | (running if norm.running else {})
 
 

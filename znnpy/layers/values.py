@@ -65,7 +65,8 @@ class Norm:
 
 
 class Held(NamedTuple):
-    """An array (images,) that a node keeps: what it starts with, and whether it has a gradient."""
+    """An array (images,) that a node keeps: what it starts with, whether it has a gradient, and may be below 0."""
 
     start: float
     learned: bool
+    negative: bool = True

@@ -82,7 +82,8 @@ class OptimizerKind:
 
     `states(numbers)`: names of the arrays kept for each parameter, as the kernel's words call them.
     `step(numbers, gradient, states, update)`: what the learning rate times is taken off a parameter, for
-    update number `update` from 1 on; changes the states in place. `decouples`: weight decay may shrink
+    update number `update` from 1 on; changes the states in place. `squares`: those states that are never below 0.
+    `decouples`: weight decay may shrink
     filters beside the gradient.
     """
 
@@ -90,6 +91,7 @@ class OptimizerKind:
     keys: type[OptimizerKeys]
     states: Callable[[Numbers], tuple[str, ...]]
     step: Callable[[Numbers, Doubles, States, int], Doubles]
+    squares: tuple[str, ...] = ()
     decouples: bool = False
 
 
@@ -122,6 +124,7 @@ _ALL = (
         keys=Adam,
         states=lambda numbers: ("mean", "variance"),
         step=_adam,
+        squares=("variance",),
         decouples=True,
     ),
 )

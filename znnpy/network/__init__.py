@@ -9,6 +9,7 @@ from znnpy.network.build import (
     trained_network,
     training_losses,
 )
+from znnpy.network.digest import network_digest
 from znnpy.network.outputs import doubtful_outputs, logits_network, objectives
 from znnpy.network.parameters import initial_parameters, learned, parameter_shapes
 from znnpy.network.types import Edge, Init, Network, Node
@@ -25,6 +26,7 @@ __all__ = [
     "learned",
     "load_network",
     "logits_network",
+    "network_digest",
     "network_to_section",
     "objectives",
     "parameter_shapes",

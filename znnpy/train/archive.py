@@ -36,10 +36,11 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """Shape and dtype of an array."""
+    """Shape and dtype of an array, and whether its values may be below 0."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    negative: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -81,11 +82,13 @@ class Archive:
             raise ValueError(f"{name!r} is no text")
         return str(self._values(name))
 
-    def array(self, name: str) -> npt.NDArray[Any]:
+    def array(self, name: str, *, negative: bool = True) -> npt.NDArray[Any]:
         """A member's values, all finite. The caller has seen its kind, whose bytes are reserved."""
         values = self._values(name)
         if not np.isfinite(values).all():
             raise ValueError(f"{name!r} has values that are not finite")
+        if not negative and values.min(initial=0) < 0:
+            raise ValueError(f"{name!r} has values below 0, which squares cannot be")
         return values
 
     def _kinds(self) -> dict[str, Kind]:

@@ -26,10 +26,11 @@ _NAME = re.compile(r"iteration-(\d{9})\.npz")
 
 @dataclass(frozen=True)
 class Contents:
-    """What the checkpoints of a run hold: shape and dtype of each array by name."""
+    """What the checkpoints of a run hold: each array's kind by name, and of which network with which meaning."""
 
     parameters: Mapping[str, Kind]
     optimizer_state: Mapping[str, Kind]
+    network: str = ""
 
     def members(self) -> dict[str, Kind]:
         """By the names in the file."""
@@ -46,7 +47,8 @@ class Checkpoint:
 
     `parameters` and `optimizer_state` by name, in the model's shapes; `learning_rate` is the next
     update's; `next_sample` the first sample that was not trained on yet (samples are a function
-    of `seed` and their number, so no other random state exists).
+    of `seed` and their number, so no other random state exists). `network`: the digest of the network
+    that was trained, and what its outputs mean; "" in files of versions that kept none.
     """
 
     iteration: int
@@ -55,6 +57,11 @@ class Checkpoint:
     learning_rate: float
     seed: int
     next_sample: int
+    network: str = ""
+
+
+class OtherNetworkError(RunError):
+    """A checkpoint has weights of another network than that which shall use them."""
 
 
 def path_of(directory: Path, iteration: int) -> Path:
@@ -76,14 +83,15 @@ def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def load(path: Path, contents: Contents) -> Checkpoint:
-    """Read one checkpoint; RunError when it is damaged or not of this network.
+    """Read one checkpoint; RunError when it is damaged, OtherNetworkError when it is not of this network.
 
     Nothing is believed: arrays are read only when all have the names, shapes and dtypes of `contents`,
-    and their values must be finite.
+    and their values must be finite, those of squares not below 0.
     """
     try:
         with Archive(path) as file:
             meta = _read_meta(file.text("meta"), path)
+            _refuse_other(meta["network"], contents.network, path)
             members = contents.members()
             found = {name: kind for name, kind in file.kinds.items() if name != "meta"}
             problems = differences(found, members)
@@ -93,7 +101,7 @@ def load(path: Path, contents: Contents) -> Checkpoint:
             for name in file.kinds:
                 group, _, inner = name.partition("/")
                 if name in members:
-                    groups[group][inner] = file.array(name)
+                    groups[group][inner] = file.array(name, negative=members[name].negative)
         return Checkpoint(**{**meta, **groups})
     except DAMAGE as error:
         raise RunError(f"checkpoint {path} is damaged ({reason(error)})") from error
@@ -106,12 +114,20 @@ def listed(directory: Path) -> list[Path]:
 
 
 def newest(directory: Path, contents: Contents, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that can be read and fits; others are skipped with a warning."""
-    for path in listed(directory):
+    """The newest checkpoint that can be read; others are skipped with a warning. None where there is none.
+
+    RunError where none can be read, OtherNetworkError where one is of another network.
+    """
+    paths = listed(directory)
+    for path in paths:
         try:
             return load(path, contents)
+        except OtherNetworkError:
+            raise
         except RunError as error:
             warn(f"{error}; trying the one before")
+    if paths:
+        raise RunError(f"no checkpoint in {directory} can be read; train anew with --overwrite")
     return None
 
 
@@ -128,6 +144,7 @@ def _meta(checkpoint: Checkpoint) -> dict[str, Any]:
         "learning_rate": checkpoint.learning_rate,
         "seed": checkpoint.seed,
         "next_sample": checkpoint.next_sample,
+        "network": checkpoint.network,
     }
 
 
@@ -145,13 +162,24 @@ def _read_meta(text: str, path: Path) -> dict[str, Any]:
     for name in ("iteration", "seed", "next_sample"):
         if type(meta.get(name)) is not int or not 0 <= meta[name] < 1 << 64:
             raise ValueError(f"{name} is {str(meta.get(name))[:40]!r}, not a whole number")
-    rate = meta.get("learning_rate")
-    if not (type(rate) is int or (type(rate) is float and math.isfinite(rate))):
-        raise ValueError(f"learning_rate is {str(rate)[:40]!r}, not a finite number")
+    rate: Any = meta.get("learning_rate")
+    if type(rate) not in (int, float) or not 0 <= rate < math.inf:
+        raise ValueError(f"learning_rate is {str(rate)[:40]!r}, not a finite number from 0 on")
+    if not isinstance(meta.setdefault("network", ""), str):
+        raise ValueError(f"network is {str(meta['network'])[:40]!r}, not a text")
     if path != path_of(path.parent, meta["iteration"]):
         raise ValueError(f"it is of iteration {meta['iteration']}, which its name does not say")
-    names = ("iteration", "seed", "next_sample", "learning_rate")
+    names = ("iteration", "seed", "next_sample", "learning_rate", "network")
     return {name: meta[name] for name in names}
+
+
+def _refuse_other(found: str, wanted: str, path: Path) -> None:
+    if found and wanted and found != wanted:
+        raise OtherNetworkError(
+            f"checkpoint {path} has weights of another network than {path.parent.parent / 'config.yaml'} describes: "
+            "the config was edited since, or another version of znnpy builds it otherwise; put it back as it was, "
+            "or train anew with --overwrite"
+        )
 
 
 def _remove(paths: Sequence[Path], directory: Path) -> None:

@@ -86,8 +86,9 @@ class RunKeeper:
 
     `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes
     and returns what is not finite of the state, if anything.
-    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there. `errors`:
-    whether shares of wrong voxels mean anything.
+    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there.
+    `network`: of which one checkpoints are, as their `Contents` have it. `errors`: whether shares of wrong
+    voxels mean anything.
     """
 
     def __init__(
@@ -102,9 +103,11 @@ class RunKeeper:
         timings: Callable[[], Record] = dict,
         written: Callable[[], object] = lambda: None,
         *,
+        network: str = "",
         errors: bool = True,
     ) -> None:
         self.saved, self._written, self._errors = saved, written, errors
+        self._network = network
         self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
         self._log, self._timings = logs
         self._reporter, self._verify, self._more = reporter, verify, timings
@@ -171,6 +174,7 @@ class RunKeeper:
             learning_rate=self._learning_rate(iteration),
             seed=self._pace.seed,
             next_sample=iteration * self._pace.batch,
+            network=self._network,
         )
         save(self._checkpoints, checkpoint, self._pace.keep)
         self._written()

@@ -218,6 +218,7 @@ class _Session:
             partial(verify_all, [source, validation], self._world),
             self._stop.timings,
             partial(self._world.exchange, None),
+            network=contents_of(config).network,
             errors=self._errors,
         )
         return Loop(

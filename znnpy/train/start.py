@@ -14,7 +14,15 @@ from znnpy.config.models import Config
 from znnpy.errors import PlanError, RunError
 from znnpy.geometry.finest import finest
 from znnpy.infer.build import Weights, make_optimizer
-from znnpy.network import Network, learned, parameter_shapes, trained_network
+from znnpy.network import (
+    Network,
+    learned,
+    network_digest,
+    parameter_shapes,
+    trained_network,
+    training_losses,
+)
+from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.archive import Kind
@@ -87,10 +95,15 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     checkpoint = checkpoints.newest(
         run.checkpoints, contents, lambda text: reporter.note(f"warning: {text}")
     )
-    if checkpoint is None and checkpoints.listed(run.checkpoints):
-        raise RunError(f"no checkpoint in {run.checkpoints} can be read; start with --overwrite")
     if checkpoint and checkpoint.seed != config.training.seed:
         raise RunError(f"the checkpoints in {run.checkpoints} are of seed {checkpoint.seed}")
+    trained = checkpoint.iteration * config.training.batch if checkpoint else 0
+    if checkpoint and checkpoint.next_sample != trained:
+        raise RunError(
+            f"the checkpoint of iteration {checkpoint.iteration} in {run.checkpoints} goes on with sample "
+            f"{checkpoint.next_sample}, and batches of {config.training.batch} have come to {trained}; "
+            "put the file back, or start anew with --overwrite"
+        )
     standing = Standing(plan, checkpoint)
     if plan is None and 0 < standing.iteration < config.training.iterations:
         reporter.note(lost(run / PLAN, "algorithms are"))
@@ -162,11 +175,20 @@ def contents_of(config: Config) -> Contents:
     """What checkpoints of this config's training hold."""
     training, dtype = config.training, np.dtype(config.training.precision)
     network = trained_network(config)
-    kinds = {name: Kind(shape, dtype) for name, shape in parameter_shapes(network).items()}
-    states = make_optimizer(training.optimizer).state_names
-    return Contents(
-        kinds, {f"{name}/{state}": kinds[name] for name in learned(network) for state in states}
-    )
+    squares = {name for node in network.nodes for name, it in held(node).items() if not it.negative}
+    kinds = {
+        name: Kind(shape, dtype, name not in squares)
+        for name, shape in parameter_shapes(network).items()
+    }
+    optimizer = make_optimizer(training.optimizer)
+    states = {
+        f"{name}/{state}": replace(kinds[name], negative=state not in optimizer.entry.squares)
+        for name in learned(network)
+        for state in optimizer.state_names
+    }
+    losses = training_losses(config, network)
+    meant = " ".join(losses[node.name].reading.name for node in network.outputs)
+    return Contents(kinds, states, f"{network_digest(network)} {meant}")
 
 
 def _plan(path: Path, config: Config) -> dict[str, Any] | None:
