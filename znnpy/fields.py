@@ -18,6 +18,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from znnpy.errors import VolumeError
+from znnpy.sources import refuse_elsewhere, there
+
 Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
@@ -191,7 +194,12 @@ def _path(value: Any, info: ValidationInfo) -> Any:
         return value
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise wrong(f"must be a path; found {shown(value)}")
-    return in_folder(value, info)
+    found = in_folder(value, info)
+    try:
+        refuse_elsewhere(value, lambda _: there(str(found)))
+    except VolumeError as error:
+        raise wrong(f"must be a path; {error}") from None
+    return found
 
 
 FilePath = Annotated[

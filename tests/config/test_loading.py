@@ -179,8 +179,7 @@ def test_the_default_run_directory_lies_beside_the_file(tmp_path: Path) -> None:
     ("text", "path", "dataset"),
     [
         ("a.h5", "a.h5", None),
-        ("a.h5:", "a.h5", None),
-        ("a.HDF5:/x/y", "a.HDF5", "/x/y"),
+        ("a.HDF5:/x//y/", "a.HDF5", "x/y"),
         ("run:1/a.h5:raw:2", "run:1/a.h5", "raw:2"),
         ("a:b.tif", "a:b.tif", None),
         ("a.zarr", "a.zarr", None),

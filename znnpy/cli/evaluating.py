@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from znnpy.cli.options import (
     Threads,
     overrides,
     replacing,
+    volume_section,
 )
 
 if TYPE_CHECKING:
@@ -90,13 +91,12 @@ def evaluate(
 def _sections(
     config: Config, volume: str | None, labels: str | None, mask: str | None
 ) -> tuple[VolumeSection, ...]:
-    from znnpy.config.models import VolumeSection
     from znnpy.errors import ConfigError
     from znnpy.train.finish import held_out
 
     if volume is not None:
-        given: dict[str, Any] = {"image": volume, "labels": labels}
-        return (VolumeSection.model_validate(given | ({"mask": mask} if mask else {})),)
+        options = {"image": "--volume", "labels": "--labels", "mask": "--mask"}
+        return (volume_section(options, image=volume, labels=labels, mask=mask),)
     sections = held_out(config)
     if not sections:
         raise ConfigError(

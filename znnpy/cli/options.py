@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from znnpy.config.models import VolumeSection
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file (YAML).")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that train made.")]
@@ -89,6 +93,22 @@ def filters(given: list[str] | None) -> tuple[str, ...]:
             known = ", ".join(MORE_FILTERS)
             raise typer.BadParameter(f"{name!r} is none of {known}", param_hint="--allow-filter")
     return tuple(given or ())
+
+
+def volume_section(options: Mapping[str, str], **given: Any) -> VolumeSection:
+    """The volume whose image, labels and mask are given by `options`, or not; wrong usage for what names no file."""
+    from pydantic import ValidationError
+
+    from znnpy.config.models import VolumeSection
+
+    try:
+        return VolumeSection.model_validate(
+            {key: name for key, name in given.items() if name is not None}
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = options[str(first["loc"][0])]
+        raise typer.BadParameter(first["msg"], param_hint=option) from error
 
 
 SIZES = "N|Z,Y,X"

@@ -19,6 +19,7 @@ from znnpy.cli.options import (
     block_sizes,
     overrides,
     replacing,
+    volume_section,
 )
 
 if TYPE_CHECKING:
@@ -281,8 +282,6 @@ def _output(network: Network, name: str | None) -> Node:
 
 
 def _section(network: Network, given: list[str], mask: str | None) -> VolumeSection:
-    from znnpy.config.models import VolumeSection
-
     names = [node.name for node in network.inputs]
     images = {}
     for text in given:
@@ -295,7 +294,7 @@ def _section(network: Network, given: list[str], mask: str | None) -> VolumeSect
         each = " ".join(f"--input {name}=FILE" for name in names)
         raise typer.BadParameter(f"the network has several inputs: give {each}")
     bare = images[""] if set(images) == {""} else images
-    return VolumeSection.model_validate({"image": bare} | ({"mask": mask} if mask else {}))
+    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=mask)
 
 
 def _roi(text: str | None) -> Region | None:

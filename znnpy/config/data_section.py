@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
 )
 
+from znnpy.errors import VolumeError
 from znnpy.fields import (
     Bool,
     Count,
@@ -24,14 +25,12 @@ from znnpy.fields import (
     Positive,
     Spacing3,
     Strict,
+    in_folder,
     shorthand,
     shown,
     wrong,
 )
-
-SUFFIX = re.compile(
-    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|npz|bin))(?::(?P<dataset>.*))?", re.IGNORECASE
-)
+from znnpy.sources import joined, split, there
 
 
 class Source(Strict):
@@ -44,29 +43,25 @@ class Source(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _parse(cls, value: Any) -> Any:
+    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, cls | dict):
             return value
         if not isinstance(value, str) or not value.strip() or "\0" in value:
             raise wrong(f"must be a path or path:dataset; found {shown(value)}")
-        path, dataset = split_source(value)
-        return {"path": type(value)(path), "dataset": dataset}  # of typed text, the path is typed
+        kind = type(value)
+        try:
+            path, dataset = split(value, lambda name: there(str(in_folder(kind(name), info))))
+        except VolumeError as error:
+            raise wrong(f"must be a path or path:dataset; {error}") from None
+        return {"path": kind(path), "dataset": dataset}  # of typed text, the path is typed
 
     @model_serializer
     def text(self) -> str:
         """The way it is written in the config."""
-        return str(self.path) if self.dataset is None else f"{self.path}:{self.dataset}"
+        return joined(self.path, self.dataset or "")
 
     def __str__(self) -> str:
         return self.text()
-
-
-def split_source(text: str) -> tuple[str, str | None]:
-    """File and dataset of `path:dataset`; a colon after the suffix of a format with datasets separates them."""
-    match = SUFFIX.fullmatch(text)
-    if match is None:
-        return text, None
-    return match["path"], match["dataset"] or None
 
 
 def _one_or_by_node(value: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Names of volumes, FILE or FILE:DATASET, and of the datasets that are looked for without one."""
+"""Names of volumes as paths, and of the datasets that are looked for without a name."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from znnpy import sources
 from znnpy.errors import VolumeError
 
 RAW_NAMES = ("volumes/raw", "raw", "main")
@@ -11,17 +12,9 @@ LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
 
 
 def split_source(source: str | Path) -> tuple[Path, str | None]:
-    """Cut "path:dataset" at its last colon; a file of the whole name comes first."""
-    whole = Path(source)
-    text = str(source)
-    if isinstance(source, Path) or ":" not in text or whole.exists():
-        return whole, None
-    path, _, dataset = text.rpartition(":")
-    if not dataset.strip("/"):
-        raise VolumeError(f"{source}: no dataset is named after the colon")
-    return Path(path), dataset
-
-
-def joined(path: Path, dataset: str) -> str:
-    """The name by which a dataset is found; "" is a Zarr folder's own image."""
-    return f"{path}:{dataset}" if dataset else str(path)
+    """File and dataset of "path:dataset", as `sources.split`; a Path is a file as a whole."""
+    path, dataset = (source, None) if isinstance(source, Path) else sources.split(source)
+    try:
+        return Path(path).expanduser(), dataset
+    except RuntimeError as error:
+        raise VolumeError(f"{source} names a home that is not known") from error

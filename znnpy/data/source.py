@@ -12,6 +12,7 @@ import numpy as np
 from znnpy.data.hdf5.volume import Hdf5Volume
 from znnpy.data.memory import available, available_memory, readable, take
 from znnpy.data.names import LABEL_NAMES, RAW_NAMES, split_source
+from znnpy.data.others import other_format
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
 from znnpy.data.samples.cifar import open_cifar
 from znnpy.data.samples.idx import GZIP, is_idx, open_idx
@@ -22,6 +23,7 @@ from znnpy.data.trust import Trust
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
 from znnpy.data.zarr.folder import is_zarr
 from znnpy.errors import VolumeError
+from znnpy.sources import joined
 
 Role = Literal["raw", "labels"]
 Keep = Literal["auto", "memory", "file"]
@@ -39,6 +41,7 @@ _PLAIN = {
 
 def open_volume(
     source: str | Path,
+    dataset: str | None = None,
     *,
     role: Role = "raw",
     allow_external: bool = False,
@@ -50,7 +53,8 @@ def open_volume(
 
     "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
     or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's "batch.bin", which are read whole, their
-    images as slices along z; labels may be one for each slice there and in HDF5. Without a dataset
+    images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may stand for
+    itself, beside a Path. Without a dataset
     the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
     volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
     means its first image, in the level of the smallest voxels. `allow_external` permits links, virtual datasets,
@@ -59,7 +63,8 @@ def open_volume(
     follows from what the files hold; `resolution` (z, y, x, nm) replaces the file's. The caller
     closes the volume. Raises VolumeError, naming file and dataset.
     """
-    path, dataset = split_source(source)
+    path, named = split_source(source)
+    dataset = dataset or named
     trust = Trust(allow_external, allow_filters, max_bytes)
     volume = _open(path, dataset, role, trust)
     volume.resolution = resolution or volume.resolution
@@ -138,6 +143,12 @@ def _kind(path: Path) -> Kind:
             head = file.read(8)
     except FileNotFoundError as error:
         raise VolumeError(f"{path} does not exist{_nearest(path)}") from error
+    except NotADirectoryError as error:
+        whole = next(parent for parent in path.parents if parent.is_file())
+        dataset = path.relative_to(whole)
+        raise VolumeError(
+            f"{path} does not exist: {whole} is a file; a dataset in it is named {joined(whole, str(dataset))}"
+        ) from error
     except OSError as error:
         raise VolumeError(f"{path} cannot be read: {error.strerror}") from error
     if h5py.is_hdf5(path):
@@ -148,7 +159,7 @@ def _kind(path: Path) -> Kind:
         return "npz"
     if path.suffix.lower() == CIFAR and head:
         return "cifar"
-    if head[:2] == GZIP:
+    if head[:2] == GZIP and not other_format(path):
         return "gzip"
     if is_idx(head):
         return "idx"
@@ -157,6 +168,8 @@ def _kind(path: Path) -> Kind:
             f"{path} is a Python pickle, which may run any program when it is read: refused. CIFAR comes in "
             "a binary version too (cifar-10-binary.tar.gz, data_batch_1.bin ...), arrays in npz or HDF5"
         )
+    if head and (other := other_format(path)):
+        raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     what = f"begins with {head!r}" if head else "is empty"
     raise VolumeError(
         f"{path} is no HDF5, TIFF, idx, npz or CIFAR (.bin) file and no Zarr folder: it {what}"
@@ -171,6 +184,8 @@ def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
             return "planes"
     except OSError as error:
         raise VolumeError(f"{path} cannot be read: {error.strerror}") from error
+    if other := other_format(path):
+        raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(
         f"{path} is not a file but a folder: no Zarr folder, and no TIFF files are in it"
     )

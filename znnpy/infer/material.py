@@ -88,7 +88,8 @@ def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> 
 def open_source(source: Source, data: DataSection, role: Role) -> Volume:
     """Open one file as the config's data section wants it: in memory or not, voxel size."""
     volume = open_volume(
-        source.path if source.dataset is None else f"{source.path}:{source.dataset}",
+        source.path,
+        source.dataset,
         role=role,
         allow_external=data.allow_external_links,
         allow_filters=data.allow_filters,

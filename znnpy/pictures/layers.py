@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.data.names import split_source
 from znnpy.data.scene import Scene
 from znnpy.data.values.glance import glance
 from znnpy.data.volume import Triple, Volume
@@ -17,6 +18,7 @@ from znnpy.errors import VolumeError
 from znnpy.pictures.colours import object_colours, overlay
 from znnpy.pictures.panels import Panel, Voxels, draw, stretched
 from znnpy.pictures.slices import as_image
+from znnpy.sources import joined
 
 Array = NDArray[Any]
 Kind = Literal["raw", "prediction", "labels"]
@@ -45,7 +47,8 @@ def kind_of(volume: Volume) -> Kind:
     """
     if volume.dtype.kind in "iu" and volume.dtype.itemsize >= 4:
         return "labels"
-    named = volume.name.rpartition(":")[2].strip("/").lower()
+    path, dataset = split_source(volume.name)
+    named = (dataset or path.name).strip("/").lower()
     if volume.dtype.kind == "b" or any(word in named for word in ("label", "seg", "mask")):
         return "labels"
     if volume.dtype.kind == "f":
@@ -62,8 +65,8 @@ def _are_probabilities(volume: Volume) -> bool:
 
 def title_of(volume: Volume) -> str:
     """A volume's file and dataset, without the folders."""
-    path, colon, dataset = volume.name.rpartition(":")
-    return f"{Path(path).name}:{dataset}" if colon else Path(volume.name).name
+    path, dataset = split_source(volume.name)
+    return joined(path.name, dataset or "")
 
 
 def draw_slices(layers: Sequence[Layer], folder: Path, count: int, axis: Axis = "z") -> list[Path]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.preflight import refuse_place
 from znnpy.errors import VolumeError
 
 
@@ -34,3 +35,26 @@ def test_what_stands_there_is_refused_unless_replaced(tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match=r"out\.h5 exists already.*--overwrite"):
         there.refuse_standing()
     replace(there, overwrite=True).refuse_standing()
+
+
+@pytest.mark.parametrize("name", ["out:x", "a.tif:x", "10:30/out:x"])
+def test_names_whose_file_could_end_anywhere_are_refused(name: str) -> None:
+    with pytest.raises(VolumeError, match=r"where does the name of the file end\? .* ends in \.h5"):
+        Destination.named(name, "p")
+
+
+@pytest.mark.parametrize("name", ["q.nii.gz", "q.npz", "q.PNG", "q.tif", "q.gz"])
+def test_formats_that_are_not_written_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(VolumeError, match=r"name a file q\.h5 or a folder q\.zarr"):
+        refuse_place(tmp_path / name)
+
+
+@pytest.mark.parametrize("dataset", ["..", "x/../y", "x//y", "./x"])
+def test_datasets_lead_out_of_no_group(dataset: str) -> None:
+    with pytest.raises(VolumeError, match="no path inside"):
+        Destination(Path("out.h5"), dataset)
+
+
+def test_zarr_in_any_letters() -> None:
+    assert Destination.named("a.ZARR", "p") == Destination(Path("a.ZARR"), "")
+    assert Destination.named("a.ZARR", "p").is_zarr

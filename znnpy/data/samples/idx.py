@@ -51,7 +51,7 @@ def _array(stream: IO[bytes], path: Path, trust: Trust) -> Array:
     if not is_idx(head):
         raise VolumeError(
             f"{path} holds no idx array: it begins with {head!r}, where two zeros, a type and the number "
-            "of axes are expected; of an archive such as .tar.gz, unpack the files first"
+            "of axes are expected. Of what gzip packed only idx files are read as they are: unpack others first"
         )
     kind, axes = head[2], head[3]
     sizes = stream.read(4 * axes)

@@ -10,12 +10,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from znnpy.data.names import joined
 from znnpy.data.samples.whole import claim_size, whole_volume
 from znnpy.data.trust import SEARCHED, Trust
 from znnpy.data.volume import Array, Volume
 from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError, reason, refuse_own
+from znnpy.sources import joined
 
 ZIP = b"PK\x03\x04"
 _SUFFIX = ".npy"
@@ -56,7 +56,9 @@ def _chosen(
     wanted = [dataset] if dataset else [name for name in names if name in found] or found
     if len(wanted) == 1 and wanted[0] in found:
         return wanted[0]
-    listed = ", ".join(found[:20]) or "none"
+    if not found:
+        raise VolumeError(f"{path} is an archive without arrays (.npy); unpack it first")
+    listed = ", ".join(found[:20])
     if dataset:
         raise VolumeError(f"{path} has no array {dataset}; it holds: {listed}")
     raise VolumeError(f"{path}: name one of its arrays as FILE:NAME; it holds: {listed}")

@@ -6,25 +6,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from znnpy.data.names import joined, split_source
+from znnpy.data.names import split_source
 from znnpy.errors import VolumeError
+from znnpy.sources import joined
+
+SUFFIXES = (".h5", ".hdf5", ".hdf", ".zarr")
 
 
 @dataclass(frozen=True)
 class Destination:
     """A dataset in a new HDF5 file, or in a new Zarr folder (.zarr), where "" is its own image.
 
-    `overwrite`: what stands there is replaced, once the new one is whole.
+    `overwrite`: what stands there is replaced, once the new one is whole. VolumeError for a dataset's name that
+    leads out of groups.
     """
 
     path: Path
     dataset: str
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        parts = self.dataset.strip("/").split("/") if self.dataset else []
+        if any(part in ("", ".", "..") for part in parts):
+            raise VolumeError(f"{self.path}: {self.dataset!r} is no path inside a file or folder")
+
     @classmethod
     def named(cls, source: str, usual: str, overwrite: bool = False) -> Self:
-        """Of a name FILE[:DATASET]; HDF5 files without a dataset get the `usual` one."""
+        """Of a name FILE[:DATASET]; HDF5 files without a dataset get the `usual` one. VolumeError for other names."""
         path, dataset = split_source(source)
+        if dataset is None and ":" in path.name and path.suffix.lower() not in SUFFIXES:
+            file, _, rest = path.name.partition(":")
+            raise VolumeError(
+                f"{source}: where does the name of the file end? That of an HDF5 file ends in .h5, as "
+                f"{path.with_name(file).with_suffix('.h5')}:{rest}, that of a Zarr folder in .zarr"
+            )
         return cls(path, dataset or ("" if is_zarr_name(path) else usual), overwrite)
 
     @property
@@ -45,7 +60,7 @@ class Destination:
 
 def is_zarr_name(path: Path) -> bool:
     """Whether an output of this name is a Zarr folder."""
-    return path.suffix == ".zarr"
+    return path.suffix.lower() == ".zarr"
 
 
 def partial_of(path: Path) -> Path:

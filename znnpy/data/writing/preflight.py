@@ -9,13 +9,15 @@ from pathlib import Path
 import h5py
 
 from znnpy.data.hdf5.safety import dataset_names, open_file
+from znnpy.data.names import split_source
+from znnpy.data.others import other_format, plain_stem
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
 from znnpy.data.zarr.folder import is_zarr
 from znnpy.errors import VolumeError
 
-READ_ONLY = (".tif", ".tiff", ".n5", ".npy", ".nii", ".nrrd", ".mrc")
-"""Formats that nobody writes here."""
+READ_ONLY = (".tif", ".tiff", ".npz", ".bin", ".gz")
+"""Formats that are read and never written."""
 
 
 def refuse_output(destination: Destination) -> None:
@@ -28,10 +30,11 @@ def refuse_output(destination: Destination) -> None:
 def refuse_place(path: Path) -> None:
     """VolumeError where no output can be written, whatever it replaces."""
     folder = path.parent
-    if path.suffix.lower() in READ_ONLY:
+    if path.suffix.lower() in READ_ONLY or other_format(path):
+        stem = plain_stem(path)
         raise VolumeError(
             f"{path} would be no {path.suffix} file: HDF5 and OME-Zarr are written, name a file "
-            f"{path.stem}.h5 or a folder {path.stem}.zarr"
+            f"{stem}.h5 or a folder {stem}.zarr"
         )
     if path.is_dir() and not (is_zarr_name(path) and is_zarr(path)):
         raise VolumeError(f"{path} is a folder; name a file in it")
@@ -68,8 +71,7 @@ def _refuse_other_data(path: Path, dataset: str) -> None:
 def _refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:
     """VolumeError if the output would replace a file or folder that a volume is read from."""
     for volume in volumes:
-        whole = Path(volume.name)
-        source = whole if whole.exists() else Path(volume.name.rpartition(":")[0])
+        source, _ = split_source(volume.name)
         if path.exists() and source.exists() and path.samefile(source):
             raise VolumeError(
                 f"{path} holds {volume.name}, which is read; an output is a new file, name another"

@@ -51,8 +51,6 @@ class ZarrOutput(JournaledOutput):
     ) -> None:
         path, dataset = destination.path, destination.dataset
         self._group = dataset.strip("/")
-        if any(part in ("", ".", "..") for part in self._group.split("/") if self._group):
-            raise VolumeError(f"{path}: {dataset!r} is no path inside a Zarr folder")
         if not channels and spec.shape[0] != 1:
             raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
         self._channels = channels

@@ -1,0 +1,79 @@
+"""What FILE and FILE:DATASET mean, in configs, on the command line and in calls alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from znnpy.errors import VolumeError
+
+_WITH_DATASETS = re.compile(
+    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|npz|bin))/*(?::(?P<dataset>.*))?", re.IGNORECASE | re.DOTALL
+)
+_URL = re.compile(r"(?P<kind>file):/+(?P<path>.*)|[a-z][a-z0-9+-]+://.*", re.IGNORECASE | re.DOTALL)
+_WINDOWS = re.compile(r"(?P<drive>[a-z]):[\\/](?P<path>.*)|\\\\.*", re.IGNORECASE | re.DOTALL)
+
+
+def there(path: str) -> bool:
+    """Whether something of this name can be seen from the current folder; ~ is the home."""
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # such as a name that is too long
+        return False
+
+
+def split(text: str, exists: Callable[[str], bool] = there) -> tuple[str, str | None]:
+    """File and dataset of a name; VolumeError for what names no file of this machine, or no dataset.
+
+    A file of the whole name comes first. Else the first colon after the suffix of a format with datasets
+    parts them, or the first after a file that is there. Empty parts and "." of a dataset's name count for nothing.
+    """
+    refuse_elsewhere(text, exists)
+    path, dataset = _parted(text, exists)
+    if dataset is None:
+        return path, None
+    named = "/".join(part for part in dataset.split("/") if part not in ("", "."))
+    if not named.strip():
+        raise VolumeError(f"{text}: no dataset is named after the colon")
+    return path, named
+
+
+def joined(path: Path | str, dataset: str) -> str:
+    """The name by which a dataset is found; "" is a Zarr folder's own image."""
+    return f"{path}:{dataset}" if dataset else str(path)
+
+
+def refuse_elsewhere(text: str, exists: Callable[[str], bool] = there) -> None:
+    """VolumeError for names that are empty, URLs, or paths of Windows."""
+    if not text.strip() or "\0" in text:
+        raise VolumeError(f"{text!r} names no file")
+    if exists(text):
+        return
+    if url := _URL.fullmatch(text):
+        copy = f"/{url['path']}" if url["kind"] else "of a copy here, or of where it is mounted"
+        raise VolumeError(
+            f"{text} is a URL, and only files are read and written: name the path {copy}"
+        )
+    if found := _WINDOWS.fullmatch(text):
+        raise VolumeError(
+            f"{text} is a path of Windows, which this system does not have{_wsl(found)}"
+        )
+
+
+def _wsl(found: re.Match[str]) -> str:
+    if not found["drive"]:
+        return ""
+    path = found["path"].replace("\\", "/")
+    return f"; under WSL it is /mnt/{found['drive'].lower()}/{path}"
+
+
+def _parted(text: str, exists: Callable[[str], bool]) -> tuple[str, str | None]:
+    if ":" not in text or exists(text):
+        return text, None
+    if match := _WITH_DATASETS.fullmatch(text):
+        return match["path"], match["dataset"]
+    for colon in re.finditer(":", text):
+        if exists(text[: colon.start()]):
+            return text[: colon.start()], text[colon.end() :]
+    return text, None
