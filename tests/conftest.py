@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shares import slow_cases
 
+COMPILE = Path(__file__).parents[1] / "scripts" / "compile_kernels"
 # Set in some containers: else what tests start would compile all its modules, or write lines apart from their ends.
 UNSET = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
@@ -26,6 +28,21 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     quick = "not slow" in config.option.markexpr
     settings.load_profile("quick" if quick else "untimed")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile what is missing before all of the suite is run: else each test that needs it would, at once."""
+    if not _whole_suite(session.config):
+        return
+    with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        if subprocess.run([sys.executable, COMPILE], check=False).returncode:
+            pytest.exit("kernels cannot be compiled", returncode=1)
+
+
+def _whole_suite(config: pytest.Config) -> bool:
+    """Whether tests are run here, or in processes that this one starts, and none were named."""
+    chosen = config.option.keyword or config.option.collectonly or hasattr(config, "workerinput")
+    return not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -15,8 +15,10 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from znnpy_kernels.machine import cache
 from znnpy_kernels.machine.abi import Kernel
-from znnpy_kernels.machine.cache import CacheError, files
+from znnpy_kernels.machine.cache import CacheError
+from znnpy_kernels.machine.loading import kept
 from znnpy_kernels.machine.native import Native
 from znnpy_kernels.machine.old_caches import hold, remove_unused
 from znnpy_kernels.machine.shared import Shared, reached
@@ -163,8 +165,8 @@ def _ask(process: subprocess.Popen[str], name: str) -> bool:
 
 
 def on_disk(kernel: Compiled) -> bool:
-    """Whether numba's index for this kernel exists; another CPU's entries count too, harmlessly."""
-    return bool(files(kernel.function, "nbi"))
+    """Whether the cache has this kernel for this CPU: computers that share a home directory share the cache."""
+    return kept(kernel.function, cache.directory(kernel.function))
 
 
 def main(names: Iterable[str]) -> None:

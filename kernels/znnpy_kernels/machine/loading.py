@@ -15,6 +15,7 @@ from typing import Any
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
+from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
 from znnpy_kernels.machine.linking import WholeCompiler, known
@@ -67,6 +68,16 @@ class _Callback(CFunc):
         made.library._ensure_finalized()  # which gathers what its helpers call
         made.reload_init.extend(made.library._reload_init)
         return made
+
+
+def kept(function: Callable[..., Any], folder: Path) -> bool:
+    """Whether a folder holds a function's machine code for the CPU that is compiled for; False if damaged."""
+    wanted = cpu_target.target_context.codegen().magic_tuple()
+    try:
+        index = _QuickCache(function, folder)._cache_file._load_index()
+        return any(cpu == wanted for _, cpu, _ in index)
+    except Exception:
+        return False
 
 
 def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:

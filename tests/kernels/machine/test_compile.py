@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from numba.core.registry import cpu_target
 from znnpy_kernels import compile
 from znnpy_kernels.layers import norms, reduction
 from znnpy_kernels.machine import cache
 from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.machine.loading import kept
 
 
 @pytest.fixture
@@ -61,3 +63,23 @@ def test_what_runs_kernels_is_compiled_with_them() -> None:
     for native in compile.RUNTIME:
         module = __import__(native.__module__, fromlist=[native.name])
         assert getattr(module, native.name) is native
+
+
+def test_what_another_cpu_compiled_is_compiled_for_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a home directory of several computers, whose processes would wait for one that compiles all."""
+    made = next(value for value in vars(reduction).values() if isinstance(value, Kernel))
+    made.compile()
+    assert compile.on_disk(made)
+    codegen = type(cpu_target.target_context.codegen())
+    monkeypatch.setattr(codegen, "magic_tuple", lambda self: ("x86_64-unknown-linux", "other", ""))
+    assert not compile.on_disk(made)
+
+
+def test_an_index_cut_short_holds_nothing(tmp_path: Path) -> None:
+    made = next(value for value in vars(reduction).values() if isinstance(value, Kernel))
+    made.compile()
+    (index,) = cache.files(made.function, "nbi")
+    (tmp_path / index.name).write_bytes(index.read_bytes()[:-9])
+    assert not kept(made.function, tmp_path)
