@@ -90,7 +90,9 @@ def screenful(text: str) -> str:
 
 
 def refuse_own(error: BaseException) -> None:
-    """Raise a KeyError of znnpy's own code as it is: that is a mistake here, never a damaged file."""
+    """Raise as they are errors of znnpy's kernels, and a KeyError of its own code: no file is damaged by these."""
+    if type(error).__module__.startswith("znnpy_kernels"):
+        raise error
     if not isinstance(error, KeyError):
         return
     trace = error.__traceback__

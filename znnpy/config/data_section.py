@@ -263,7 +263,20 @@ class DataSection(Strict):
         default=False, description="Follow links and virtual datasets into other files."
     )
     allow_filters: tuple[
-        Literal["lzf", "szip", "bitshuffle", "blosc", "blosc2", "lz4", "zstd"], ...
+        Literal[
+            "lzf",
+            "szip",
+            "nbit",
+            "scaleoffset",
+            "bitshuffle",
+            "blosc",
+            "blosc2",
+            "bzip2",
+            "lz4",
+            "zfp",
+            "zstd",
+        ],
+        ...,
     ] = Field(
         default=(),
         description="HDF5 compressions to allow beside deflate, lzf, shuffle and fletcher32.",

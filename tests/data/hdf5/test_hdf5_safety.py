@@ -10,8 +10,10 @@ from typing import get_args
 import h5py
 import numpy as np
 import pytest
+from znnpy_kernels.machine.cache import CacheError
 
 from znnpy.config.data_section import DataSection
+from znnpy.data.hdf5 import chunks
 from znnpy.data.hdf5 import safety as hdf5_safety
 from znnpy.data.hdf5.safety import FILTERS, MORE_FILTERS
 from znnpy.data.source import open_volume
@@ -131,7 +133,8 @@ def test_every_filter_that_a_config_can_allow(tmp_path: Path, name: str) -> None
     """The chunk is stored as it is, so that whatever filter is there has nothing to do."""
     codes = MORE_FILTERS | {label: code for code, label in FILTERS.items()}
     if h5py.h5z.filter_avail(codes[name]):
-        options = {"compression": name} if name in ("lzf", "szip") else {}
+        options: dict[str, object] = {"compression": name} if name in ("lzf", "szip") else {}
+        options |= {"scaleoffset": 0} if name == "scaleoffset" else {}
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file.create_dataset("raw", data=CUBE, chunks=CUBE.shape, **options)
         with open_volume(tmp_path / "a.h5", allow_filters=(name,)) as volume:
@@ -139,6 +142,38 @@ def test_every_filter_that_a_config_can_allow(tmp_path: Path, name: str) -> None
         return
     of_filter(tmp_path / "a.h5", codes[name])
     refused(tmp_path / "a.h5", name, "not installed", "hdf5plugin", allow_filters=(name,))
+
+
+def test_filters_of_hdf5_itself_are_told_by_name(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=CUBE, chunks=CUBE.shape, scaleoffset=0)
+    words = ("filter 6 (scaleoffset); only", "data.allow_filters: [scaleoffset]", "h5repack")
+    refused(tmp_path / "a.h5", *words)
+    of_filter(tmp_path / "b.h5", 5)
+    refused(tmp_path / "b.h5", "filter 5 (nbit); only", "data.allow_filters: [nbit]")
+    of_filter(tmp_path / "c.h5", 32001)
+    refused(tmp_path / "c.h5", "filter 32001 (blosc), which may load a plug-in")
+    of_filter(tmp_path / "d.h5", 65000)
+    refused(tmp_path / "d.h5", "filter 65000 (unknown)", "h5repack -f GZIP=4 writes a file without")
+
+
+def test_a_cache_that_cannot_be_used_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lengths of lzf data are counted by a kernel."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        flat = np.zeros((4, 8, 8), np.uint8)
+        file.create_dataset("raw", data=flat, chunks=flat.shape, compression="lzf")
+
+    def unusable(data: bytes) -> int:
+        raise CacheError("kernel cache x cannot be used")
+
+    monkeypatch.setattr(chunks, "lzf_length", unusable)
+    with (
+        open_volume(tmp_path / "a.h5") as volume,
+        pytest.raises(CacheError, match="kernel cache x"),
+    ):
+        volume.read_all()
 
 
 def test_a_mistake_here_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,14 @@ def test_refused(folder: Path, tmp_path: Path) -> None:
         open_volume(tmp_path / "empty")
 
 
+@pytest.mark.parametrize("plane", [0, 3])
+def test_a_plane_without_rows(folder: Path, plane: int) -> None:
+    with pytest.warns(UserWarning, match="zero-size"):
+        tifffile.imwrite(folder / f"s1_z{plane}.tif", np.zeros((0, 7), np.uint16))
+    with pytest.raises(VolumeError, match=rf"s1_z{plane}\.tif: the plane is empty"):
+        open_volume(folder).read_all()
+
+
 def test_links_out_of_the_folder(folder: Path, tmp_path: Path) -> None:
     moved = (folder / "s1_z4.tif").rename(tmp_path / "elsewhere.tif")
     (folder / "s1_z4.tif").symlink_to(moved)

@@ -20,15 +20,21 @@ from znnpy.data.trust import CHUNK_LIMIT, COMPRESSION, SEARCHED, SMALL, Trust
 from znnpy.errors import VolumeError
 
 FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-# Read only when asked for by name: all but szip are plug-ins.
+# Read only when asked for by name: the first are HDF5's own, but nobody looks at what they decode to; all others are
+# plug-ins.
 MORE_FILTERS = {
     "szip": 4,
+    "nbit": 5,
+    "scaleoffset": 6,
+    "bzip2": 307,
     "blosc": 32001,
     "lz4": 32004,
     "bitshuffle": 32008,
+    "zfp": 32013,
     "zstd": 32015,
     "blosc2": 32026,
 }
+_BUILT_IN = (4, 5, 6)
 _NO_SZIP = "this build of h5py has none, write the file with another compression"
 
 
@@ -212,14 +218,15 @@ def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
         known = {number: wanted for wanted, number in MORE_FILTERS.items()}.get(code)
         title = f"filter {code} ({known or _text(label) or 'unknown'})"
         if not trust.external and code not in allowed:
-            keys = f"; data.allow_filters: [{known}] allows it, of view and segment --allow-filter {known}"
+            keys = f"data.allow_filters: [{known}] allows it, of view and segment --allow-filter {known}; "
+            why = "" if code in _BUILT_IN else ", which may load a plug-in"
             raise VolumeError(
-                f"{name} is compressed with {title}, which may load a plug-in; only "
-                f"{', '.join(FILTERS.values())} are read unless others are allowed by name{keys if known else ''}"
+                f"{name} is stored with {title}{why}; only {', '.join(FILTERS.values())} are read unless others are "
+                f"allowed by name. {keys if known else ''}h5repack -f GZIP=4 writes a file without it"
             )
         if not _available(code):
             way = "pip install hdf5plugin" if code != MORE_FILTERS["szip"] else _NO_SZIP
-            raise VolumeError(f"{name} is compressed with {title}, which is not installed: {way}")
+            raise VolumeError(f"{name} is stored with {title}, which is not installed: {way}")
 
 
 def _available(code: int) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import tifffile
 
 from znnpy.data.memory import readable
+from znnpy.data.tiff.codecs import explained, refuse_codec
 from znnpy.data.trust import COMPRESSION, SMALL
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.data.watch import Watch
@@ -99,7 +100,9 @@ class TiffFolder(Volume):
         except Exception as error:  # tifffile raises nearly anything on damaged files
             self._watch.look(path)
             refuse_own(error)
-            raise VolumeError(f"{path}: the TIFF file cannot be read ({error})") from error
+            raise VolumeError(
+                f"{path}: the TIFF file cannot be read ({explained(error)})"
+            ) from error
 
     def _check(self, tiff: Any, path: Path, wanted: tuple[int, ...] | None) -> None:
         page = tiff.pages[0]
@@ -109,6 +112,8 @@ class TiffFolder(Volume):
                 "plane a file; name the file itself"
             )
         dtype, axes, shape = np.dtype(page.dtype), str(page.axes), tuple(page.shape)
+        if 0 in shape:
+            raise VolumeError(f"{path}: the plane is empty, it has {shape} pixels ({axes})")
         if axes not in ("YX", "YXS", "SYX") or dtype.kind not in "uifb" or dtype.itemsize > 8:
             raise VolumeError(f"{path}: TIFF of type {dtype}, axes {axes}; expected a plane y, x")
         size = int(np.prod([float(n) for n in shape])) * dtype.itemsize
@@ -118,6 +123,7 @@ class TiffFolder(Volume):
                 f"{path} declares {readable(size)} of data, shape {shape}; at most "
                 f"{readable(limit)} are accepted"
             )
+        refuse_codec(page, str(path))
         first = shape if axes == "SYX" else (shape[2] if axes == "YXS" else 1, *shape[:2])
         if wanted is not None and (first, dtype.newbyteorder("=")) != (wanted, self.dtype):
             raise VolumeError(

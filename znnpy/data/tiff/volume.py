@@ -13,6 +13,7 @@ import numpy as np
 import tifffile
 
 from znnpy.data.memory import readable
+from znnpy.data.tiff.codecs import explained, refuse_codec
 from znnpy.data.tiff.flat import FlatArray
 from znnpy.data.trust import COMPRESSION, SMALL
 from znnpy.data.units import nanometres
@@ -65,6 +66,7 @@ class TiffVolume(Volume):
         self._order = _order(str(series.axes), tuple(series.shape), path)
         super().__init__(str(path), self._shape4(), dtype, _voxel_size(self._tiff, path))
         _check_size(self, path, max_bytes)
+        refuse_codec(series.keyframe, str(path))
         if series.dataoffset is not None:
             stored = dtype.newbyteorder(self._tiff.byteorder)
             self._flat = FlatArray(path, series.dataoffset, series.shape, stored)
@@ -100,7 +102,8 @@ class TiffVolume(Volume):
             except Exception as error:  # codecs raise nearly anything on damaged pages
                 refuse_own(error)
                 raise VolumeError(
-                    f"{self.name}: pages of z = {lower[0]} to {upper[0]} cannot be read ({error})"
+                    f"{self.name}: pages of z = {lower[0]} to {upper[0]} cannot be read "
+                    f"({explained(error)})"
                 ) from error
         stack = np.stack([plane[y, x] for plane in planes])
         return stack.reshape(z.stop - z.start, self.channels, *stack.shape[1:]).swapaxes(0, 1)
@@ -169,6 +172,8 @@ def _files(series: Any, path: Path) -> set[Path]:
 
 def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
     """Positions of C, Z, Y, X among the series' axes; None for one that is absent."""
+    if 0 in shape:
+        raise VolumeError(f"{path}: the volume is empty, its TIFF pages have shape {shape}")
     stack = [a for a in _STACK_AXES if a in axes and shape[axes.index(a)] > 1]
     channel = [a for a in _CHANNEL_AXES if a in axes and shape[axes.index(a)] > 1]
     if not stack and channel == ["C"]:
