@@ -57,7 +57,9 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
-FEW = 8
+FEW = min(
+    8, LANES
+)  # images: their sums by lanes of inputs are exchanged in a square of LANES vectors
 # Partial sums in registers; the others hold filters and a voxel.
 SUMS = 24 if REGISTERS == 32 else 12
 

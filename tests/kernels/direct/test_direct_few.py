@@ -7,6 +7,7 @@ import pytest
 from avx2 import on_avx2
 from direct_cases import Case
 from few_cases import check_few_data_gradient, check_few_forward, check_few_gradient
+from znnpy_kernels.direct.few import FEW
 
 MANY = (1, 3, 16, 17, 33, 40)
 
@@ -19,7 +20,7 @@ def layer(rng: np.random.Generator, inputs: int, outputs: int, **more) -> Case:
     return Case(inputs, outputs, size, taps, **{"sparsity": sparsity, **more})
 
 
-@pytest.mark.parametrize("few", range(1, 9))
+@pytest.mark.parametrize("few", range(1, FEW + 1))
 @pytest.mark.parametrize("slope", [1.0, 0.0, 0.1])
 def test_forward(few, slope):
     rng = np.random.default_rng(few)
@@ -33,7 +34,7 @@ def test_forward_at_every_width(width):
     check_few_forward(case, np.random.default_rng(width))
 
 
-@pytest.mark.parametrize("few", range(1, 9))
+@pytest.mark.parametrize("few", range(1, FEW + 1))
 @pytest.mark.parametrize("slope", [1.0, 0.0, 0.1])
 def test_data_gradient(few, slope):
     rng = np.random.default_rng(few)
@@ -46,7 +47,7 @@ def test_data_gradient_with_sparsity_beyond_the_image(sparsity):
     check_few_data_gradient(case, np.random.default_rng(3))
 
 
-@pytest.mark.parametrize("few", range(1, 9))
+@pytest.mark.parametrize("few", range(1, FEW + 1))
 @pytest.mark.parametrize("seed", range(2))
 def test_weight_gradient_of_few_outputs(few, seed):
     rng = np.random.default_rng(10 * seed + few)
