@@ -54,7 +54,7 @@ with World.open(Delays(int(sys.argv[1]), 0.001)) as world:
             total[:] = number + world.rank + step
         order = np.random.default_rng([step, world.rank]).permutation(len(transfers))
         for number in order.tolist():
-            post.run(mailbox=messenger.address, number=number)
+            post.call(mailbox=messenger.address, number=number)
         for event in complete:
             event.acquire()
         expected = np.roll(np.arange(1000), 400) + 10000 * other + step
@@ -94,7 +94,7 @@ with World.open() as world:
     if world.rank == 0:
         room[:] = 1
         time.sleep(0.3)
-    post.run(mailbox=address, number=0)
+    post.call(mailbox=address, number=0)
     complete.acquire()
     assert room.all()
     assert looks - before < 30, looks - before

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 GUARD = -12345.0
@@ -32,7 +33,7 @@ class Blocked:
         self.guard = np.asarray(guard).astype(dtype)
         raw = np.full(blocks * self.block + gap * lanes + 64, self.guard, dtype)
         size = raw.itemsize
-        self.memory = raw[-raw.ctypes.data % 64 // size :]
+        self.memory = raw[-address(raw) % 64 // size :]
         self.start = gap * lanes
         self.view = as_strided(
             self.memory[self.start :],
@@ -62,7 +63,7 @@ class Blocked:
     def address(self, block: int = 0, z: int = 0, y: int = 0, x: int = 0) -> int:
         """Byte address of a voxel."""
         place = self.start + block * self.block + z * self.z + y * self.y + x * self.lanes
-        return int(self.memory.ctypes.data) + place * self.memory.itemsize
+        return address(self.memory) + place * self.memory.itemsize
 
     def rows(self, name: str, block: int = 0, z: int = 0, y: int = 0) -> dict[str, int]:
         """Address and strides as kernel arguments `name`, `name_z`, `name_y`."""
@@ -96,9 +97,9 @@ class Planar:
 
     def whole(self, name: str, z: int = 0, y: int = 0) -> dict[str, int]:
         """Address and strides as kernel arguments."""
-        address = int(self.memory.ctypes.data) + 4 * (z * self.z + y * self.y)
+        first = address(self.memory) + 4 * (z * self.z + y * self.y)
         return {
-            name: address,
+            name: first,
             f"{name}_image": self.image,
             f"{name}_z": self.z,
             f"{name}_y": self.y,
@@ -119,11 +120,6 @@ def blocks_of(channels: int) -> list[tuple[int, int]]:
 def normal(seed: int, *shape: int, scale: float = 1.0) -> Any:
     """Repeatable float32 normal numbers."""
     return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(np.float32)
-
-
-def address(array: Any) -> int:
-    """Byte address of a NumPy array's first element."""
-    return int(array.ctypes.data)
 
 
 def same_bits(a: Any, b: Any) -> bool:

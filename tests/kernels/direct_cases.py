@@ -24,6 +24,7 @@ from znnpy_kernels.direct.filters import (
 from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
 from znnpy_kernels.direct.gradient import earlier_words, weight_gradient_kernel
 from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 GUARD = np.float32(12345.0)
@@ -86,7 +87,7 @@ class Tensor:
         self.z = y * self.y + 2 * lanes
         self.block = z * self.z + 3 * lanes
         self.buffer = np.full(self.blocks * self.block + 5 * lanes + 64, fill, np.float32)
-        misplaced = (-self.buffer.ctypes.data % 64) // 4
+        misplaced = (-address(self.buffer) % 64) // 4
         self.start = misplaced + (2 + halo) * lanes
         self.halo = halo
         self.images = images
@@ -96,7 +97,7 @@ class Tensor:
 
     @property
     def address(self) -> int:
-        return int(self.buffer.ctypes.data) + 4 * self.start
+        return address(self.buffer) + 4 * self.start
 
     def whole(self) -> np.ndarray:
         """All lanes as (block, lane, z, y, x), a view."""
@@ -205,7 +206,7 @@ def correlate(
                 taps_z=case.taps[0],
                 taps_y=case.taps[1],
                 taps_x=case.taps[2],
-                filters=filters.ctypes.data + 4 * group_offset(group, inputs, case.tap_count),
+                filters=address(filters) + 4 * group_offset(group, inputs, case.tap_count),
                 target=target.address + 4 * 2 * group * target.block,
                 target_block=target.block,
                 target_z=target.z,
@@ -237,7 +238,7 @@ class Epilogue:
     def words(self, block: int, blocks: int) -> dict[str, float]:
         """Argument words of one task on some blocks of the target."""
         if not self.values:
-            return PLAIN | {"bias": self.bias.ctypes.data + 4 * LANES * block, "slope": self.slope}
+            return PLAIN | {"bias": address(self.bias) + 4 * LANES * block, "slope": self.slope}
         self.sums.append((block, np.full(blocks * LANES, np.nan, np.float32)))
         return PLAIN | {
             "slope": self.slope,
@@ -245,7 +246,7 @@ class Epilogue:
             "output_block": self.values.block,
             "output_z": self.values.z,
             "output_y": self.values.y,
-            "bias_gradient": self.sums[-1][1].ctypes.data,
+            "bias_gradient": self.sums[-1][1],
         }
 
     def apply(self, sums: np.ndarray) -> np.ndarray:
@@ -339,8 +340,8 @@ def transposed(
     backward = guarded[LANES : LANES + size]
     for o0, o1 in cuts(case.outputs, rng):
         transpose_filters.run(
-            forward=forward.ctypes.data,
-            backward=backward.ctypes.data,
+            forward=forward,
+            backward=backward,
             outputs=case.outputs,
             inputs=case.inputs,
             taps=case.tap_count,
@@ -417,8 +418,8 @@ def _weight_gradient_task(
         y0=slab[1][0],
         y1=slab[1][1],
         width=case.size[2],
-        target=packed.ctypes.data + 4 * offset,
-        **earlier_words([sums.ctypes.data + 4 * offset for sums in earlier]),
+        target=address(packed) + 4 * offset,
+        **earlier_words([address(sums) + 4 * offset for sums in earlier]),
     )
 
 

@@ -34,6 +34,7 @@ from znnpy_kernels.direct.filters import (
 from znnpy_kernels.direct.forward import gradient_halo
 from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
 from znnpy_kernels.layers.reduction import sum_lanes
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 
@@ -78,8 +79,8 @@ def check_few_data_gradient(case: Case, rng: np.random.Generator, slope: float =
     for image in range(case.inputs):
         found = np.full(2, GUARD, np.float32)
         sum_lanes.run(
-            source=sums.ctypes.data + 4 * LANES * image,
-            target=found.ctypes.data,
+            source=address(sums) + 4 * LANES * image,
+            target=found,
             count=len(sums),
             step=sums.shape[1],
         )
@@ -114,7 +115,7 @@ def _run(
             channels=source.images,
             **{f"taps_{axis}": n for axis, n in zip("zyx", case.taps, strict=True)},
             **places,
-            filters=packed.ctypes.data,
+            filters=packed,
             accumulate=accumulate,
             target=target.address,
             target_block=target.block,
@@ -199,7 +200,7 @@ def _task(
         y0=slab[1][0],
         y1=slab[1][1],
         width=case.size[2],
-        target=packed.ctypes.data + 4 * offset,
+        target=address(packed) + 4 * offset,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
 from znnpy_kernels.fft.images import image_spectra, spectra_images
+from znnpy_kernels.machine.guarded import unguarded
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import aligned_bytes
@@ -55,9 +56,9 @@ def to_spectra(images: Floats, plan: FftPlan) -> Floats:
     _, z, y, x, lane = steps(tensor)
     for block, first in enumerate(range(0, len(images), LANES)):
         image_spectra.run(
-            source=tensor[block].ctypes.data, source_z=z, source_y=y, source_x=x, source_channel=lane,
-            target=rows[first].ctypes.data, target_channel=plan.floats,
-            channels=min(LANES, len(images) - first), plan=plan.address,
+            source=tensor[block], source_z=z, source_y=y, source_x=x, source_channel=lane,
+            target=rows[first], target_channel=plan.floats,
+            channels=min(LANES, len(images) - first), plan=unguarded(plan.address),
         )  # fmt: skip
     return rows
 
@@ -67,9 +68,9 @@ def to_images(rows: Floats, plan: FftPlan) -> Floats:
     out = np.full((len(rows), *plan.image), np.nan, np.float32)
     channel, z, y, x = steps(out)
     spectra_images.run(
-        source=rows.ctypes.data, source_channel=plan.floats, target=out.ctypes.data, target_z=z,
+        source=rows, source_channel=plan.floats, target=out, target_z=z,
         target_y=y, target_x=x, target_channel=channel, channels=len(rows), pad=0, add=0,
-        plan=plan.address,
+        plan=unguarded(plan.address),
     )  # fmt: skip
     return out
 
@@ -79,8 +80,8 @@ def filters_to_spectra(filters: Floats, plan: FilterPlan) -> Floats:
     rows = spectra(len(filters), plan)
     each, z, y, x = steps(filters)
     filter_spectra.run(
-        source=filters.ctypes.data, source_z=z, source_y=y, source_x=x, source_filter=each,
-        target=rows.ctypes.data, target_filter=plan.floats, filters=len(filters), plan=plan.address,
+        source=filters, source_z=z, source_y=y, source_x=x, source_filter=each,
+        target=rows, target_filter=plan.floats, filters=len(filters), plan=unguarded(plan.address),
     )  # fmt: skip
     return rows
 
@@ -90,8 +91,8 @@ def spectra_to_filters(rows: Floats, plan: FilterPlan) -> Floats:
     out = np.full((len(rows), *plan.size), np.nan, np.float32)
     each, z, y, x = steps(out)
     spectra_filters.run(
-        source=rows.ctypes.data, source_filter=plan.floats, target=out.ctypes.data, target_z=z,
-        target_y=y, target_x=x, target_filter=each, filters=len(rows), plan=plan.address,
+        source=rows, source_filter=plan.floats, target=out, target_z=z,
+        target_y=y, target_x=x, target_filter=each, filters=len(rows), plan=unguarded(plan.address),
     )  # fmt: skip
     return out
 

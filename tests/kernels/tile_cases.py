@@ -12,6 +12,7 @@ import numpy as np
 from direct_cases import GUARD, Tensor, Triple, random_values
 from numpy.lib.stride_tricks import as_strided
 from znnpy_kernels.direct.filters import group_offset, output_groups, pack_filters, unpack_filters
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
@@ -73,11 +74,11 @@ class Spectra:
         self.count = int(np.prod(frequencies))
         self.shape = (self.count, tiles, blocks, 2, LANES)
         self.buffer = np.full(self.count * self.frequency + 64, GUARD, np.float32)
-        self.start = 16 + (-self.buffer.ctypes.data % 64) // 4
+        self.start = 16 + (-address(self.buffer) % 64) // 4
 
     @property
     def address(self) -> int:
-        return int(self.buffer.ctypes.data) + 4 * self.start
+        return address(self.buffer) + 4 * self.start
 
     def whole(self, buffer: np.ndarray | None = None) -> np.ndarray:
         steps = (self.frequency, self.tile, self.block, LANES, 1)
@@ -109,11 +110,11 @@ class Scratch:
         self.floats = scratch_floats(size)
         self.stride = self.floats + 16
         self.buffer = np.full(2 * self.stride + 64, np.nan, np.float32)
-        self.start = (-self.buffer.ctypes.data % 64) // 4
+        self.start = (-address(self.buffer) % 64) // 4
 
     def words(self) -> dict[str, int]:
         return {
-            "scratch": int(self.buffer.ctypes.data) + 4 * self.start,
+            "scratch": address(self.buffer) + 4 * self.start,
             "scratch_worker": self.stride,
         }
 
@@ -217,7 +218,7 @@ def check_images(
             source_tile=spectra.tile, source_block=spectra.block, blocks=blocks,
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
             target=start, target_block=target.block,
-            scale=0.5 / np.prod(tiling.size), bias=offsets.ctypes.data if bias else 0,
+            scale=0.5 / np.prod(tiling.size), bias=address(offsets) if bias else 0,
             channels=channels, relu=relu, **words("target", strides),
             **words("size", tiling.size), **words("first", tiling.first),
             **words("count", tiling.count), **words("origin", tiling.origin),
@@ -275,7 +276,7 @@ def check_filters(
             first, block = (o_block, i_block) if transposed else (i_block, o_block)
             target = spectra.address + 4 * (first * LANES * spectra.tile + block * spectra.block)
             filter_tiles.run(
-                1, **piece(packed.ctypes.data, "source", taps, images, o_block, i_block, transposed),
+                1, **piece(address(packed), "source", taps, images, o_block, i_block, transposed),
                 target=target, target_frequency=spectra.frequency, target_input=spectra.tile,
                 conjugate=conjugate, **words("taps", taps), **words("size", size),
                 **scratch.words(),
@@ -329,9 +330,9 @@ def check_filter_gradients(
     guarded[LANES:-LANES] = packed
     for o_block, i_block in product(range(blocks), range(-(-inputs // LANES))):
         source = spectra.address + 4 * (i_block * LANES * spectra.tile + o_block * spectra.block)
-        address = guarded.ctypes.data + 4 * LANES
+        first = address(guarded) + 4 * LANES
         filter_gradient_tiles.run(
-            1, **piece(address, "target", taps, images, o_block, i_block, False), source=source,
+            1, **piece(first, "target", taps, images, o_block, i_block, False), source=source,
             source_frequency=spectra.frequency, source_input=spectra.tile, accumulate=accumulate,
             scale=1 / np.prod(size), **words("taps", taps), **words("size", size),
             **scratch.words(),

@@ -24,14 +24,16 @@ warnings.simplefilter("always")
 from znnpy.plan import fftw
 fftw.wisdom_path = lambda: Path(sys.argv[1])
 from znnpy_kernels.fft.images import image_spectra
+from znnpy_kernels.machine.guarded import unguarded
 size = (12, 18, 21)
 plan = fftw.plan_forward(size)
 fftw.plan_inverse(size)
 x = np.random.default_rng(0).standard_normal(size, np.float32)
 X = np.empty(plan.floats + 16, np.float32)
 X = X[-X.ctypes.data // 4 % 16 :][: plan.floats]
-image_spectra.run(source=x.ctypes.data, source_z=18 * 21, source_y=21, source_x=1, source_channel=0,
-                  target=X.ctypes.data, target_channel=0, channels=1, plan=plan.address)
+image_spectra.run(source=x, source_z=18 * 21, source_y=21, source_x=1, source_channel=0,
+                  target=X, target_channel=0, channels=1,
+                  plan=unguarded(plan.address))
 sys.stdout.write(X.tobytes().hex())
 """
 

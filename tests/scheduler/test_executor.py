@@ -316,7 +316,7 @@ def test_denormals_are_flushed_in_tasks_and_kept_outside(
     with kind(builder.build()) as executor:
         executor.release(0)
         assert executor.wait(0, 1, timeout=PATIENCE)
-    halve.run(values=outside.ctypes.data, count=4)
+    halve.run(values=outside, count=4)
     assert (inside == 0).all()
     assert (outside > 0).all()
 

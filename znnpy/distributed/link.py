@@ -97,7 +97,7 @@ def _trial(world: World, complete: threading.Semaphore, count: int) -> float:
     world.exchange(None)
     begin = time.perf_counter()
     for number in range(count):
-        post.run(mailbox=world.messenger.address, number=number)
+        post.call(mailbox=world.messenger.address, number=number)
     for _ in range(count):
         complete.acquire()
     return time.perf_counter() - begin

@@ -238,7 +238,7 @@ class DoubleEngine:
             for first in range(0, images, LANES):
                 target = np.empty_like(ones)
                 row, plane = shape[2] * LANES, shape[1] * shape[2] * LANES
-                dropout.run(
+                dropout.call(
                     source=ones.ctypes.data, source_z=plane, source_y=row,
                     target=target.ctypes.data, target_z=plane, target_y=row,
                     seed=self.layout.seed ^ crc32(edge.name.encode()),

@@ -51,7 +51,7 @@ def _shares(keys: Malis, values: Doubles, target: Doubles, weight: Doubles) -> D
     numbers = np.array([len(order), truth.ctypes.data, 0], np.int64)
     offsets = np.array(keys.offsets, np.int64)
     scratch = np.empty(3 * values[0].size + 2, np.int32)
-    malis_shares.run(
+    malis_shares.call(
         order=order.ctypes.data, count=numbers.ctypes.data, target=0, places=numbers[1:].ctypes.data,
         channels=images, planes=voxels[0], rows=voxels[1], width=voxels[2],
         offsets=offsets.ctypes.data, shares=found.ctypes.data, scratch=scratch.ctypes.data,

@@ -25,6 +25,7 @@ from typing import Any
 
 from numba import types
 
+from znnpy_kernels.machine import guarded
 from znnpy_kernels.machine.cache import cached
 from znnpy_kernels.machine.loading import callback
 
@@ -72,8 +73,15 @@ class Kernel:
             for name in self.fields
         ]
 
-    def run(self, worker: int = 0, **values: float) -> None:
-        """Run once on the calling thread, for tests and measurements."""
+    def run(self, worker: int = 0, **values: Any) -> None:
+        """Run once on the calling thread, for tests: on arrays, or addresses in them, each between guards.
+
+        Raises OutsideError where something was written beside an array; see `guarded`.
+        """
+        guarded.run(self.name, values, lambda moved: self.call(worker, **moved))
+
+    def call(self, worker: int = 0, **values: float) -> None:
+        """Run once on the calling thread, on the addresses that it is given."""
         import ctypes
 
         block = (ctypes.c_int64 * max(1, len(self.fields)))(*self.arguments(**values))

@@ -16,7 +16,7 @@ def test_sums_are_exact_and_added(kind: type, length: int, least: float) -> None
     top = np.iinfo(kind).max
     values = np.random.default_rng(0).integers(int(least * top), top, length, kind, endpoint=True)
     found = np.array([5, 7], np.int64)
-    SUMS[kind](values.ctypes.data, length, found.ctypes.data)
+    SUMS[kind].run(values, length, found)
     wide = values.astype(np.int64)
     assert found.tolist() == [5 + wide.sum(), 7 + (wide * wide).sum()]
 
@@ -25,6 +25,6 @@ def test_sums_are_exact_and_added(kind: type, length: int, least: float) -> None
 def test_the_largest_values_do_not_run_over(kind: type) -> None:
     values = np.full(2 * RUN, np.iinfo(kind).max, kind)
     found = np.zeros(2, np.int64)
-    SUMS[kind](values.ctypes.data, values.size, found.ctypes.data)
+    SUMS[kind].run(values, values.size, found)
     top = int(np.iinfo(kind).max)
     assert found.tolist() == [2 * RUN * top, 2 * RUN * top**2]

@@ -72,7 +72,7 @@ def test_repeats_are_averaged(repeat):
     filters = random_values(np.random.default_rng(2), LANES, inputs, *size)
     packed = pack_filters(filters)
     average_repeats.run(
-        filters=packed.ctypes.data, **dict(zip("zyx", size, strict=True)),
+        filters=packed, **dict(zip("zyx", size, strict=True)),
         **{f"repeat_{axis}": n for axis, n in zip("zyx", repeat, strict=True)},
         step=inputs * LANES,
     )  # fmt: skip

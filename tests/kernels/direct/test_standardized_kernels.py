@@ -17,9 +17,9 @@ def test_values_and_gradient(outputs):
     packed, width = pack_filters(filters), -(-outputs // LANES) * LANES
     target, sent = np.empty_like(packed), pack_filters(gradient)
     count = filters[0].size
-    words = {"filters": packed.ctypes.data, "rows": count, "width": width, "count": count}
-    standardize_filters.run(target=target.ctypes.data, epsilon=EPSILON, **words)
-    standardized_gradient.run(gradient=sent.ctypes.data, epsilon=EPSILON, **words)
+    words = {"filters": packed, "rows": count, "width": width, "count": count}
+    standardize_filters.run(target=target, epsilon=EPSILON, **words)
+    standardized_gradient.run(gradient=sent, epsilon=EPSILON, **words)
 
     over = (1, 2, 3, 4)
     wide, by = filters.astype(np.float64), gradient.astype(np.float64)

@@ -53,8 +53,8 @@ class Case:
         out = out.reshape(a.shape[1], b.shape[1], -1)
         step = [s // 4 for array in (a, b, out) for s in array.strides[:2]]
         spectral_product.run(
-            a=a.ctypes.data, a_term=step[0], a_row=step[1], b=b.ctypes.data, b_term=step[2],
-            b_column=step[3], out=out.ctypes.data, out_row=step[4], out_column=step[5],
+            a=a, a_term=step[0], a_row=step[1], b=b, b_term=step[2],
+            b_column=step[3], out=out, out_row=step[4], out_column=step[5],
             terms=a.shape[0], rows=a.shape[1], columns=b.shape[1], floats=a.shape[2],
             conjugate=conjugate, add=0,
         )  # fmt: skip

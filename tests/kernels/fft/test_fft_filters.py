@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shares import examples
 from znnpy_kernels.fft.filters import filter_spectra
+from znnpy_kernels.machine.guarded import unguarded
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple
@@ -63,8 +64,8 @@ def test_filters_packed_by_lanes() -> None:
     rows = spectra(LANES, plan)
     z, y, x, lane = steps(packed)
     filter_spectra.run(
-        source=packed.ctypes.data, source_z=z, source_y=y, source_x=x, source_filter=lane,
-        target=rows.ctypes.data, target_filter=plan.floats, filters=LANES, plan=plan.address,
+        source=packed, source_z=z, source_y=y, source_x=x, source_filter=lane,
+        target=rows, target_filter=plan.floats, filters=LANES, plan=unguarded(plan.address),
     )  # fmt: skip
     wanted = scipy.fft.rfftn(np.moveaxis(packed, -1, 0).astype(float), (6, 5, 7), axes=(1, 2, 3))
     np.testing.assert_allclose(frequencies(rows, plan), wanted, atol=1e-4)

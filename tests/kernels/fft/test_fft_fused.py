@@ -15,6 +15,7 @@ from fft_layout import (
 )
 from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
 from znnpy_kernels.fft.products import spectral_product
+from znnpy_kernels.machine.guarded import unguarded
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import plan_forward
@@ -36,16 +37,16 @@ def test_filtered_sum(group: int, conjugate: int, add: int) -> None:
     wanted, found, scratch = start.copy(), start.copy(), spectra(3 * group, plan)
     term, z, y, x = steps(filters)
     filtered_sum.run(
-        worker=1, images=images.ctypes.data, images_term=ROWS * plan.floats,
-        images_row=plan.floats, source=filters.ctypes.data, source_z=z, source_y=y, source_x=x,
-        source_term=term, out=found.ctypes.data, out_row=plan.floats, terms=TERMS, rows=ROWS,
-        conjugate=conjugate, add=add, group=group, scratch=scratch.ctypes.data,
-        scratch_worker=group * plan.floats, plan=plan.address,
+        worker=1, images=images, images_term=ROWS * plan.floats,
+        images_row=plan.floats, source=filters, source_z=z, source_y=y, source_x=x,
+        source_term=term, out=found, out_row=plan.floats, terms=TERMS, rows=ROWS,
+        conjugate=conjugate, add=add, group=group, scratch=scratch,
+        scratch_worker=group * plan.floats, plan=unguarded(plan.address),
     )  # fmt: skip
     kept = filters_to_spectra(filters, plan)
     spectral_product.run(
-        a=images.ctypes.data, a_term=ROWS * plan.floats, a_row=plan.floats, b=kept.ctypes.data,
-        b_term=plan.floats, b_column=0, out=wanted.ctypes.data, out_row=plan.floats, out_column=0,
+        a=images, a_term=ROWS * plan.floats, a_row=plan.floats, b=kept,
+        b_term=plan.floats, b_column=0, out=wanted, out_row=plan.floats, out_column=0,
         terms=TERMS, rows=ROWS, columns=1, floats=plan.floats, conjugate=conjugate, add=add,
     )  # fmt: skip
     np.testing.assert_allclose(frequencies(found, plan), frequencies(wanted, plan), atol=1e-2)
@@ -65,16 +66,16 @@ def test_filter_gradients_equal_the_separate_kernels(a_filters: int, b_filters: 
     found, scratch = np.full((4, *PLAN[0]), np.nan, np.float32), spectra(2, plan)
     each, z, y, x = steps(found)
     filter_gradients.run(
-        worker=1, a=X.ctypes.data, a_term=a_filters * plan.floats,
-        a_filter=plan.floats if a_filters > 1 else 0, b=DY.ctypes.data,
+        worker=1, a=X, a_term=a_filters * plan.floats,
+        a_filter=plan.floats if a_filters > 1 else 0, b=DY,
         b_term=b_filters * plan.floats, b_filter=plan.floats if b_filters > 1 else 0, terms=batch,
-        target=found.ctypes.data, target_z=z, target_y=y, target_x=x, target_filter=each,
-        filters=4, scratch=scratch.ctypes.data, scratch_worker=plan.floats, plan=plan.address,
+        target=found, target_z=z, target_y=y, target_x=x, target_filter=each,
+        filters=4, scratch=scratch, scratch_worker=plan.floats, plan=unguarded(plan.address),
     )  # fmt: skip
     products = spectra(4, plan)
     spectral_product.run(
-        a=X.ctypes.data, a_term=a_filters * plan.floats, a_row=plan.floats, b=DY.ctypes.data,
-        b_term=b_filters * plan.floats, b_column=plan.floats, out=products.ctypes.data,
+        a=X, a_term=a_filters * plan.floats, a_row=plan.floats, b=DY,
+        b_term=b_filters * plan.floats, b_column=plan.floats, out=products,
         out_row=b_filters * plan.floats, out_column=plan.floats, terms=batch, rows=a_filters,
         columns=b_filters, floats=plan.floats, conjugate=1, add=0,
     )  # fmt: skip

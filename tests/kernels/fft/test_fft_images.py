@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shares import examples
 from znnpy_kernels.fft.images import image_spectra, spectra_images
+from znnpy_kernels.machine.guarded import address, unguarded
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple
@@ -53,8 +54,8 @@ def test_spectra_of_planar_images_with_gaps() -> None:
     rows = spectra(3, plan)
     channel, z, y, x = steps(images)
     image_spectra.run(
-        source=images.ctypes.data, source_z=z, source_y=y, source_x=x, source_channel=channel,
-        target=rows.ctypes.data, target_channel=plan.floats, channels=3, plan=plan.address,
+        source=images, source_z=z, source_y=y, source_x=x, source_channel=channel,
+        target=rows, target_channel=plan.floats, channels=3, plan=unguarded(plan.address),
     )  # fmt: skip
     np.testing.assert_allclose(frequencies(rows, plan), expected(images, (6, 8, 10)), atol=1e-4)
 
@@ -71,9 +72,9 @@ def test_images_come_back_pad_lanes_are_zero_and_nothing_else_is_written(
     before = tensor.copy()
     _, z, y, x, lane = steps(tensor)
     spectra_images.run(
-        source=rows.ctypes.data, source_channel=plan.floats, target=tensor.ctypes.data + 4 * lane,
+        source=rows, source_channel=plan.floats, target=address(tensor) + 4 * lane,
         target_z=z, target_y=y, target_x=x, target_channel=lane, channels=3, pad=pad,
-        add=add, plan=plan.address,
+        add=add, plan=unguarded(plan.address),
     )  # fmt: skip
     wanted = planar(before, LANES).copy()
     crop = (slice(1, 4), *(slice(size) for size in image))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fft_layout import random
 from znnpy_kernels.fft.products import spectral_product
+from znnpy_kernels.machine.guarded import address
 
 
 def product(
@@ -15,9 +16,9 @@ def product(
     terms, rows, floats = a.shape
     columns = b.shape[1]
     spectral_product.run(
-        a=a.ctypes.data + 4 * start, a_term=rows * floats, a_row=floats,
-        b=b.ctypes.data + 4 * start, b_term=columns * floats, b_column=floats,
-        out=out.ctypes.data + 4 * start, out_row=columns * floats, out_column=floats,
+        a=address(a) + 4 * start, a_term=rows * floats, a_row=floats,
+        b=address(b) + 4 * start, b_term=columns * floats, b_column=floats,
+        out=address(out) + 4 * start, out_row=columns * floats, out_column=floats,
         terms=terms, rows=rows, columns=columns, floats=stop - start, conjugate=conjugate, add=add,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from shares import examples
 from znnpy_kernels.direct.filters import pack_filters, unpack_filters
 from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward
 from znnpy_kernels.layers.depthwise_weight import depthwise_weight
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 Setting = tuple[Triple, Triple, Triple]
@@ -66,7 +67,7 @@ def check(x: Any, f: Any, outputs: Triple, setting: Setting, padding: Sides, cut
     source, gradient = Blocked.of(x), Blocked.of(g)
     target, back = Blocked(images, outputs), Blocked(images, shape)
     for block in range(blocks):
-        filters = {"filters": packed.ctypes.data + 4 * LANES * block, "filter_tap": width}
+        filters = {"filters": address(packed) + 4 * LANES * block, "filter_tap": width}
         for z, y, counts in cuts(outputs, cut):
             depthwise_forward.run(
                 **source.rows("source", block), **target.rows("target", block, z, y), **filters,
@@ -80,7 +81,7 @@ def check(x: Any, f: Any, outputs: Triple, setting: Setting, padding: Sides, cut
         depthwise_weight.run(
             **source.rows("source", block), **gradient.rows("target", block),
             **part((0, 0), outputs[:2], outputs[2]), **words(setting, shape, padding),
-            filter_tap=width, sums=found.ctypes.data + 4 * LANES * block,
+            filter_tap=width, sums=address(found) + 4 * LANES * block,
         )  # fmt: skip
     wanted = reference(x, g, f, setting, padding)
     weight = unpack_filters(found, f.shape)
@@ -141,6 +142,6 @@ def test_parts_have_the_same_bits() -> None:
             depthwise_forward.run(
                 **source.rows("source"), **target.rows("target", 0, z, y),
                 **part((z, y), counts, 28), **words(setting, (6, 7, 30), BARE),
-                filters=f.ctypes.data, filter_tap=LANES,
+                filters=f, filter_tap=LANES,
             )  # fmt: skip
     assert same_bits(targets[0].view, targets[1].view)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, address, blocks_of, normal, same_bits
+from blocked_images import Blocked, blocks_of, normal, same_bits
 from znnpy_kernels.layers.dropout import dropout
 from znnpy_kernels.simd.lanes import LANES
 
@@ -23,7 +23,7 @@ def dropped(x: Any, keep: float, gap: int = 2, parts: bool = False, **chosen: in
         for z, y in pieces:
             dropout.run(
                 **source.rows("source", block, z, y), **target.rows("target", block, z, y),
-                **words, iteration=address(iteration), first_channel=block * LANES, first_plane=z,
+                **words, iteration=iteration, first_channel=block * LANES, first_plane=z,
                 first_row=y, planes=1 if parts else planes, rows=1 if parts else rows,
                 width=width, keep=keep,
             )  # fmt: skip

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, Planar, address, normal, same_bits
+from blocked_images import Blocked, Planar, normal, same_bits
 from znnpy_kernels.layers.losses import LOSSES, sum_partials
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
-SIZES = [(1, 5), (3, LANES + 4), (LANES, 1), (LANES + 1, 2 * LANES), (33, 3)]
+SIZES = [(1, 5), (3, LANES + 4), (LANES, 1), (LANES + 1, 2 * LANES), (2 * LANES + 1, 3)]
 NORMALISER = np.array([0.125, 0.25], np.float32)
 NUMBERS = {"gamma": 0.0, "ones": 0.0, "zeros": 0.0, "smoothing": 0.0}
 
@@ -107,10 +108,10 @@ def run(
     classes = np.ones(output.channels, np.float32) if plain else weights_of(output.channels)
     LOSSES[kernel].run(
         **output.whole("output", z), **places, **target.whole("target", z), **fields,
-        **NUMBERS | numbers, classes=address(classes),
-        normaliser=address(NORMALISER), partial=address(partial), channels=output.channels,
+        **NUMBERS | numbers, classes=classes,
+        normaliser=NORMALISER, partial=partial, channels=output.channels,
         planes=planes, rows=3, width=output.shape[2], lanes=output.lanes, places=0,
-        bias_gradient=0 if biases is None else address(biases), bias_block=LANES,
+        bias_gradient=0 if biases is None else biases, bias_block=LANES,
     )  # fmt: skip
     assert partial[2] == 7.0
     return partial[:2]
@@ -170,9 +171,9 @@ def test_gradient_is_the_same_in_parts_and_sums_add_up(name: str) -> None:
 @pytest.mark.parametrize("name", ["square", "binomial_cross_entropy", "focal"])
 def test_bias_gradient_is_the_sum_over_the_part(name: str, channels: int, width: int) -> None:
     x, t, weight = made(name, channels, width)
-    gradient, biases = Blocked(channels, x.shape[1:]), np.full(3 * LANES, 5, np.float32)
-    run(name, Blocked.of(x), gradient, Planar(t), Planar(weight), biases=biases)
     padded = -(-channels // LANES) * LANES
+    gradient, biases = Blocked(channels, x.shape[1:]), np.full(padded + LANES, 5, np.float32)
+    run(name, Blocked.of(x), gradient, Planar(t), Planar(weight), biases=biases)
     expected = np.zeros(padded)
     expected[:channels] = np.float64(gradient.planar()).sum((1, 2, 3))
     np.testing.assert_allclose(biases[:padded], expected, rtol=1e-5, atol=1e-6)
@@ -207,10 +208,10 @@ def test_targets_and_weights_may_be_elsewhere_at_each_step(name: str, weighted: 
     kernel, _, numbers = CASES[name]
     classes = np.ones(3, np.float32) if name == "softmax" else weights_of(3)
     LOSSES[kernel].run(
-        **NUMBERS | numbers, classes=address(classes),
+        **NUMBERS | numbers, classes=classes,
         **output.whole("output", 1), **gradient, **strides | {"target": offset, "weight": offset},
-        normaliser=address(NORMALISER), partial=address(partial), channels=3, planes=1, rows=3,
-        width=7, lanes=LANES, places=address(places), bias_gradient=0, bias_block=0,
+        normaliser=NORMALISER, partial=partial, channels=3, planes=1, rows=3,
+        width=7, lanes=LANES, places=places, bias_gradient=0, bias_block=0,
     )  # fmt: skip
     assert same_bits(partial, run(name, output, None, target, weights if weighted else None, 1, 1))
 
@@ -243,9 +244,9 @@ def test_divergence_is_seen(name: str, value: float) -> None:
 def test_sum_partials_adds_in_order() -> None:
     pairs = np.random.default_rng(0).random((7, 2))
     result = np.zeros(3)
-    places = {"partials": address(pairs), "count": 7, "target": address(result)}
+    places = {"partials": pairs, "count": 7, "target": result}
     sum_partials.run(**places, normaliser=0)
     assert same_bits(result[:2], np.array([sum(pairs[:, 0]), sum(pairs[:, 1])]))
-    sum_partials.run(**places, normaliser=address(NORMALISER))
+    sum_partials.run(**places, normaliser=NORMALISER)
     assert same_bits(result[:2], np.array([sum(pairs[:, 0]), sum(pairs[:, 1])]) * NORMALISER)
     assert result[2] == 0

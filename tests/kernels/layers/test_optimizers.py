@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import address, normal, same_bits
+from blocked_images import normal, same_bits
 from znnpy_kernels.layers.optimizers import HYPERPARAMETERS, adam, sgd
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 LENGTHS = [1, LANES - 1, LANES, 5 * LANES + 3]
@@ -23,8 +24,8 @@ def run_sgd(p: Any, g: Any, m: Any, block: Any, scale: Any, cuts: list[int]) -> 
     for begin, end in itertools.pairwise(cuts):
         sgd.run(
             parameters=address(p) + 4 * begin, gradient=address(g) + 4 * begin,
-            momentum=0 if m is None else address(m) + 4 * begin, hyper=address(block),
-            scale=0 if scale is None else address(scale), length=end - begin,
+            momentum=0 if m is None else address(m) + 4 * begin, hyper=block,
+            scale=0 if scale is None else scale, length=end - begin,
         )  # fmt: skip
 
 
@@ -65,8 +66,8 @@ def run_adam(p: Any, g: Any, m: Any, v: Any, block: Any, scale: Any, cuts: list[
     for begin, end in itertools.pairwise(cuts):
         adam.run(
             parameters=address(p) + 4 * begin, gradient=address(g) + 4 * begin,
-            mean=address(m) + 4 * begin, variance=address(v) + 4 * begin, hyper=address(block),
-            scale=0 if scale is None else address(scale), length=end - begin,
+            mean=address(m) + 4 * begin, variance=address(v) + 4 * begin, hyper=block,
+            scale=0 if scale is None else scale, length=end - begin,
         )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, Planar, address, normal
+from blocked_images import Blocked, Planar, normal
 from znnpy_kernels.layers.overlap import OVERLAPS, overlap_total
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 SIZES = [(1, 5), (3, LANES + 4), (LANES + 1, 7), (33, 3)]
@@ -68,19 +69,19 @@ def test_loss_and_gradient(name: str, lanes: int, channels: int, width: int) -> 
     def words(z: int) -> dict[str, Any]:
         return {
             **output.whole("output", z), **gradient.whole("gradient", z), **target.whole("target", z),
-            **weight.whole("weight", z), **NUMBERS, "normaliser": address(NORMALISER),
+            **weight.whole("weight", z), **NUMBERS, "normaliser": NORMALISER,
             "partial": address(partials) + 8 * entries * z, "channels": channels, "planes": 1, "rows": 3,
             "width": width, "lanes": lanes, "places": 0, "bias_gradient": 0, "bias_block": 0,
-            "classes": 0, "slopes": address(slopes),
+            "classes": 0, "slopes": slopes,
         }  # fmt: skip
 
     sums, back = OVERLAPS[name]
     for z in range(2):
         sums.run(**words(z))
     overlap_total.run(
-        partials=address(partials), count=2, batch=1, channels=channels, pooled=0,
-        classes=address(classes), normaliser=address(NORMALISER), slopes=address(slopes),
-        target=address(found), smooth=SMOOTH, entropy=0.5, overlap=OVERLAP,
+        partials=partials, count=2, batch=1, channels=channels, pooled=0,
+        classes=classes, normaliser=NORMALISER, slopes=slopes,
+        target=found, smooth=SMOOTH, entropy=0.5, overlap=OVERLAP,
     )  # fmt: skip
     for z in range(2):
         back.run(**words(z))
@@ -99,9 +100,9 @@ def test_samples_are_pooled_or_not(pooled: int) -> None:
     partials = np.concatenate([np.ones((4, 2)), sums], 1)
     slopes, found, classes = np.zeros(4, np.float32), np.zeros(2), np.ones(1, np.float32)
     overlap_total.run(
-        partials=address(partials), count=2, batch=2, channels=1, pooled=pooled,
-        classes=address(classes), normaliser=address(NORMALISER), slopes=address(slopes),
-        target=address(found), smooth=1.0, entropy=0.0, overlap=1.0,
+        partials=partials, count=2, batch=2, channels=1, pooled=pooled,
+        classes=classes, normaliser=NORMALISER, slopes=slopes,
+        target=found, smooth=1.0, entropy=0.0, overlap=1.0,
     )  # fmt: skip
     overlaps = [(6 + 1) / (14 + 1), (8 + 1) / (11 + 1)] if not pooled else [(14 + 1) / (25 + 1)]
     np.testing.assert_allclose(found, [1 - np.mean(overlaps), 4 * 0.25])

@@ -75,7 +75,7 @@ def backward(
                 **target.rows("target", block, z, y), first_plane=z, first_row=y,
                 outputs_z=g.shape[0], outputs_y=g.shape[1], outputs_x=g.shape[2],
                 planes=planes, rows=rows, width=shape[2], **far(*setting),
-                bias_gradient=total.ctypes.data,
+                bias_gradient=total,
             )  # fmt: skip
             assert not total[channels:].any()
             sums.append(total)

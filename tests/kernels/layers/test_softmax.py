@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, address, normal, same_bits
+from blocked_images import Blocked, normal, same_bits
 from znnpy_kernels.layers.softmax import softmax_backward, softmax_forward
 from znnpy_kernels.simd.lanes import LANES
 
@@ -28,7 +28,7 @@ def forward(source: Blocked, target: Blocked, bias: Any) -> None:
     for z in range(source.shape[0]):
         softmax_forward.run(
             **source.whole("source", z), **target.whole("target", z), planes=1,
-            bias=0 if bias is None else address(bias), channels=source.channels,
+            bias=0 if bias is None else bias, channels=source.channels,
             rows=source.shape[1], width=source.shape[2],
         )  # fmt: skip
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, address, blocks_of, normal, same_bits
+from blocked_images import Blocked, blocks_of, normal, same_bits
 from scipy.special import expit, ndtr
 from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 SLOPE, AMPLITUDE, GAIN = 0.3, 1.7159, 0.6666
 SLOPES = np.linspace(-0.3, 0.8, LANES, dtype=np.float32)
-SHAPE = {"slopes": address(SLOPES), "slope": SLOPE, "amplitude": AMPLITUDE, "gain": GAIN}
+SHAPE = {"slopes": SLOPES, "slope": SLOPE, "amplitude": AMPLITUDE, "gain": GAIN}
 BENT = np.sqrt(2 / np.pi)
 
 
@@ -227,7 +228,7 @@ def test_planar_images(name: str, width: int) -> None:
     source, target = (Blocked(1, x.shape[1:], lanes=1) for _ in range(2))
     source.view[0, ..., 0] = x[0]
     FORWARD[name].run(
-        **source.rows("source"), **target.rows("target"), bias=address(bias), channels=LANES,
+        **source.rows("source"), **target.rows("target"), bias=bias, channels=LANES,
         planes=2, rows=3, length=width, planar=1, affine=0, **SHAPE,
     )  # fmt: skip
     y = FUNCTIONS[name](np.float64(x[0] + bias[0]))
@@ -240,7 +241,7 @@ def test_planar_images(name: str, width: int) -> None:
     )
     BACKWARD[name].run(
         **target.rows("output"), **gradient.rows("gradient"), **gradient.rows("target"),
-        bias_gradient=address(sums), channels=LANES, planes=2, rows=3, length=width, **SHAPE,
+        bias_gradient=sums, channels=LANES, planes=2, rows=3, length=width, **SHAPE,
     )  # fmt: skip
     np.testing.assert_allclose(gradient.view[0, ..., 0], exact, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(

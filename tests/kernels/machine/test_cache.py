@@ -23,8 +23,7 @@ import numpy as np
 from znnpy_kernels.layers.reduction import sum_vectors
 
 source, target = np.arange(4, dtype=np.float32), np.zeros(1, np.float32)
-words = {"source": source.ctypes.data, "target": target.ctypes.data}
-sum_vectors.run(**words, count=4, length=1)
+sum_vectors.run(source=source, target=target, count=4, length=1)
 print(target[0])
 """
 
@@ -71,7 +70,7 @@ def from_disk(made: Kernel) -> bool:
     import numpy as np
 
     target = np.zeros(1, np.float32)
-    made.run(target=target.ctypes.data)
+    made.run(target=target)
     assert target[0] == 3.0
     return bool(made.compile().cache_hits)
 

@@ -83,7 +83,7 @@ def optimised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def result(made: Kernel) -> list[float]:
     target = np.zeros(3, np.float32)
-    made.run(target=target.ctypes.data)
+    made.run(target=target)
     return target.tolist()
 
 

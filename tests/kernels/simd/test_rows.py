@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, Planar, address, blocks_of, normal, same_bits
+from blocked_images import Blocked, Planar, blocks_of, normal, same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 from shares import examples
@@ -56,11 +56,11 @@ def test_zero_rows(length: int) -> None:
 def test_flat_copy_add_and_zero(length: int) -> None:
     a, b, c = normal(1, length + 1), normal(2, length + 1), normal(3, length + 1)
     end = c[-1]
-    rows.add_flat.run(first=address(a), second=address(b), target=address(c), length=length)
+    rows.add_flat.run(first=a, second=b, target=c, length=length)
     assert same_bits(c[:-1], (a + b)[:-1])
-    rows.copy_flat.run(source=address(a), target=address(c), length=length)
+    rows.copy_flat.run(source=a, target=c, length=length)
     assert same_bits(c[:-1], a[:-1])
-    rows.zero_flat.run(target=address(c), length=length)
+    rows.zero_flat.run(target=c, length=length)
     assert not c[:-1].any()
     assert c[-1] == end
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import address
 from scipy.special import expit
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
@@ -63,7 +62,7 @@ def mapped(function: Kernel, x: Any) -> Any:
     x = np.asarray(x, np.float32)
     padded = np.resize(x, -(-x.size // LANES) * LANES)
     y = np.empty_like(padded)
-    function.run(source=address(padded), target=address(y), length=y.size)
+    function.run(source=padded, target=y, length=y.size)
     return y[: x.size]
 
 

@@ -7,6 +7,7 @@ import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
 from packed_cases import CASES, Case, box, expected_images, inside_words, origins, place_words
 from tile_cases import near
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.few_columns import RUNS, few_gradients, few_products
 from znnpy_kernels.spectral.packed_columns import column_floats, packed_gradients, packed_products
@@ -27,7 +28,7 @@ class Row:
 
     @property
     def address(self) -> int:
-        return int(self.memory.ctypes.data)
+        return address(self.memory)
 
     def _view(self) -> np.ndarray:
         """(vector, z, y, kx, part, lane)."""
@@ -61,7 +62,7 @@ def tile_words(case: Case, tensor: Tensor, count: Triple, row: Row) -> dict[str,
     return {
         **place_words(case, tensor, count),
         "planes": row.address,
-        "scratch": scratch.ctypes.data + -scratch.ctypes.data % 64,
+        "scratch": address(scratch) + -address(scratch) % 64,
         "scratch_worker": 0,
     }
 
@@ -108,7 +109,7 @@ def test_images(case: Case, overlap: bool) -> None:
     points = np.prod(case.tiling.tile[row.spectra.axis + 1 :])
     given = {
         "scale": 0.5 / points,
-        "bias": 0 if overlap else bias.ctypes.data,
+        "bias": 0 if overlap else bias,
         "relu": int(not overlap),
     }
     for task in cuts(row.vectors, "vector0", "vector1"):
@@ -184,9 +185,9 @@ class Products:
             "y": y.address, "y_images": y.images, "y_points": points[1], "target": 0,
             "plane": x.spectra.point_stride, "vector": x.spectra.vector_stride,
             "points": self.points, "columns": x.spectra.columns, "tiles": self.tiles,
-            "w": w.ctypes.data, "w_frequency": w[0].size, "w_input": w[0, 0].size, "w_block": PAIR,
+            "w": w, "w_frequency": w[0].size, "w_input": w[0, 0].size, "w_block": PAIR,
             "exchanged": 0, "gradient": 0, "accumulate": 0,
-            "scratch": self.scratch.ctypes.data + -self.scratch.ctypes.data % 64,
+            "scratch": address(self.scratch) + -address(self.scratch) % 64,
             "scratch_worker": 0,
         }  # fmt: skip
 
@@ -238,7 +239,7 @@ def test_gradients(tiling: Tiling, inputs: int, outputs: int, tiles: int, both: 
     before = case.rng.standard_normal(case.filters.shape)
     sums, dx = case.memory(before), Row(tiling, inputs, tiles)
     given = case.words(case.x, case.y, (case.points, case.step), w) | {
-        "gradient": sums.ctypes.data,
+        "gradient": sums,
         "accumulate": int(both),
         "target": dx.address if both else 0,
     }
@@ -255,7 +256,7 @@ def few_words(case: Products, x: np.ndarray, w: np.ndarray) -> dict[str, int]:
     lanes = LANES // case.inputs
     first = min(lanes - 1, case.tiles - 1)
     runs = [((lanes - first) * case.inputs, 0, first), (x[0].size, first, case.tiles - first)]
-    given = case.words(case.x, case.y, (0, case.step), w) | {"x": x.ctypes.data, "runs": 2}
+    given = case.words(case.x, case.y, (0, case.step), w) | {"x": x, "runs": 2}
     for number in range(RUNS):
         lane, start, tiles = runs[number] if number < 2 else (0, 0, 0)
         given |= {f"lane{number}": lane, f"first{number}": start, f"tiles{number}": tiles}
@@ -277,8 +278,8 @@ def few_spectra(case: Products) -> tuple[np.ndarray, np.ndarray]:
     return values, memory
 
 
-FEW = [
-    (Tiling((8, 6, 6), (6, 4, 4), (1, 1, 1), (12, 8, 8), 1), 2, 10, 8),
+FEW = [  # as many tiles as lanes of two blocks have room for, behind one that is not theirs
+    (Tiling((8, 6, 6), (6, 4, 4), (1, 1, 1), (12, 8, 8), 1), 2, 10, LANES // 2),
     (Tiling((1, 8, 8), (1, 6, 6), (1, 1, 1), (1, 12, 18), 1), 1, LANES + 4, 6),
 ]
 
@@ -287,7 +288,7 @@ FEW = [
 def test_products_with_few_images(tiling: Tiling, inputs: int, outputs: int, tiles: int) -> None:
     case = Products(tiling, inputs, outputs, tiles)
     (x, memory), w = few_spectra(case), case.memory(case.filters)
-    case.run(few_products, few_words(case, memory, w) | {"w": w.ctypes.data})
+    case.run(few_products, few_words(case, memory, w) | {"w": w})
     spectra = np.einsum("tizyx,zyxio->tozyx", x, case.filters)
     kept = (slice(None), slice(None), *[slice(None)] * case.axis, slice(case.step))
     near(case.y.read()[kept], case.back(spectra, case.step))
@@ -302,7 +303,7 @@ def test_gradients_with_few_images(
     (x, memory), dy = few_spectra(case), case.random(case.y, case.step)
     before = case.rng.standard_normal(case.filters.shape)
     sums = case.memory(before)
-    given = few_words(case, memory, sums) | {"gradient": sums.ctypes.data, "accumulate": accumulate}
+    given = few_words(case, memory, sums) | {"gradient": sums, "accumulate": accumulate}
     case.run(few_gradients, given)
     expected = np.einsum("tizyx,tozyx->zyxio", x, case.forward(dy).conj())
     near(sums, case.memory(expected + accumulate * before))

@@ -7,6 +7,7 @@ import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
 from packed_cases import CASES, Case, box, expected_images, inside_words, origins, place_words
 from tile_cases import near
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.packed_tiles import packed_floats, packed_images, packed_spectra
 
@@ -23,13 +24,13 @@ class Row:
         self.scratch = np.full(packed_floats(size) + 16, np.nan, np.float32)
 
     def words(self, tensor: Tensor, count: Triple) -> dict[str, int]:
-        case, start = self.case, -self.scratch.ctypes.data % 64 // 4
+        case, start = self.case, -address(self.scratch) % 64 // 4
         return {
             **place_words(case, tensor, count),
-            "spectra": self.memory.ctypes.data,
+            "spectra": self.memory,
             "spectra_frequency": 2 * self.parts,
             "spectra_parts": self.parts,
-            "scratch": self.scratch.ctypes.data + 4 * start,
+            "scratch": address(self.scratch) + 4 * start,
             "scratch_worker": 0,
         }
 
@@ -78,7 +79,7 @@ def test_images(case: Case, overlap: bool) -> None:
     bias = random_values(rng, case.images)
     given = {
         "scale": 0.5 / np.prod(case.tiling.tile),
-        "bias": 0 if overlap else bias.ctypes.data,
+        "bias": 0 if overlap else bias,
         "relu": int(not overlap),
     }
     for task in row.tasks():

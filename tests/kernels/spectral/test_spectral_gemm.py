@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.gemm import (
     backward_floats,
@@ -36,7 +37,7 @@ class Vectors:
 
     def words(self, name: str, second: str, frequency: int = 0) -> dict[str, int]:
         return {
-            name: self.memory.ctypes.data + 4 * frequency * self.first_stride,
+            name: address(self.memory) + 4 * frequency * self.first_stride,
             f"{name}_frequency": self.first_stride,
             f"{name}_{second}": self.second_stride,
             f"{name}_block": PAIR,
@@ -97,9 +98,7 @@ def test_backward_products(tiles: int, images: int, outputs: int) -> None:
     w = Vectors(3, images, -(-outputs // LANES), seed=6)
     y = Vectors(3, tiles, -(-images // LANES))
     room = np.full(backward_floats(outputs) + 1, GUARD, np.float32)
-    backward_products.run(
-        **words(x, w, y, outputs, images=images, scratch=room.ctypes.data, scratch_worker=0)
-    )
+    backward_products.run(**words(x, w, y, outputs, images=images, scratch=room, scratch_worker=0))
     wanted = np.einsum(
         "fto,fio->fti", x.complex()[..., :outputs], w.complex()[..., :outputs].conj()
     )
@@ -146,7 +145,7 @@ class Rows:
     def words(self, name: str) -> dict[str, int]:
         parts = self.memory.shape[2]
         return {
-            name: self.memory.ctypes.data, f"{name}_frequency": 2 * parts, f"{name}_tile": self.images,
+            name: self.memory, f"{name}_frequency": 2 * parts, f"{name}_tile": self.images,
             f"{name}_block": LANES, f"{name}_parts": parts,
         }  # fmt: skip
 

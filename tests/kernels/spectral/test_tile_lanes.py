@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
 from tile_cases import Tiling, lattice_start, near, tile_voxels, words
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.tile_lanes import lanes_floats, tile_lanes
 
@@ -32,13 +33,13 @@ def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.nd
     blocks = -(-tiling.number // (LANES // images))
     found = np.full((blocks, int(np.prod(tiling.half)) + 1, 2, LANES), GUARD, np.float32)
     scratch = np.full(lanes_floats(tiling.size) + 16, np.nan, np.float32)
-    start = -scratch.ctypes.data % 64 // 4
+    start = -address(scratch) % 64 // 4
     for first, last in ((0, cut), (cut, blocks)):
         tile_lanes.run(
             source=source, source_image=tensor.block, images=images, tiles=tiling.number,
             tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], block0=first, block1=last,
-            target=found.ctypes.data, target_block=found[0].size, target_frequency=2 * LANES, scratch_worker=0,
-            scratch=scratch.ctypes.data + 4 * start, **words("source", strides),
+            target=found, target_block=found[0].size, target_frequency=2 * LANES, scratch_worker=0,
+            scratch=address(scratch) + 4 * start, **words("source", strides),
             **words("step", tiling.step), **words("extent", tiling.limits(image)),
             **words("apart", ONE), **words("phases", ONE), **words("phase", ONE),
             **words("between", ONE), **words("size", tiling.size),

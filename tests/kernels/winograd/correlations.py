@@ -6,9 +6,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from blocked_images import Blocked, address, normal
+from blocked_images import Blocked, normal
 from filter_points import points_of
 from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 
 Triple = tuple[int, int, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from blocked_images import address
 from znnpy_kernels.direct.filters import output_groups, pack_filters
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
 from znnpy_kernels.winograd.forward import CUBE
@@ -28,12 +28,12 @@ def points_of(filters: Any) -> Any:
         for first in range(0, inputs, LANES):
             count = min(LANES, inputs - first) * vectors
             winograd_filters.run(
-                source=address(packed[start:]),
+                source=packed[start:],
                 source_tap=count * LANES,
                 vectors=count,
                 target=address(made) + 4 * (into + first * vectors * LANES),
                 target_point=step,
-                scratch=address(room),
+                scratch=room,
                 scratch_worker=0,
             )
             start += 27 * count * LANES
@@ -51,13 +51,13 @@ def exchanged_points_of(filters: Any) -> Any:
             seen = min(2 * LANES, inputs - first)
             lanes = -(-seen // LANES) * LANES
             winograd_exchanged.run(
-                source=address(packed[start:]),
+                source=packed[start:],
                 inputs=seen,
                 outputs=min(width, outputs - low),
                 width=width,
                 target=address(made) + 4 * (first * outputs + low * lanes),
                 target_point=step,
-                scratch=address(room),
+                scratch=room,
                 scratch_worker=0,
             )
             start += 27 * seen * width

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, address, normal
+from blocked_images import Blocked, normal
 from correlations import Pass, Triple, correlated, operands
 from filter_points import aligned
 from znnpy_kernels.simd.lanes import LANES
@@ -19,7 +19,7 @@ def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other:
     given = Pass(images, filters, dilation)
     room = aligned(scratch_floats(given.inputs, given.outputs))
     z, y = (-(-n // (NEW * d)) * d for n, d in zip(given.extents[:2], dilation[:2], strict=True))
-    words = given.words | {"filters": given.filters, "scratch": address(room)} | other
+    words = given.words | {"filters": given.filters, "scratch": room} | other
     for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
         winograd.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1})
     return given.target
@@ -52,7 +52,7 @@ def test_adds_bias_and_applies_the_function() -> None:
     bias[:5] = normal(3, 5)
     plain = correlated(images, filters, (1, 1, 1)) + bias[:5, None, None, None]
     for slope in (1.0, 0.0, 0.25):
-        found = run(images, filters, (1, 1, 1), bias=address(bias), slope=slope).planar()
+        found = run(images, filters, (1, 1, 1), bias=bias, slope=slope).planar()
         expected = np.where(plain > 0, plain, slope * plain)
         assert np.abs(found - expected).max() <= 1e-5 * np.abs(plain).max()
 

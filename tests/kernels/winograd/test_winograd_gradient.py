@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, address, normal
+from blocked_images import Blocked, normal
 from znnpy_kernels.direct.filters import packed_size, unpack_filters
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.gradient import gradient_floats, winograd_gradient
 from znnpy_kernels.winograd.lines import NEW
@@ -47,7 +48,7 @@ def run(images: Any, gradients: Any, dilation: Triple, tiles: Any = None) -> Any
                for axis, n in zip("zyx", gradients.shape[1:], strict=True)},
             **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
             z0=z0, z1=z1, y0=y0, y1=y1,
-            target=address(made), scratch=address(room), scratch_worker=0,
+            target=made, scratch=room, scratch_worker=0,
         )  # fmt: skip
         assert np.isnan(made[-LANES:]).all()
         assert np.isfinite(made[:-LANES]).all()

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, address
+from blocked_images import Blocked
 from correlations import Pass, Triple, correlated, operands
 from filter_points import aligned
+from znnpy_kernels.machine.guarded import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.lines import NEW, PLANE
 from znnpy_kernels.winograd.staged import (
@@ -49,7 +50,7 @@ def emit(given: Pass, group: Any, blocks: Any, tiles: int, rows: int) -> None:
     scratch = aligned(
         max(planes_floats(tiles), columns_floats(given.inputs, given.outputs, tiles * rows))
     )
-    words = given.words | group | {"scratch": address(scratch)}
+    words = given.words | group | {"scratch": scratch}
     for block in reversed(range(blocks[0])):
         own = {"inputs": min(LANES, given.inputs - block * LANES)}
         own["source"] = words["source"] + 4 * block * words["source_block"]
@@ -57,9 +58,9 @@ def emit(given: Pass, group: Any, blocks: Any, tiles: int, rows: int) -> None:
         winograd_planes.run(**words | own)
     for column in reversed(range(PLANE)):
         winograd_columns.run(
-            source=address(before), target=address(behind), inputs=given.inputs, blocks=blocks[1],
+            source=before, target=behind, inputs=given.inputs, blocks=blocks[1],
             filters=given.filters, tiles=tiles, rows=rows, column0=column, column1=column + 1,
-            scratch=address(scratch), scratch_worker=0,
+            scratch=scratch, scratch_worker=0,
         )  # fmt: skip
     for block in reversed(range(blocks[1])):
         own = {"blocks": 1, "target": words["target"] + 4 * block * words["target_block"]}
