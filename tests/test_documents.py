@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from blocks import DOCUMENTS, ROOT
 
 from znnpy.cli.app import app
 
-ROOT = Path(__file__).parents[1]
-DOCUMENTS = [
-    *ROOT.glob("*.md"),
-    *(path for room in ("docs", "znnpy", "volumes") for path in (ROOT / room).rglob("*.md")),
-]
 FILES = [
     str(path.relative_to(ROOT))
     for room in ("docs", "kernels", "scripts", "tests", "volumes", "znnpy")
