@@ -14,7 +14,7 @@ def volume(
     name: str,
     shape: tuple[int, ...] = (4, 5, 6),
     resolution: Triple64 = (1, 1, 1),
-    offset: Triple64 = (0, 0, 0),
+    offset: Triple64 | None = None,
 ) -> ArrayVolume:
     return ArrayVolume(np.zeros(shape, np.uint8), name, resolution, offset)
 
@@ -31,6 +31,18 @@ def test_missing_attributes_mean_the_same_grid() -> None:
     made = Scene({"in": image}, {"out": labels})
     assert made.corner(labels) == (0, 0, 0)
     assert made.resolution == (40, 4, 4)
+
+
+@pytest.mark.parametrize("offset", [(0, 0, 0), (40, 0, 8)])
+@pytest.mark.parametrize("said", ["both", "part", "whole"])
+def test_a_part_may_begin_where_the_whole_does(offset: Triple64, said: str) -> None:
+    """As the prediction of a region of interest at the beginning."""
+    if said != "both":
+        offset = (0, 0, 0)
+    whole = volume("raw", (9, 9, 9), (8, 4, 4), None if said == "part" else offset)
+    part = volume("p", (3, 9, 5), (8, 4, 4), None if said == "whole" else offset)
+    assert Scene({"in": whole}, {"out": part}).corner(part) == (0, 0, 0)
+    assert Scene({"in": part}, {"out": whole}).corner(whole) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ RNG = np.random.default_rng(0)
 VOXEL = (40.0, 4.0, 4.0)
 
 
-def volume(array: Any, name: str = "a.h5:x", offset: Any = (0.0, 0.0, 0.0)) -> ArrayVolume:
+def volume(array: Any, name: str = "a.h5:x", offset: Any = None) -> ArrayVolume:
     return ArrayVolume(np.asarray(array), name, VOXEL, offset)
 
 

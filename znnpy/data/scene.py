@@ -9,6 +9,7 @@ from znnpy.data.volume import Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
 _UNSET: Triple64 = (1.0, 1.0, 1.0)
+_NOWHERE: Triple64 = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,14 @@ class Scene:
         """Position of a volume's first voxel, in voxels of the first image."""
         first = self.reference
         _check_resolution(first, volume)
-        if volume.offset == first.offset or volume.offset == (0.0, 0.0, 0.0):
-            if volume.extent != first.extent:
-                raise VolumeError(
-                    f"{volume.name} has {volume.extent} voxels (z, y, x), {first.name} has "
-                    f"{first.extent}; they must be equal, or `offset` attributes must say where "
-                    "they lie"
-                )
-            return (0, 0, 0)
-        return _steps(first, volume)
+        alike = volume.extent == first.extent and volume.offset in (first.offset, _NOWHERE)
+        if not alike and not _says_where(first, volume):
+            raise VolumeError(
+                f"{volume.name} has {volume.extent} voxels (z, y, x), {first.name} has "
+                f"{first.extent}; they must be equal, or `offset` attributes must say where "
+                "they lie"
+            )
+        return (0, 0, 0) if alike else _steps(first, volume)
 
     def verify(self) -> None:
         """ChangedError unless all that was read is of the files that were opened."""
@@ -77,6 +77,11 @@ def _check_resolution(first: Volume, volume: Volume) -> None:
             f"{volume.name} has voxels of {volume.resolution} nm (z, y, x), {first.name} of "
             f"{first.resolution} nm; they must be equal"
         )
+
+
+def _says_where(first: Volume, volume: Volume) -> bool:
+    """Whether a file says where a volume lies in the first; the first may say that it begins where all others do."""
+    return volume.placed is not None or first.placed == volume.offset
 
 
 def _steps(first: Volume, volume: Volume) -> Triple:

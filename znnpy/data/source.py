@@ -128,7 +128,7 @@ def _load(volume: Volume) -> ArrayVolume:
     _, height, width = volume.extent
     for start, stop in slabs(volume):
         array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)
-    loaded = ArrayVolume(array, volume.name, volume.resolution, volume.offset)
+    loaded = ArrayVolume(array, volume.name, volume.resolution, volume.placed)
     loaded.neighbours = volume.neighbours
     return loaded
 

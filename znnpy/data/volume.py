@@ -22,7 +22,8 @@ class Volume(ABC):
     """A volume that always shows four axes, (C, Z, Y, X), whatever the file holds.
 
     `name` is "path:dataset" for messages; `dtype` the stored one in native byte order; `resolution`
-    and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing);
+    and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing); `placed` is
+    the offset, or None where the file says nothing;
     `neighbours` are the offsets (z, y, x) of affinities, one a channel, None where there are none.
     `unnamed`: the file has four axes and does not say which they are; they were taken for c, z, y, x.
     `read` may be called from several threads at once. Use as a context manager, or call `close`.
@@ -36,7 +37,7 @@ class Volume(ABC):
         shape: Shape4,
         dtype: np.dtype[Any],
         resolution: Triple64 = (1.0, 1.0, 1.0),
-        offset: Triple64 = (0.0, 0.0, 0.0),
+        offset: Triple64 | None = None,
     ) -> None:
         if min(shape) < 1:
             raise VolumeError(f"{name}: the volume is empty, its shape (c, z, y, x) is {shape}")
@@ -44,7 +45,8 @@ class Volume(ABC):
         self.shape = shape
         self.dtype = dtype.newbyteorder("=")
         self.resolution = resolution
-        self.offset = offset
+        self.placed = offset
+        self.offset = offset or (0.0, 0.0, 0.0)
         self.neighbours: tuple[Triple, ...] | None = None
 
     @property
@@ -148,7 +150,7 @@ class ArrayVolume(Volume):
         array: Array,
         name: str = "array",
         resolution: Triple64 = (1.0, 1.0, 1.0),
-        offset: Triple64 = (0.0, 0.0, 0.0),
+        offset: Triple64 | None = None,
     ) -> None:
         if array.ndim not in (3, 4):
             raise VolumeError(

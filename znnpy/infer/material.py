@@ -105,7 +105,7 @@ def _reordered(volume: Volume, axes: str) -> Volume:
     loaded = load(volume, "memory")
     order = [axes.index(axis) for axis in "czyx"]
     array = np.ascontiguousarray(loaded.read_all().transpose(order))
-    return ArrayVolume(array, loaded.name, loaded.resolution, loaded.offset)
+    return ArrayVolume(array, loaded.name, loaded.resolution, loaded.placed)
 
 
 def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:

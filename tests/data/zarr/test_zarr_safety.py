@@ -184,7 +184,7 @@ def test_a_link_to_the_folder_is_the_users_own(folder: Path) -> None:
         assert np.array_equal(volume.read_all()[0], CUBE)
 
 
-@pytest.mark.parametrize("name", ["..", "../a.zarr/0", "0/../../x", "0//c", "."])
+@pytest.mark.parametrize("name", ["..", "../a.zarr/0", "0/../../x"])
 def test_paths_that_leave_the_folder(folder: Path, name: str) -> None:
     refused(f"{folder}:{name}", "inside the Zarr folder")
 

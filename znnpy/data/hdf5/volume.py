@@ -45,8 +45,8 @@ class Hdf5Volume(Volume):
             name = f"{path}:{(dataset or data.name).strip('/')}"
             check_dataset(data, name, path, trust, labels=labels)
             shape = _shape(data.shape)
-            resolution, offset = _resolution(data, name), _offset(data, name)
-            super().__init__(name, shape, data.dtype, resolution, offset)
+            resolution, placed = _resolution(data, name), _triple(data, name, "offset")
+            super().__init__(name, shape, data.dtype, resolution, placed)
             self.unnamed = data.ndim == 4
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
             self._chunks = ChunkCheck(data, name)
@@ -107,10 +107,6 @@ def _resolution(data: h5py.Dataset, name: str) -> Triple64:
     if found and min(found) <= 0:
         raise VolumeError(f"{name}: the voxel size {found} (z, y, x) must be positive")
     return found or (1.0, 1.0, 1.0)
-
-
-def _offset(data: h5py.Dataset, name: str) -> Triple64:
-    return _triple(data, name, "offset") or (0.0, 0.0, 0.0)
 
 
 def _triple(data: h5py.Dataset, name: str, key: str) -> Triple64 | None:

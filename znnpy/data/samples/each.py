@@ -23,7 +23,7 @@ class OneEach(Volume):
             (values.channels, depth, height, width),
             values.dtype,
             images.resolution,
-            images.offset,
+            images.placed,
         )
         self.values = values
 

@@ -96,10 +96,10 @@ def order(axes: Sequence[str], shape: Sequence[int], name: str) -> tuple[int, ..
     return (0,) * leading
 
 
-def spatial(values: Sequence[float] | None, usual: Triple64) -> Triple64:
-    """The last three of values along all axes, z, y, x."""
+def spatial(values: Sequence[float] | None) -> Triple64 | None:
+    """The last three of values along all axes, z, y, x, where there are so many."""
     if values is None or len(values) < 3:
-        return usual
+        return None
     return (values[-3], values[-2], values[-1])
 
 

@@ -52,8 +52,8 @@ class ZarrVolume(Volume):
         self._lead = ome.order(axes or _usual(found), found.shape, name)
         shape = found.shape[len(self._lead) :]
         c, z, y, x = (1, *shape) if len(shape) == 3 else shape
-        resolution, offset = _frame(picked, name)
-        super().__init__(name, (c, z, y, x), found.dtype, resolution, offset)
+        resolution, placed = _frame(picked, name)
+        super().__init__(name, (c, z, y, x), found.dtype, resolution, placed)
         self.unnamed = axes is None and len(shape) == 4
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
         check_size(found, folder, picked.node, name, trust)
@@ -194,15 +194,15 @@ def _level_of(folder: ZarrFolder, path: str) -> ome.Level | None:
     return None
 
 
-def _frame(picked: _Picked, name: str) -> tuple[Triple64, Triple64]:
-    """Voxel size and place of the first voxel, z, y, x, nanometres."""
+def _frame(picked: _Picked, name: str) -> tuple[Triple64, Triple64 | None]:
+    """Voxel size and place of the first voxel where it is said, z, y, x, nanometres."""
     level, attributes = picked.level, picked.node.attributes
     if level is not None and level.scale is not None:
-        return ome.spatial(level.scale, (1, 1, 1)), ome.spatial(level.translation, (0, 0, 0))
+        return ome.spatial(level.scale) or (1.0, 1.0, 1.0), ome.spatial(level.translation)
     size = _triple(attributes, "resolution", name) or _triple(attributes, "voxel_size", name)
     if size and min(size) <= 0:
         raise VolumeError(f"{name}: the voxel size {size} (z, y, x) must be positive")
-    return size or (1.0, 1.0, 1.0), _triple(attributes, "offset", name) or (0.0, 0.0, 0.0)
+    return size or (1.0, 1.0, 1.0), _triple(attributes, "offset", name)
 
 
 def _triple(attributes: Mapping[str, Any], key: str, name: str) -> Triple64 | None:
