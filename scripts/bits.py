@@ -79,7 +79,8 @@ def digests(name: str, plan: dict[str, Any], updates: int) -> tuple[str, str]:
             random = np.random.default_rng(1)
             images = model.network.outputs[0].images
             x = random.random((batch, model.network.inputs[0].images, *model.input_shape))
-            target = random.random((batch, images, *output)) < 0.4
+            drawn = random.random((batch, images, *output))
+            target = drawn == drawn.max(axis=1, keepdims=True) if loss == "softmax" else drawn < 0.4
             values.update(np.asarray(model.forward(x.astype(np.float32))).tobytes())
             for _ in range(updates):
                 model.step(x.astype(np.float32), target.astype(np.float32), learning_rate=0.003)

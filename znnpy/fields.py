@@ -145,6 +145,22 @@ Padding3 = Annotated[
 ]
 """Voxels before and after along z, y, x; one number stands for both, one for all; `same` keeps the size."""
 
+
+def _neighbours(offsets: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+    for index, offset in enumerate(offsets):
+        if not any(offset):
+            raise wrong("must not be 0, 0, 0: a voxel is no neighbour of itself", index)
+        if offset in offsets[:index]:
+            raise wrong("is there already; each neighbour has one image", index)
+    return offsets
+
+
+Step = Annotated[Int, Field(ge=-(2**20), le=2**20)]
+Offsets = Annotated[
+    tuple[tuple[Step, Step, Step], ...], Field(min_length=1), AfterValidator(_neighbours)
+]
+"""Neighbours of a voxel, each z y x: none twice, nor the voxel itself."""
+
 Spacing3 = Annotated[
     tuple[Positive, Positive, Positive],
     BeforeValidator(_cube),

@@ -87,6 +87,8 @@ def drawn_case(network, output, loss, batch, seed):
     x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
     last = network.outputs[0]
     target = rng.random((batch, last.images, *output)).astype(np.float32)
+    if loss == "softmax":
+        target /= target.sum(axis=1, keepdims=True)
     x = x.astype(np.float32)
     wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
     value, gradients = reference.gradients(

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from small_models import small
 
-from znnpy import load_network
+from znnpy import Model, load_network
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.ranks import Ranks
 from znnpy.distributed.strategies import strategy
-from znnpy.engine import model as models
-from znnpy.engine import planning
+from znnpy.distributed.world import World
+from znnpy.engine import making, planning
 from znnpy.engine.communication.exchange import Party
 from znnpy.engine.memory.limits import least_bytes
 
@@ -45,10 +45,10 @@ UNET = {"unet": {"widths": [8, 16, 32], "norm": "batch"}}
 def test_what_fits_into_little_memory_fits_into_more() -> None:
     sizes: dict[str, Any] = {"output_shape": (16, 16, 16), "conv": "direct", "threads": 2}
     network = load_network(UNET)
-    with models.Model(network, **sizes) as model:
+    with Model(network, **sizes) as model:
         whole = model.memory
     for percent in (58, 64, 72):
-        with models.Model(network, **sizes, max_memory=whole * percent // 100) as model:
+        with Model(network, **sizes, max_memory=whole * percent // 100) as model:
             assert model.memory <= whole * percent // 100
 
 
@@ -86,23 +86,22 @@ class AskedError(Exception):
 def test_a_rank_stages_its_own_samples_alone(
     size: int, own: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class World:
+    class Several(World):
         """So many ranks of one host."""
-
-        rank = 0
 
         def exchange(self, value: Any) -> list[Any]:
             return [value] * size
 
-    World.size = size  # type: ignore[attr-defined]
+    world = Several()
+    world.size = size
 
     def told(network: Any, geometry: Any, batch: int, *_: Any, staged: int) -> None:
         raise AskedError(batch, staged)
 
-    monkeypatch.setattr(models, "refuse_hopeless", told)
+    monkeypatch.setattr(making, "refuse_hopeless", told)
     how = DistributedSection(strategy="tree", shared_memory=False)
     with pytest.raises(AskedError) as found:
-        small(batch=12, microbatch=2, ranks=World(), distributed=how)
+        small(batch=12, microbatch=2, ranks=world, distributed=how)
     assert found.value.args == (2, own)
 
 
@@ -115,7 +114,7 @@ def test_what_is_staged_counts_for_both_steps() -> None:
 
 
 def test_a_party_counts_the_ranks_of_its_host() -> None:
-    class World:
+    class Third:
         """Rank 2 of 4; rank 1 runs elsewhere."""
 
         rank, size = 2, 4
@@ -123,7 +122,7 @@ def test_a_party_counts_the_ranks_of_its_host() -> None:
         def exchange(self, value: Any) -> list[Any]:
             return [value, "elsewhere", value, value]
 
-    world: Any = World()
+    world: Any = Third()
     how = DistributedSection(strategy="tree", shared_memory=False)
     with small() as model:
         party = Party.of(world, 8, model.network, how)

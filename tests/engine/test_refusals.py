@@ -68,7 +68,7 @@ def test_shapes_that_no_memory_holds_are_refused_before_planning(training, monke
     def planned(*args):
         raise AssertionError("it is planned")
 
-    monkeypatch.setattr("znnpy.engine.model.planned", planned)
+    monkeypatch.setattr("znnpy.engine.making.planned", planned)
     with pytest.raises(ZnnpyError, match=r"at least [\d.]+ TiB of memory; this machine has"):
         small(20_000, training=training)
     with pytest.raises(ZnnpyError, match=r"at least .* of memory; max_memory is 1.0 MiB"):

@@ -22,6 +22,7 @@ from znnpy.fields import (
     FilePath,
     Float,
     Int,
+    Offsets,
     Positive,
     Spacing3,
     Strict,
@@ -114,19 +115,10 @@ class AffinityTarget(Strict):
     """One output image per offset: 1 where a voxel and its neighbour share an object."""
 
     kind: Literal["affinity"] = Field(description="Target.")
-    offsets: tuple[tuple[Int, Int, Int], ...] = Field(
+    offsets: Offsets = Field(
         default=((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
-        min_length=1,
         description="Neighbours in voxels, each z y x (default: the nearest along z, y and x).",
     )
-
-    @field_validator("offsets")
-    @classmethod
-    def _not_zero(cls, offsets: tuple[Any, ...]) -> tuple[Any, ...]:
-        for index, offset in enumerate(offsets):
-            if not any(offset):
-                raise wrong("must not be 0, 0, 0: a voxel is no neighbour of itself", index)
-        return offsets
 
 
 class LabelsTarget(Strict):

@@ -56,11 +56,17 @@ def network_section_from(
 
 def check_section(section: type[Model], values: Mapping[str, Any], name: str) -> Model:
     """Validate plain values, NumPy's numbers too, as a section of a config; `name` begins each problem."""
-    plain = {key: _plain(value) for key, value in values.items()}
-    return _validate(section, Document(name, data=plain), (), None)
+    return _validate(section, Document(name, data=_plain(dict(values))), (), None)
 
 
 def _plain(value: Any) -> Any:
+    """Numbers of Python's own, and mappings and lists of them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item) for item in value)
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
     if isinstance(value, bool):
         return value
     if isinstance(value, Integral):

@@ -18,7 +18,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy import reference
 from znnpy.engine.memory.arrays import ByName, joined
 from znnpy.engine.memory.images import Layout
-from znnpy.engine.result import StepResult
+from znnpy.engine.result import StepResult, refuse_ticket
 from znnpy.engine.steps import Settings
 from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
@@ -197,6 +197,7 @@ class DoubleEngine:
 
     def result(self, ticket: int) -> StepResult:
         """Loss and error of a submitted update."""
+        refuse_ticket(ticket, len(self._results))
         return self._results[ticket]
 
     def drain(self) -> None:

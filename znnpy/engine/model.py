@@ -5,63 +5,34 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.bundles import Pieces
 from znnpy.distributed.strategies import Strategy
 from znnpy.distributed.world import World
-from znnpy.engine.autotune import planned
-from znnpy.engine.communication.exchange import Party
-from znnpy.engine.emit import refuse_without_tasks
+from znnpy.engine.arguments import Arguments
+from znnpy.engine.calls import Staging, Turn, in_turn
+from znnpy.engine.given import Given, learning_rate_of, whole_number_of
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
-from znnpy.engine.making import (
-    Precision,
-    checked_loss,
-    laid_out,
-    opened,
-    refuse_ranks,
-    refuse_untrainable_sizes,
-    weighed_objectives,
-)
-from znnpy.engine.memory.arrays import (
-    Arrays,
-    Floats,
-    alone,
-    by_node,
-    refuse_mask,
-    refuse_weights,
-    unmasked,
-)
-from znnpy.engine.memory.limits import refuse_hopeless
+from znnpy.engine.making import Precision, made
+from znnpy.engine.memory.arrays import Arrays, ByName, Floats, alone
 from znnpy.engine.planning import declared_graph, declared_layers, planned_with_replicas
 from znnpy.engine.report import Report
 from znnpy.engine.result import StepResult
 from znnpy.engine.single import SingleEngine
-from znnpy.engine.steps import Settings
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.geometry import Extent, Geometry, describe, fit
+from znnpy.geometry import Extent, Geometry
 from znnpy.graph import TaskGraph
 from znnpy.learning.loss import LossKeys
-from znnpy.network import (
-    Network,
-    initial_parameters,
-    load_network,
-    logits_network,
-    parameter_shapes,
-)
-from znnpy.network.folding import fold, folded
-from znnpy.network.outputs import refuse_untrainable
-from znnpy.network.parameters import repeated, repeats_of
+from znnpy.network import Network, initial_parameters
+from znnpy.network.folding import fold
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
-from znnpy.scheduler.cores import available_cores
 from znnpy.scheduler.recording import WorkerRecording
 
 if TYPE_CHECKING:
@@ -77,10 +48,11 @@ class Model:
     (z, y, x), one number for all three, or a dict by output node. `threads`: workers (default: all
     cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral. `loss`:
     its name or a dict of its kind and keys, as in a config; the cross-entropies take the values of a linear
-    output as logits, those of a logistic or softmax one as probabilities.
+    output as logits, those of a logistic or softmax one as probabilities. `optimizer`: an Optimizer, or as in a
+    config its name or a dict (default: sgd).
     `factors`: of the losses of several outputs, by node (default 1 each).
     `microbatch`: how many samples are computed at once, by one fixed plan; an update adds up
-    `batch / microbatch` of them (default: the batch). `max_memory`: bytes; PlanError when the plan needs
+    `batch / microbatch` of them (default: the batch). `max_memory`: bytes, or as "8GiB"; PlanError when the plan needs
     more, or more than the machine has. `plan`: a `plan_record` to repeat. `training=False` reserves no
     gradients.
     `precision`: float32, or float64 by plain NumPy, slow and for checks. `ranks`: the processes that train
@@ -88,8 +60,10 @@ class Model:
     plans for all, and parameters are the same everywhere after every update. `distributed`: how.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
-    float32; copied in and out. One caller at a time. Settings are those that a config may hold;
-    ConfigError, a ZnnpyError, says which is not.
+    float32; copied in and out. Threads of Python may share a model: their calls come one after the other,
+    each whole (with `ranks` in the same order on all, so of one thread); one within another, as a signal
+    handler may make it, is refused. Settings are those that a config may hold, targets those that its loss
+    takes; ConfigError and others, all of them ZnnpyErrors, say which are not.
     """
 
     def __init__(
@@ -101,10 +75,10 @@ class Model:
         seed: int = 0,
         conv: Choice = "auto",
         loss: str | Mapping[str, Any] | LossKeys = "binomial_cross_entropy",
-        optimizer: Optimizer | None = None,
+        optimizer: Optimizer | str | Mapping[str, Any] | None = None,
         factors: Mapping[str, float] | None = None,
         clip_norm: float | None = None,
-        max_memory: int | None = None,
+        max_memory: int | str | None = None,
         plan: Mapping[str, Mapping[str, Any]] | None = None,
         training: bool = True,
         microbatch: int | None = None,
@@ -114,86 +88,47 @@ class Model:
         record: int = 0,
         report: Report | None = None,
         ranks: World | None = None,
-        distributed: DistributedSection = DISTRIBUTED,
+        distributed: DistributedSection | Mapping[str, Any] = DISTRIBUTED,
     ) -> None:
-        learning: dict[str, Any] = {
-            "batch": batch,
-            "microbatch": microbatch,
-            "seed": seed,
-            "loss": loss,
-        }
-        learning |= {"conv": conv, "clip_norm": clip_norm, "precision": precision}
-        running: dict[str, Any] = {"threads": threads or None, "max_memory": max_memory}
-        running |= {"policy": policy, "steal_seed": steal_seed}
-        keys = checked_loss(learning, factors or {}, running)
-        self.network: Network = load_network(network)
-        if training:
-            refuse_untrainable(self.network, keys)
-        logits = logits_network(self.network, keys)
-        self._logits = logits if training else folded(logits)
-        self.losses = weighed_objectives(self._logits, keys, self.network, factors or {})
-        if precision == "float32":
-            refuse_without_tasks(self.network)
-        self.geometry: Geometry = fit(self.network, output_shape)
-        self.batch, self.seed, self.loss = batch, seed, keys
-        self.microbatch = microbatch or batch
-        self.threads = available_cores() if threads is None else threads
-        party = None
-        if training:
-            refuse_untrainable_sizes(self.network, self.geometry, self.losses, self.microbatch)
-            party = Party.of(ranks, batch // self.microbatch, self._logits, distributed)
-        elif microbatch is not None:
-            raise ZnnpyError("microbatch: a model without training computes its batch at once")
-        own = len(party.numbers) * self.microbatch if party else batch
-        refuse_hopeless(
-            self.network, self.geometry, self.microbatch, training, max_memory, staged=own
-        )
-        if party:
-            refuse_ranks(precision, self.threads)
-
-        def plan_as(record: Mapping[str, Mapping[str, Any]] | None) -> Plan:
-            return planned(
-                self._logits,
-                self.geometry,
-                self.microbatch,
-                conv,
-                record,
-                training,
-                report,
-                max_memory=max_memory,
-            )
-
-        self.plan: Plan = party.planned(plan, plan_as) if party else plan_as(plan)
-        self._settings = Settings(
-            self.losses,
-            optimizer or Optimizer(),
-            clip_norm,
-            self.threads,
-            policy,
-            steal_seed,
-            record,
-            max_memory,
-            party,
-        )
-        sizes, workers = (self._logits, self.geometry, self.plan), max(1, self.threads)
-        layout = laid_out(sizes, batch, self.microbatch, seed, workers, party, training=training)
-        self._layout, engine = opened(layout, self._settings, precision, report)
-        self._opened: SingleEngine | DoubleEngine | None = engine
-        self._close = weakref.finalize(self, engine.close)  # a dropped model leaves no threads
-        self._shapes, self._repeats = parameter_shapes(self.network), repeats_of(self.network)
-        self._unfolded: dict[str, Floats] | None = None if self._logits is logits else {}
-        self.iteration = 0
-        self.set_parameters(initial_parameters(self.network, seed))
+        given = dict(locals())
+        arguments = Arguments.of(given)
+        parts = made(network, output_shape, arguments)
+        self.network: Network = parts.network
+        self.geometry: Geometry = parts.geometry
+        self.plan: Plan = parts.plan
+        self.losses, self.loss = parts.losses, arguments.learning.loss
+        self.batch, self.seed = arguments.learning.batch, arguments.learning.seed
+        self.microbatch, self.threads = parts.microbatch, arguments.threads
+        self._logits, self._settings, self._layout = parts.run, parts.settings, parts.layout
+        self._opened: SingleEngine | DoubleEngine | None = parts.engine
+        self._close = weakref.finalize(
+            self, parts.engine.close
+        )  # a dropped model leaves no threads
+        samples, dtype = self._layout.samples, parts.engine.dtype
+        self._given = Given(self.network, self.geometry, self.losses, samples, dtype)
+        self._unfolded: dict[str, Floats] | None = {} if parts.folds else None
+        self._turn, self._staging = Turn(), Staging()
+        self._iteration = 0
+        self.set_parameters(initial_parameters(self.network, self.seed))
 
     @property
     def input_shape(self) -> Triple | dict[str, Triple]:
         """Voxels of the input patch (z, y, x); a dict by node when there are several inputs."""
-        return _alone(self.geometry.input_shapes)
+        return alone(self.geometry.input_shapes)
 
     @property
     def output_shape(self) -> Triple | dict[str, Triple]:
         """Voxels of the output patch (z, y, x); a dict by node when there are several outputs."""
-        return _alone(self.geometry.output_shapes)
+        return alone(self.geometry.output_shapes)
+
+    @property
+    def iteration(self) -> int:
+        """How many updates were started, which dropout and the optimiser count by; may be set, to go on."""
+        return self._iteration
+
+    @iteration.setter
+    def iteration(self, value: int) -> None:
+        self._iteration = whole_number_of("iteration", value)
 
     @property
     def strategy(self) -> Strategy | None:
@@ -217,7 +152,7 @@ class Model:
     @property
     def field_of_view(self) -> Triple | dict[str, Triple]:
         """Input voxels that one output voxel sees (z, y, x)."""
-        return _alone(self.geometry.fields_of_view)
+        return alone(self.geometry.fields_of_view)
 
     @property
     def in_flight(self) -> int:
@@ -235,6 +170,7 @@ class Model:
         return self.plan.to_record()
 
     @property
+    @in_turn
     def parameters(self) -> dict[str, Floats]:
         """Copies of all that a network keeps.
 
@@ -244,23 +180,20 @@ class Model:
             return {name: array.copy() for name, array in self._unfolded.items()}
         return self._engine.parameters()
 
+    @in_turn
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
         """Set some or all `parameters`; ShapeError for unknown names and wrong shapes.
 
         Filters that repeat get the mean over each block of equal taps.
         """
-        unknown = sorted(set(values) - set(self._shapes))
-        if unknown:
-            raise ShapeError(
-                f"no parameter {unknown[0]!r}; this network has {sorted(self._shapes)}"
-            )
-        given = {name: self._shaped(name, array) for name, array in values.items()}
+        given = self._given.parameters(values)
         if self._unfolded is not None:
             self._unfolded |= {name: array.copy() for name, array in given.items()}
             given = fold(self.network, self._unfolded)
         self._engine.set_parameters(given)
 
     @property
+    @in_turn
     def optimizer_state(self) -> dict[str, Floats]:
         """Copies of the optimiser's buffers, by `parameter/buffer`, shaped like the parameter.
 
@@ -268,60 +201,64 @@ class Model:
         """
         return self._engine.states()
 
+    @in_turn
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:
         """Set the optimiser's buffers as `optimizer_state` gave them; all must be there."""
-        expected = set(self._engine.states())
-        if set(values) != expected:
-            raise ShapeError(
-                f"optimizer state: found {sorted(values)}, this model needs {sorted(expected)}"
-            )
-        self._engine.set_states(
-            {key: self._shaped(key.rpartition("/")[0], array) for key, array in values.items()}
-        )
+        self._engine.set_states(self._given.states(values, self._engine.states()))
 
+    @in_turn
     def forward(self, x: Arrays) -> Floats | dict[str, Floats]:
-        """Values of the output nodes for one batch of inputs; dropout is off."""
-        return alone(self._activated(self._engine.forward(self._inputs(x), self.iteration)))
+        """Values of the output nodes for one batch of inputs; dropout is off.
 
+        NaN and Inf in them are what arithmetic makes of them.
+        """
+        return alone(self._activated(self._values(x)))
+
+    @in_turn
     def staged(self) -> dict[str, Floats]:
         """The inputs that `run` takes, (batch, image, z, y, x) by node: to be filled in place.
 
-        The engine's own memory; other calls than `run` may change it. ZnnpyError for a model that computes its
-        samples in several microbatches, which have no memory in one place.
+        The engine's own memory, for the thread that asks; other calls than `run` may change it. ZnnpyError for a model
+        that computes its samples in several microbatches, which have no memory in one place.
         """
         self._refuse_microbatches("staged")
-        return self._engine.staged()
+        rooms = self._engine.staged()
+        self._staging.begin()
+        return rooms
 
+    @in_turn
     def run(self) -> dict[str, Floats]:
-        """`forward` of what is staged: values by output node until the next call, not copied if linear."""
+        """`forward` of what is staged: values by output node until the next call, not copied if linear.
+
+        ZnnpyError where another thread has used the model since this one has called `staged`.
+        """
         self._refuse_microbatches("run")
+        self._staging.end()
         return self._activated(self._engine.run())
 
+    @in_turn
     def predict(self, x: Arrays) -> Floats | dict[str, Floats]:
         """Probabilities: the logistic or softmax that the loss implies, applied once to every logit."""
-        values = self._engine.forward(self._inputs(x), self.iteration)
-        return alone(
-            {
-                name: probabilities(self.losses[name].reading, array)
-                for name, array in values.items()
-            }
-        )
+        values, losses = self._values(x), self.losses
+        return alone({name: probabilities(losses[name].reading, values[name]) for name in values})
 
+    @in_turn
     def loss_and_gradients(
         self, x: Arrays, target: Arrays, weight: Arrays | None = None
     ) -> tuple[float, dict[str, Floats]]:
         """The loss and its gradient by every filter and bias, without an update.
 
         `target` and `weight` have the outputs' shapes; a weight may have one image for all, and is at
-        least 0. Targets that weigh 0 do not count, whatever they are; those that a NumPy mask hides
-        weigh 0 (softmax: their voxel). The loss is the weighted mean over voxels and output images
-        (softmax: over voxels, weighed by the first image's weights), summed over outputs. With `ranks` both
-        are of the samples of all ranks, which must all come here: those that an update would use.
+        least 0. Targets that weigh 0 do not count, whatever they are; those that a NumPy mask hides weigh 0
+        (softmax: their voxel). Others must be what the loss takes: else ZnnpyError. The loss is the weighted mean
+        over voxels and output images (softmax: over voxels, weighed by the first image's weights), summed over
+        outputs. With `ranks` both are of the samples of all ranks, which must all come here: those that an
+        update would use.
         """
-        batch = self._batch(x, target, weight)
-        result, gradients = self._engine.gradients(*batch, self.iteration)
+        result, gradients = self._engine.gradients(*self._batch(x, target, weight), self.iteration)
         return result.loss, gradients
 
+    @in_turn
     def step(
         self,
         x: Arrays,
@@ -330,8 +267,10 @@ class Model:
         learning_rate: float = 0.01,
     ) -> float:
         """One update; returns the loss before it. The update itself may still be running."""
-        return self.result(self._submit(x, target, weight, learning_rate, borrow=True)).loss
+        ticket = self._submit(x, target, weight, learning_rate, borrow=True)
+        return self._engine.result(ticket).loss
 
+    @in_turn
     def submit(
         self,
         x: Arrays,
@@ -342,17 +281,20 @@ class Model:
         """Start one update on copies of the arrays and return its ticket; at most two are in flight."""
         return self._submit(x, target, weight, learning_rate, borrow=False)
 
+    @in_turn
     def result(self, ticket: int) -> StepResult:
-        """Loss and error of one of the last two submitted updates.
+        """Loss and error of one of the last 1024 submitted updates, of whichever thread; ZnnpyError for others.
 
         Waits for that update's forward pass and loss only.
         """
-        return self._engine.result(ticket)
+        return self._engine.result(whole_number_of("ticket", ticket))
 
+    @in_turn
     def drain(self) -> None:
         """Wait until all submitted updates are complete."""
         self._engine.drain()
 
+    @in_turn
     def non_finite_layer(self) -> str | None:
         """The first node or parameter, in the order of the data, that holds NaN or Inf.
 
@@ -364,6 +306,7 @@ class Model:
         return next(iter(nodes + found), None)
 
     @property
+    @in_turn
     def task_graph(self) -> TaskGraph:
         """The task graph of an even and an odd update; of a forward pass without `training`."""
         return self._engine.task_graph()
@@ -373,7 +316,8 @@ class Model:
 
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """
-        layout = replace(self._layout, workers=max(1, threads))
+        workers = whole_number_of("threads", threads, 0, 4096)
+        layout = replace(self._layout, workers=max(1, workers))
         memory = planned_with_replicas(layout, self._settings)
         return declared_graph(memory, self._settings)
 
@@ -381,12 +325,17 @@ class Model:
         """What ranks would add up in an update, layer by layer, in the order in which it is made."""
         return declared_layers(self._layout)
 
+    @in_turn
     def recording(self) -> list[WorkerRecording]:
         """What each worker did in `task_graph` since the start; events if the model records them."""
         return self._engine.recording()
 
+    @in_turn
     def close(self) -> None:
-        """Stop the worker threads and free the memory; the model cannot be used afterwards."""
+        """Stop the worker threads and free the memory; the model cannot be used afterwards.
+
+        Waits for calls of other threads; those that come later are refused.
+        """
         self._opened = None
         self._close()
 
@@ -410,11 +359,9 @@ class Model:
         *,
         borrow: bool,
     ) -> int:
-        if not 0 <= learning_rate < inf:
-            raise ZnnpyError(f"learning_rate {learning_rate} must be a finite number of at least 0")
-        batch = self._batch(x, target, weight)
-        ticket = self._engine.submit(*batch, learning_rate, self.iteration, borrow=borrow)
-        self.iteration += 1
+        rate, batch = learning_rate_of(learning_rate), self._batch(x, target, weight)
+        ticket = self._engine.submit(*batch, rate, self.iteration, borrow=borrow)
+        self._iteration += 1
         return ticket
 
     def _refuse_microbatches(self, call: str) -> None:
@@ -439,39 +386,16 @@ class Model:
             raise ZnnpyError("this model is closed")
         return self._opened
 
+    def _values(self, x: Arrays) -> dict[str, Floats]:
+        engine, inputs = self._engine, self._given.inputs(x)
+        self._staging.use()
+        return engine.forward(inputs, self.iteration)
+
     def _batch(
         self, x: Arrays, target: Arrays, weight: Arrays | None
-    ) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
+    ) -> tuple[ByName, ByName, ByName]:
         if not self._layout.training:
             raise ShapeError("this model was made with training=False: it has no gradients")
-        shapes, outputs = self.geometry.output_shapes, self.network.outputs
-        samples = self._layout.samples
-        kind = self._engine.dtype
-        targets = by_node(target, outputs, samples, shapes, "target", kind)
-        weights: dict[str, Floats] = {}
-        if weight is not None:
-            weights = by_node(weight, outputs, samples, shapes, "weight", kind, one_image=True)
-            refuse_weights(weights)
-        whole = {name for name, loss in self.losses.items() if loss.reading.whole_voxels}
-        return self._inputs(x), *unmasked(targets, weights, whole_voxels=whole)
-
-    def _inputs(self, x: Arrays) -> dict[str, Floats]:
-        shapes, samples = self.geometry.input_shapes, self._layout.samples
-        inputs = by_node(x, self.network.inputs, samples, shapes, "input", self._engine.dtype)
-        for name, array in inputs.items():
-            refuse_mask(array, f"input of node {name!r}")
-        return inputs
-
-    def _shaped(self, name: str, array: ArrayLike) -> Floats:
-        refuse_mask(array, f"parameter {name!r}")
-        found: Floats = np.asarray(array, self._engine.dtype)
-        if found.shape != self._shapes[name]:
-            raise ShapeError(
-                f"parameter {name!r}: shape {describe(found.shape)}, but this network has "
-                f"{describe(self._shapes[name])}"
-            )
-        return repeated(found, self._repeats.get(name))
-
-
-def _alone(shapes: Mapping[str, Triple]) -> Triple | dict[str, Triple]:
-    return dict(shapes) if len(shapes) > 1 else next(iter(shapes.values()))
+        _, batch = self._engine, self._given.batch(x, target, weight)
+        self._staging.use()
+        return batch

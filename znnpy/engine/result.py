@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from znnpy.errors import ZnnpyError
+
+KEPT = 1024
+"""Results of updates: of several threads, another's may come before one's own is asked for."""
+
 
 @dataclass(frozen=True)
 class StepResult:
@@ -14,3 +19,11 @@ class StepResult:
 
     loss: float
     error: float
+
+
+def refuse_ticket(ticket: int, submitted: int) -> None:
+    """ZnnpyError for an update whose result is not kept, where so many were submitted."""
+    first = max(0, submitted - KEPT)
+    if not first <= ticket < submitted:
+        known = f"{first} to {submitted - 1} are kept" if submitted else "no update was submitted"
+        raise ZnnpyError(f"there is no result of ticket {ticket}: {known}")

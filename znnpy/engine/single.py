@@ -15,7 +15,7 @@ from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.planning import MemoryPlan
 from znnpy.engine.report import Report
-from znnpy.engine.result import StepResult
+from znnpy.engine.result import KEPT, StepResult, refuse_ticket
 from znnpy.engine.steps import Settings
 from znnpy.engine.tasks.step import added_pairs
 from znnpy.graph import TaskGraph
@@ -151,7 +151,9 @@ class SingleEngine:
         """
         ticket, parity = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", parity)
-        self._results.pop(ticket - STEPS, None)
+        if ticket >= STEPS:
+            self.result(ticket - STEPS)  # which has its place in what is staged now
+        self._results.pop(ticket - KEPT, None)
         self._stage(parity, inputs, iteration)
         self._stage_normalizers(
             parity, self._stage_targets(parity, targets, weights, borrow=borrow)
@@ -162,9 +164,8 @@ class SingleEngine:
         return ticket
 
     def result(self, ticket: int) -> StepResult:
-        """Loss and error of one of the last two submitted updates, as soon as they are known."""
-        if not self._submitted - STEPS <= ticket < self._submitted:
-            raise ValueError(f"ticket {ticket} is not among the last {STEPS} submitted")
+        """Loss and error of one of the last `KEPT` submitted updates, as soon as they are known."""
+        refuse_ticket(ticket, self._submitted)
         if ticket not in self._results:
             self._graphs.wait_for_loss("update", ticket % STEPS)
             # Ranks have added up all microbatches in the results of their first ones.
@@ -174,7 +175,7 @@ class SingleEngine:
         return self._results[ticket]
 
     def drain(self) -> None:
-        """Wait until every submitted update is complete, and keep the last results."""
+        """Wait until every submitted update is complete, and keep the results."""
         self._graphs.drain()
         for ticket in range(max(0, self._submitted - STEPS), self._submitted):
             self.result(ticket)

@@ -67,7 +67,7 @@ class Loss:
     the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`, `overlap.OVERLAPS`). Where
     there are several, the output's function says which. `parts`: the meaning. `example`: keys for the
     template. `refused(keys, reading, images)`: why an output of so many images cannot be trained, "" if
-    it can; `joins_voxels`: nor one whose voxels lie apart.
+    it can; `neighbours(keys)`: offsets (z, y, x) at which it joins voxels, none of which may lie apart.
 
     For the kernel: `numbers(keys)`: words, those that are not 0. `table(keys)`: whole numbers that it
     reads, three for each image at most. `class_weights(keys, reading, images)`: how much each image
@@ -84,7 +84,7 @@ class Loss:
     table: Callable[[Any], Sequence[int]] = lambda keys: ()
     reweighed: Callable[[Any, Doubles, Doubles, Doubles], Doubles] = _as_given
     by_sample: bool = False
-    joins_voxels: bool = False
+    neighbours: Callable[[Any], Sequence[Sequence[int]]] = lambda keys: ()
     weighs_mean: Callable[[Any], bool] = lambda keys: False
     refused: Callable[[Any, Reading, int], str] = lambda keys, reading, images: ""
     example: str = ""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from znnpy.fields import Int, Probability
+from znnpy.fields import Offsets, Probability
 from znnpy.learning.loss import Doubles, Loss, LossKeys, Part, samples
 from znnpy.learning.readings import IMAGES, LOGITS, Reading
 
@@ -20,9 +20,8 @@ class Malis(LossKeys):
     """
 
     kind: Literal["malis"] = Field(description="Loss.")
-    offsets: tuple[tuple[Int, Int, Int], ...] = Field(
+    offsets: Offsets = Field(
         default=((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
-        min_length=1,
         description="Neighbours that the images join voxels with, each z y x, as data.target has them.",
     )
     positive: Probability = Field(
@@ -93,7 +92,7 @@ MALIS = Loss(
     parts=_parts,
     reweighed=shares,
     by_sample=True,
-    joins_voxels=True,
+    neighbours=lambda keys: keys.offsets,
     numbers=lambda keys: {"positive": keys.positive},
     table=lambda keys: [step for offset in keys.offsets for step in offset],
     refused=_refused,

@@ -17,6 +17,10 @@ Array = NDArray[Any]
 IMAGES = -4  # axis of the images in (..., image, z, y, x)
 
 
+SLACK = 1e-4  # beyond the range, for scales like 0.00392157
+SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
+
+
 @dataclass(frozen=True)
 class Taken:
     """Values that a loss takes, in words and numbers; `shares`: images of a voxel sum to 1."""
@@ -25,6 +29,28 @@ class Taken:
     low: float = -np.inf
     high: float = np.inf
     shares: bool = False
+
+    def takes(self, values: Array) -> bool:
+        """Whether all values (..., image, z, y, x) are good: in few passes, whatever they are."""
+        if not self.inside(np.stack([values.min(), values.max()])).all():
+            return False
+        if not self.shares:
+            return True
+        sums = values.sum(axis=IMAGES)
+        return bool(sums.min() >= 1 - SLACK_OF_SHARES and sums.max() <= 1 + SLACK_OF_SHARES)
+
+    def wrong(self, values: Array) -> NDArray[np.bool_]:
+        """Where values (..., image, z, y, x) are not good; of shares that miss 1, the whole voxel."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = ~self.inside(values)
+            if self.shares:
+                found |= ~(np.abs(values.sum(axis=IMAGES, keepdims=True) - 1) <= SLACK_OF_SHARES)
+        return found
+
+    def inside(self, values: Array) -> NDArray[np.bool_]:
+        """Which values are finite and in the range."""
+        low, high = self.low - SLACK, self.high + SLACK
+        return np.asarray((values >= low) & (values <= high) & np.isfinite(values))
 
 
 @dataclass(frozen=True, kw_only=True)

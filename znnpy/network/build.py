@@ -8,6 +8,7 @@ are `parameters["conv2"]`, and the biases of the last layer `parameters["output"
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from znnpy.config import Config, load_network_section, network_section_from
 from znnpy.config.network_section import EdgeSection, LayerSection, NetworkSection, NodeSection
 from znnpy.config.unet_section import UnetSection
 from znnpy.errors import ConfigError, NetworkError
-from znnpy.fields import Strict
+from znnpy.fields import Strict, shown
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.functions import FUNCTIONS
 from znnpy.layers.keys import TransferKeys, init_data, init_of
@@ -40,6 +41,10 @@ def load_network(source: str | Path | Mapping[str, Any] | Network) -> Network:
         return checked_network(source.nodes, source.edges)
     if isinstance(source, Mapping):
         return build_network(network_section_from(source))
+    if not isinstance(source, str | os.PathLike) or "\0" in os.fspath(source):
+        raise ConfigError(
+            f"a network is a mapping of keys, a path of a YAML or .znn file, or a Network; found {shown(source)}"
+        )
     if Path(source).suffix.lower() == ".znn":
         return read_znn(source)
     return build_network(load_network_section(source))

@@ -133,14 +133,27 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
                 yield from _shown(network, network.node(edge.source))
 
 
-def refuse_apart(losses: Objectives, strides: Mapping[str, Triple]) -> None:
-    """NetworkError for outputs whose voxels lie apart, by stride (z, y, x), where their loss joins neighbours."""
+def refuse_apart(
+    losses: Objectives, strides: Mapping[str, Triple], shapes: Mapping[str, Triple]
+) -> None:
+    """NetworkError where a loss joins neighbours that no patch has, or voxels that lie apart.
+
+    By output: its stride in voxels of the input, and its patch's shape, z, y, x.
+    """
     for name, objective in losses.items():
-        if objective.loss.joins_voxels and strides[name] != (1, 1, 1):
+        loss, shape = objective.loss, shapes[name]
+        neighbours = loss.neighbours(objective.keys)
+        if neighbours and strides[name] != (1, 1, 1):
             apart = " x ".join(map(str, strides[name]))
             raise NetworkError(
-                f"{objective.loss.name} joins neighbours, but voxels of output {name!r} lie {apart} apart"
+                f"{loss.name} joins neighbours, but voxels of output {name!r} lie {apart} apart"
             )
+        for offset in neighbours:
+            if any(abs(step) >= size for step, size in zip(offset, shape, strict=True)):
+                raise NetworkError(
+                    f"{loss.name} joins voxels at offset {list(offset)}, but a patch of output {name!r} has "
+                    f"{' x '.join(map(str, shape))} voxels (z, y, x), no two of which lie so far apart"
+                )
 
 
 def refuse_untrainable(network: Network, loss: str | LossKeys) -> None:

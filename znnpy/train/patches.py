@@ -60,7 +60,7 @@ def make_sampler(
     _doubt_labels(scenes, geometry)
     with blamed_on_loss(config):
         strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
-        refuse_apart(training_losses(config, network), strides)
+        refuse_apart(training_losses(config, network), strides, geometry.output_shapes)
     varied = training and augment.enabled
     return Sampler(
         scenes,

@@ -149,6 +149,7 @@ def test_a_normalised_softmax_at_the_output() -> None:
     geometry, rng = fit(net, OUT), np.random.default_rng(0)
     x = rng.standard_normal((1, 1, *geometry.input_shapes["input"])).astype(np.float32)
     target = rng.random((1, 4, *OUT)).astype(np.float32)
+    target /= target.sum(axis=1, keepdims=True)
     for loss in ("square", "softmax"):
         with Model(net, OUT, threads=1, loss=loss) as model:
             parameters = model.parameters

@@ -150,10 +150,6 @@ class AffinityTarget(Target):
         return values * weights, weights
 
 
-SLACK = 1e-4  # beyond the range, for scales like 0.00392157; what is beyond is cut off
-SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
-
-
 @dataclass(frozen=True)
 class ImageTarget(Target):
     """The labels' values times `scale`, one image per channel, where the loss takes them."""
@@ -201,16 +197,13 @@ class ImageTarget(Target):
         """Whether all values from `low` to `high` are good."""
         with np.errstate(over="ignore", invalid="ignore"):
             ends = self._scaled(np.array([low, high], np.float64))
-        return not self.taken.shares and not self._outside(ends).any()
+        return not self.taken.shares and bool(self.taken.inside(ends).all())
 
     def wrong(self, labels: Array) -> Bool:
         """Where labels (C, z, y, x) have no target; of shares that miss 1, the whole voxel."""
         with np.errstate(over="ignore", invalid="ignore"):
             values = self._scaled(labels)
-            found = self._outside(values)
-            if self.taken.shares:
-                found |= ~(np.abs(values.sum(axis=0) - 1) <= SLACK_OF_SHARES)
-        return found
+        return self.taken.wrong(values)
 
     @property
     def wanted(self) -> str:
@@ -232,10 +225,6 @@ class ImageTarget(Target):
         if self.scale != 1:
             found *= np.float32(self.scale)
         return found
-
-    def _outside(self, values: Float32) -> Bool:
-        low, high = self.taken.low - SLACK, self.taken.high + SLACK
-        return ~((values >= low) & (values <= high) & np.isfinite(values))
 
 
 @dataclass(frozen=True)

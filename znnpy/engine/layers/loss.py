@@ -16,10 +16,20 @@ from znnpy.engine.tasks.biases import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import biased_in_loss
 from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.errors import NetworkError
 from znnpy.learning.loss import Objective
+from znnpy.network.outputs import Objectives
 from znnpy.network.types import Node
 
 LOSS_PARTIALS = Use("partial losses", SMALL)
+
+
+def refuse_without_kernel(losses: Objectives) -> None:
+    """NetworkError for an output whose loss float64 alone knows."""
+    for name, objective in losses.items():
+        if objective.kernel not in {**LOSSES, **OVERLAPS}:
+            what = f"output {name!r}: loss {objective.loss.name} has no kernel in float32"
+            raise NetworkError(f"{what}; precision float64 runs it")
 
 
 def loss_group(parity: int) -> int:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
 from znnpy_kernels.layers.optimizers import OPTIMIZERS as KERNELS
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.config import check_section
-from znnpy.errors import ZnnpyError
-from znnpy.learning.optimizers import OPTIMIZERS, OptimizerKind
+from znnpy.errors import PlanError, ZnnpyError
+from znnpy.fields import Bool, Strict
+from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, OptimizerKeys, OptimizerKind
+
+
+class _Own(Strict):
+    """What no config has."""
+
+    decoupled: Bool
+
+
+class _Named(Strict):
+    """As a config has it."""
+
+    optimizer: AnyOptimizer
 
 
 @dataclass(frozen=True)
@@ -33,15 +47,34 @@ class Optimizer:
     decoupled: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in OPTIMIZERS:
+        if not isinstance(self.kind, str) or self.kind not in OPTIMIZERS:
             raise ZnnpyError(f"optimizer {self.kind!r} is not one of {', '.join(OPTIMIZERS)}")
+        self._take(_Own, {"decoupled": self.decoupled})
+        for kind in OPTIMIZERS.values():
+            given = {name: getattr(self, name) for name in kind.keys.model_fields}
+            self._take(kind.keys, given | {"kind": kind.name})
         if self.decoupled and not self.entry.decouples:
             raise ZnnpyError(
                 f"optimizer: decoupled weight decay is AdamW's, of kind adam, not of {self.kind}"
             )
-        for kind in OPTIMIZERS.values():
-            given = {name: getattr(self, name) for name in kind.keys.model_fields}
-            check_section(kind.keys, given | {"kind": kind.name}, "optimizer")
+
+    def _take(self, section: type[Strict], given: Mapping[str, Any]) -> None:
+        """Have plain numbers where NumPy's were given, once they are what a section takes."""
+        keys = check_section(section, given, "optimizer")
+        for name in given:
+            if name != "kind":
+                object.__setattr__(self, name, getattr(keys, name))
+
+    @classmethod
+    def of(cls, given: Any) -> Optimizer:
+        """Itself, or one of a name or a mapping as a config has it, or of its keys; ConfigError for others."""
+        if isinstance(given, cls):
+            return given
+        if given is None:
+            return cls()
+        if not isinstance(given, OptimizerKeys):
+            given = check_section(_Named, {"optimizer": given}, "Model").optimizer
+        return cls(**given.model_dump())
 
     @property
     def entry(self) -> OptimizerKind:
@@ -50,7 +83,11 @@ class Optimizer:
 
     @property
     def kernel(self) -> Kernel:
-        """The update's kernel."""
+        """The update's kernel; PlanError where there is none."""
+        if self.kind not in KERNELS:
+            raise PlanError(
+                f"optimizer {self.kind} has no kernel in float32; precision float64 runs it"
+            )
         return KERNELS[self.kind]
 
     @property

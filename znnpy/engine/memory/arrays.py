@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from znnpy.errors import ShapeError, ZnnpyError
+from znnpy.errors import ShapeError, ZnnpyError, reason
 from znnpy.geometry import describe
 from znnpy.network.types import Node, Triple
 
+T = TypeVar("T")
 Floats = NDArray[Any]  # float32, or float64 at that precision
 ByName = Mapping[str, Floats]
 Arrays = ArrayLike | Mapping[str, ArrayLike]
@@ -41,8 +42,8 @@ def by_node(
             )
         given = {names[0]: given}
     if set(given) != set(names):
-        raise ShapeError(f"{what}: arrays for {sorted(given)}, but the network has {names}")
-    found = {name: _floats(array, dtype) for name, array in given.items()}
+        raise ShapeError(f"{what}: arrays for {listed(given)}, but the network has {names}")
+    found = {name: numbers(given[name], dtype, f"{what} of node {name!r}") for name in names}
     wanted = {node.name: (batch, node.images, *shapes[node.name]) for node in nodes}
     return {name: _checked(found[name], wanted[name], what, name, one_image) for name in names}
 
@@ -102,10 +103,38 @@ def refuse_weights(weights: ByName) -> None:
             )
 
 
-def _floats(array: ArrayLike, dtype: type[np.floating[Any]]) -> Floats:
-    if np.ma.is_masked(array):
-        return np.ma.asarray(array, dtype)
-    return np.asarray(array, dtype)
+NUMBERS = {"b": "truth values", "i": "integers", "u": "integers", "f": "floats"}
+"""Kinds of types whose values are numbers."""
+
+
+def numbers(array: ArrayLike, dtype: type[np.floating[Any]], what: str) -> Floats:
+    """An array as `dtype`, the same one where it is; ShapeError, which begins with `what`, where it holds no numbers.
+
+    Masked arrays stay masked where something in them is.
+    """
+    found = _array(array, what)
+    if found.dtype.kind not in NUMBERS:
+        raise ShapeError(
+            f"{what}: an array of {found.dtype.name or found.dtype}; numbers are booleans, integers and floats"
+        )
+    try:
+        with np.errstate(over="raise"):
+            return found if found.dtype == dtype else found.astype(dtype)
+    except FloatingPointError:
+        raise ShapeError(f"{what}: some numbers are too large for {np.dtype(dtype).name}") from None
+
+
+def _array(array: ArrayLike, what: str) -> Floats:
+    """What NumPy makes of it, of which nobody knows what it is."""
+    try:
+        return np.ma.asarray(array) if np.ma.is_masked(array) else np.asarray(array)
+    except Exception as error:
+        raise ShapeError(f"{what}: is no array: {reason(error)}") from error
+
+
+def listed(names: Mapping[Any, Any]) -> list[str]:
+    """Names that somebody has given, in an order that anything has."""
+    return sorted(map(str, names))
 
 
 def joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
@@ -115,6 +144,6 @@ def joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def alone(arrays: Mapping[str, Floats]) -> Floats | dict[str, Floats]:
-    """The single array, or the dict when there are several."""
-    return dict(arrays) if len(arrays) > 1 else next(iter(arrays.values()))
+def alone(by_node: Mapping[str, T]) -> T | dict[str, T]:
+    """The single array, or what stands for one, or the dict when there are several."""
+    return dict(by_node) if len(by_node) > 1 else next(iter(by_node.values()))

@@ -1,0 +1,126 @@
+"""What a model takes for its settings: what a config would, and NumPy's numbers; all else is refused by name."""
+
+import numpy as np
+import pytest
+from small_models import data, small
+from znnpy_kernels.layers.losses import LOSSES as LOSS_KERNELS
+
+from znnpy import Model, Optimizer
+from znnpy.engine.layers import optimizer as optimizers
+from znnpy.errors import ConfigError, NetworkError, PlanError, ZnnpyError
+from znnpy.learning.optimizers import Adam
+
+MALIS = {"layers": [{"conv": {"images": 2, "size": 3}}]}
+
+
+def same(found, wanted):
+    """Whether two models have made the same update."""
+    with found, wanted:
+        for model in (found, wanted):
+            model.step(*data(model))
+        ours, others = found.parameters, wanted.parameters
+        return all(np.array_equal(ours[name], others[name]) for name in others)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, np.int64, np.array])
+def test_numbers_may_be_numpys(kind):
+    sizes = {"batch": 4, "microbatch": 2, "seed": 7, "threads": 1, "steal_seed": 3, "record": 5}
+    given = {name: kind(value) for name, value in sizes.items()}
+    assert same(small(**given, clip_norm=np.float32(2)), small(**sizes, clip_norm=2.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("adam", Optimizer("adam")),
+        ({"kind": "adam", "beta1": 0.5}, Optimizer("adam", beta1=0.5)),
+        ({"kind": "sgd", "momentum": np.float64(0.5)}, Optimizer(momentum=0.5)),
+        (Adam(kind="adam", eps=1e-3), Optimizer("adam", eps=1e-3)),
+        (None, Optimizer()),
+    ],
+)
+def test_an_optimizer_may_be_given_as_in_a_config(given, wanted):
+    assert Optimizer.of(given) == wanted
+    assert same(small(optimizer=given), small(optimizer=wanted))
+
+
+def test_an_optimizers_numbers_are_pythons():
+    made = Optimizer("adam", beta1=np.float32(0.5), decoupled=np.True_)
+    assert (type(made.beta1), made.beta1, made.decoupled) == (float, 0.5, True)
+
+
+def test_memory_and_ranks_may_be_given_as_in_a_config():
+    with small(max_memory="8GiB", distributed={"strategy": "tree", "chunk": "1KiB"}) as model:
+        assert model._settings.max_memory == 8 << 30
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"optimizer": "adm"}, "optimizer.kind: is 'adm'; did you mean 'adam'"),
+        ({"optimizer": {"kind": "sgd", "beta1": 0.1}}, "optimizer.beta1: unknown key"),
+        ({"optimizer": 3}, "optimizer: must be a mapping of keys"),
+        ({"max_memory": "8 gibs"}, "max_memory: must be bytes or a size such as 8GiB"),
+        ({"max_memory": 1.5}, "max_memory"),
+        ({"factors": [1]}, "factors: must be a mapping"),
+        ({"factors": {"y": -1}}, "outputs.y.weight: must be at least 0"),
+        ({"factors": {"y": 0}}, "nothing is learned"),
+        ({"factors": {1: 1}}, "outputs"),
+        ({"record": -1}, "record: must be at least 0"),
+        ({"record": 10**12}, "record: must be at most"),
+        ({"training": None}, "training: must be true or false"),
+        ({"training": "no"}, "training: must be true or false"),
+        ({"threads": ""}, "threads: must be a whole number"),
+        ({"threads": 1.0}, "threads: must be a whole number"),
+        ({"batch": 10**9}, "batch: must be at most 65536"),
+        ({"batch": 2.0}, "batch: must be a whole number"),
+        ({"seed": None}, "seed: must be a whole number"),
+        ({"loss": None}, "loss: must be a mapping"),
+        ({"loss": {"kind": ["square"]}}, "loss.kind"),
+        ({"plan": "plan.json"}, "plan: must be a mapping"),
+        ({"plan": [1]}, "plan: must be a mapping"),
+        ({"report": 3}, "report: must be a function"),
+        ({"ranks": 2}, "ranks: must be a World"),
+        ({"distributed": "tree"}, "distributed: must be a mapping"),
+        ({"distributed": {"strategy": "star"}}, "distributed: strategy: is 'star'"),
+    ],
+)
+def test_what_a_config_would_refuse_is_refused_by_name(given, said):
+    with pytest.raises(ZnnpyError) as refused:
+        small(**given)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("network", [None, 3, [], b"x.yaml", object(), True, 1.5])
+def test_what_is_no_network_is_refused(network):
+    with pytest.raises(ConfigError, match="a network is"):
+        Model(network)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [
+        ([[0, 0, 0], [0, 0, 1]], "must not be 0, 0, 0"),
+        ([[0, 0, 1], [0, 0, 1]], "is there already"),
+        ([[0, 0, 1], [0, 0, 2**40]], "must be at most"),
+        ([[0, 0, 1], [0, -3, 0]], r"joins voxels at offset \[0, -3, 0\], but a patch"),
+        ([], "at least 1"),
+    ],
+)
+def test_neighbours_that_no_voxel_has_are_refused(offsets, said):
+    with pytest.raises(ZnnpyError, match=said):
+        Model(MALIS, 3, loss={"kind": "malis", "offsets": offsets})
+    with pytest.raises(ZnnpyError, match=r"loss\.offsets\.0"):
+        Model(MALIS, 3, loss={"kind": "malis", "offsets": [[0, 0, 0]]})
+
+
+def test_what_has_no_kernel_runs_in_float64_alone(monkeypatch):
+    monkeypatch.delitem(LOSS_KERNELS, "square")
+    with pytest.raises(NetworkError, match=r"'y': loss square has no kernel .* float64 runs it"):
+        small(loss="square")
+    monkeypatch.delitem(optimizers.KERNELS, "adam")
+    with pytest.raises(PlanError, match=r"optimizer adam has no kernel .* float64 runs it"):
+        small(optimizer="adam")
+    with small(loss="square", optimizer="adam", precision="float64") as model:
+        assert model.step(*data(model)) > 0
+    small(loss="square", training=False).close()
