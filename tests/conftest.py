@@ -13,8 +13,10 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from guard import Guard
 from shares import slow_cases
 
+GUARD = pytest.StashKey[Guard]()
 COMPILE = Path(__file__).parents[1] / "scripts" / "compile_kernels"
 # Set in some containers: else what tests start would compile all its modules, or write lines apart from their ends.
 UNSET = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -28,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     quick = "not slow" in config.option.markexpr
     settings.load_profile("quick" if quick else "untimed")
+    config.stash[GUARD] = Guard(os.dup(2))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -43,6 +46,13 @@ def _whole_suite(config: pytest.Config) -> bool:
     """Whether tests are run here, or in processes that this one starts, and none were named."""
     chosen = config.option.keyword or config.option.collectonly or hasattr(config, "workerinput")
     return not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Have each test watched; only where tests are run is there a guard at work."""
+    with item.config.stash[GUARD].watching(item.nodeid):
+        return (yield)
 
 
 def pytest_xdist_auto_num_workers() -> int:

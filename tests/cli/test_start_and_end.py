@@ -55,7 +55,7 @@ def test_ctrl_c_while_it_starts(config: Path) -> None:
             assert process.stdout.read(1) == b"."
             time.sleep(number * 0.3 / TIMES)
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=600)
         assert b"Traceback" not in errors, errors.decode()
         assert b"Aborted" not in errors
         ended.append(process.returncode)
@@ -69,7 +69,7 @@ def test_too_few_addresses(config: Path) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (LEAST // 2, LEAST // 2))
 
     words = [sys.executable, "-c", START, "predict", "run", "--input", "a.h5", "--output", "b.h5"]
-    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit, timeout=600)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "ulimit -v" in done.stderr

@@ -118,7 +118,7 @@ class Forked:
         if self.poll() is None:
             os.kill(self._pid, number)
 
-    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+    def communicate(self, timeout: float = 600) -> tuple[str, str]:
         """Wait for the end; what was written to stdout and stderr."""
         until = time.monotonic() + timeout
         while self.poll() is None:
