@@ -1,8 +1,9 @@
 """znnpy: 3-D convolutional networks on many-core CPUs."""
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own takes a while to load, in which Ctrl-C would be a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from znnpy.engine import Model, Optimizer
     from znnpy.network import load_network
 
@@ -16,7 +17,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import the public names when they are first used: `znnpy --help` need not load the compiler."""
     if name not in _HOMES:
         raise AttributeError(f"module 'znnpy' has no attribute {name!r}")

@@ -14,6 +14,7 @@ import pytest
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.cli import main
+from znnpy.cli.profiling import _print
 from znnpy.graph.policies import POLICIES
 from znnpy.profile.report import write_report
 from znnpy.profile.svg import seconds
@@ -94,6 +95,7 @@ def with_everything(folder: Path) -> Path:
         "brent_upper": [1.1, 0.6, 0.35, 0.11],
         "error": {"1": 0.01},
     }
+    summary["doubts"] = []
     for policy in summary["policies"]:
         policy["simulated"] = {"64": 0.1, "2": 0.5}
     summary["sums"] = [
@@ -115,6 +117,25 @@ def test_files_and_summary(profiled: Path) -> None:
     flops = [entry["flops"] for entry in summary["runs"][-1]["names"] if entry["kind"] == "product"]
     assert flops
     assert all(flops)
+
+
+@pytest.mark.parametrize("doubts", [[], ["The measurement was disturbed."]])
+def test_a_doubtful_recording_is_not_scaled(
+    profiled: Path, capsys: pytest.CaptureFixture[str], doubts: list[str]
+) -> None:
+    from recorded import recorded
+
+    summary = json.loads((profiled / "summary.json").read_text()) | {"doubts": doubts}
+    _print(summary, profiled)
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("2 workers are " in said) == (not doubts)
+    assert ("times as fast that is cannot be said" in said) == bool(doubts)
+    assert ("from a doubtful recording" in said) == bool(doubts)
+    write_report(summary, recorded(2), profiled / "doubted.html")
+    text = (profiled / "doubted.html").read_text()
+    assert text.count("The measurement was disturbed.") == len(doubts)
+    assert ("Speed-up over one worker, by number of workers." in text) == (not doubts)
+    assert "Would more cores help?" in text
 
 
 def test_ranks_are_simulated_from_the_recorded_run(profiled: Path) -> None:

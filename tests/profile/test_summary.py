@@ -12,6 +12,8 @@ from znnpy.profile.dot import write_dot
 from znnpy.profile.summary import step_edges, summarise, typical_costs
 from znnpy.profile.updates import random_batch
 
+SIMULATION = {"workers": [1, 2, 3, 8, 16], "seconds": [1.0, 0.51, 0.35, 0.24, 0.2]}
+
 
 def slow_longest_path(edges, costs):
     before = {}
@@ -48,17 +50,24 @@ def test_advice_names_what_is_wrong():
     found.update(work=1.0, span=0.9, disturbance=1.0)
     found["losses"] = dict.fromkeys(found["losses"], 0.0) | {"tasks": 0.5, "data": 0.5}
     text = " ".join(advise(found, {"cores": 2, "sgemm_gflops": 50.0}))
-    assert "narrow" in text
+    assert "narrow for 2 workers: T1 / Tinf is 1.1" in text
     assert "waiting for data" in text
-    assert "disturbed" not in text
-    found["disturbance"] = 2.0
-    assert "disturbed" in advise(found, {"cores": 2, "sgemm_gflops": 50.0})[0]
     assert "share 1 core:" in advise(found, {"cores": 1, "sgemm_gflops": 50.0})[0]
-    simulation = {"workers": [1, 4, 16], "seconds": [1.0, 0.3, 0.2]}
-    assert any(
-        "up to 4 workers" in sentence and "16 workers would be 5.0 times" in sentence
-        for sentence in advise(found, {"cores": 2, "sgemm_gflops": 50.0}, simulation)
-    )
+
+
+def test_how_many_workers_are_worth_it_is_said_once():
+    found = summarise(recorded(2))
+    found.update(work=16.0, span=0.5)
+    machine, simulation = {"cores": 2, "sgemm_gflops": 50.0}, SIMULATION
+    told = [it for it in advise(found, machine, simulation) if "worker" in it]
+    assert told[:2] == [
+        "The graph is wide enough for 2 workers: T1 / Tinf is 32, at least four times as many.",
+        "By simulation, up to 3 workers would be busy for 90% of the time, 2.9 times as fast as one, and up to 8 for "
+        "half of it, 4.2 times as fast. 16 workers would be 5.0 times as fast.",
+    ]
+    doubted = advise(found, machine, simulation, doubts=["The measurement was disturbed."])
+    assert doubted[:2] == ["The measurement was disturbed.", told[0]]
+    assert "simulation" not in " ".join(doubted)
 
 
 def test_recording_changes_no_bits():

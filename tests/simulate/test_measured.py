@@ -89,6 +89,19 @@ def test_the_caller_takes_a_core_where_workers_have_all_of_them():
     assert seconds[1] == pytest.approx(graph.cost.sum() * 5 / 16, rel=0.1)
 
 
+def test_no_number_of_workers_is_faster_than_who_hands_updates_over():
+    """Or many of them would bring what they cannot, from a small network whose updates Python begins one by one."""
+    graph = random_graph(8, 80, copies=2)
+    measured = {1: replace(recorded(graph, 1, IDEAL, 8), caller=graph.cost.sum() / 3, cores=64)}
+    found = simulate_profile(measured, workers=(1, 2, 8, 64))["simulation"]
+    caller = graph.cost.sum() / 3
+    assert found["seconds"][0] == pytest.approx(graph.cost.sum() / 2, rel=0.01)
+    assert found["seconds"][1:] == pytest.approx([caller] * 3, rel=0.1)
+    assert min(found["seconds"] + found["brent_upper"] + found["unlimited"]) >= caller
+    for row in compare_policies(measured, workers=(64,)):
+        assert row["simulated"]["64"] >= caller
+
+
 def test_a_simulated_profile_predicts_itself():
     graph = random_graph(8, 80, copies=2)
     machine = replace(IDEAL, dispatch=1e-7, steal=1e-6)

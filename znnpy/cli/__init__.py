@@ -1,31 +1,33 @@
 """The `znnpy` command."""
 
-from __future__ import annotations
-
+import _signal  # type: ignore[import-not-found]  # of Python itself, as os and sys; `signal` would have to be loaded
 import os
-import signal
 import sys
-from collections.abc import Sequence
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
 
 __all__ = ["main"]
 
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: "Sequence[str] | None" = None) -> None:
     """Run the command line, by default the process's own, and end the process.
 
     Ctrl-C ends it at once, with one line, wherever nothing better is arranged: most of the first
-    second goes into imports, which an exception would leave with a traceback.
+    second goes into imports, which an exception would leave with a traceback. So nothing is imported
+    before that Python has not loaded by itself.
     """
     if arguments is None:
-        signal.signal(signal.SIGINT, _interrupted)
+        _signal.signal(_signal.SIGINT, _interrupted)
     from znnpy.cli.app import main as run
 
     run(arguments)
 
 
-def _interrupted(number: int, _frame: FrameType | None) -> None:
+def _interrupted(number: int, _frame: "FrameType | None") -> None:
     os.write(2, (_SHOW_CURSOR if sys.stderr.isatty() else b"") + b"znnpy: stopped by SIGINT\n")
     os._exit(128 + number)

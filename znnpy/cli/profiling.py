@@ -183,7 +183,7 @@ def _print(summary: dict[str, Any], out: Path) -> None:
         "the workers' time: " + _shares(run["losses"], sum(run["losses"].values())),
         f"T1 {seconds(run['work'])}, Tinf {seconds(run['span'])}, Brent's bound T1 / P + Tinf "
         f"{seconds(run['bound'])}, achieved {seconds(run['seconds'])}",
-        *(_times(runs[0], other) for other in runs[1:]),
+        *(_times(runs[0], other, doubted=bool(summary["doubts"])) for other in runs[1:]),
         *(
             f"policy {p['name']}: {seconds(p['measured_seconds'])}"
             for p in summary.get("policies", [])
@@ -196,7 +196,7 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     for line in lines:
         terminal.print(line, highlight=False, markup=False)
     if "ranks" in summary:
-        terminal.print(_ranks(summary["ranks"]))
+        terminal.print(_ranks(summary["ranks"], doubted=bool(summary["doubts"])))
 
 
 def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[str]:
@@ -211,7 +211,7 @@ def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[
         )
 
 
-def _ranks(found: dict[str, Any]) -> Table:
+def _ranks(found: dict[str, Any], *, doubted: bool) -> Table:
     """Simulated seconds of an update on each number of ranks: by strategy, with what is exposed."""
     from rich.table import Table
 
@@ -221,7 +221,8 @@ def _ranks(found: dict[str, Any]) -> Table:
     counts, rows = by_strategy(found)
     table = Table(
         title=f"simulated ranks at {found['bandwidth'] * 8e-9:g} Gbit/s and {found['latency'] * 1e6:g} us, "
-        f"each computing {seconds(found['alone'])} an update: time, and of it exposed",
+        f"each computing {seconds(found['alone'])} an update: time, and of it exposed"
+        + (" (from a doubtful recording, see above)" if doubted else ""),
         title_justify="left",
     )
     table.add_column("ranks")
@@ -242,11 +243,17 @@ def _shares(parts: dict[str, float], total: float) -> str:
     )
 
 
-def _times(first: dict[str, Any], other: dict[str, Any]) -> str:
-    faster = first["seconds"] / other["seconds"]
+def _times(first: dict[str, Any], other: dict[str, Any], *, doubted: bool) -> str:
+    from znnpy.profile.svg import seconds
+
+    if doubted:
+        return (
+            f"measured: {first['threads']} worker {seconds(first['seconds'])}, {other['threads']} workers "
+            f"{seconds(other['seconds'])}; how many times as fast that is cannot be said (below)"
+        )
     return (
-        f"{other['threads']} workers are {faster:.2f} times as fast as {first['threads']} "
-        f"({first['seconds'] * 1e3:.3g} ms)"
+        f"{other['threads']} workers are {first['seconds'] / other['seconds']:.2f} times as fast as "
+        f"{first['threads']} ({seconds(first['seconds'])})"
     )
 
 

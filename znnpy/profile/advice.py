@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-DISTURBED = 1.2
-"""Mean over median time of tasks above which other programs seem to use the cores."""
+from znnpy.profile.doubts import workers
+
 ENOUGH_WIDTH = 4
 """T1 / Tinf for each worker that makes idle time rare."""
 MOST_OVERHEAD = 0.03
 NOTABLE = 0.05
+BUSY, HALF = 0.9, 0.5
+"""Shares of their time that workers are busy: nearly all of it, and just worth their cores."""
 SLOW = 0.5
 """Share of sgemm's rate below which a kind of task is named."""
 
@@ -54,17 +56,20 @@ def advise(
     machine: dict[str, Any],
     simulation: dict[str, Any] | None = None,
     what: str = "update",
+    doubts: Sequence[str] = (),
 ) -> list[str]:
     """Sentences about one run of `summarise` on a machine, the weightiest first.
 
-    `what` was recorded: "update" or "forward pass".
+    `what` was recorded: "update" or "forward pass". `doubts` come first, and then nothing is said of other
+    numbers of workers.
     """
     words = WORDS[what]
     found = [
-        *_disturbance(run, machine["cores"]),
+        *_shared(run, machine["cores"]),
+        *doubts,
         *_width(run, words),
         *_levels(run, words),
-        *_more_workers(simulation),
+        *_more_workers(None if doubts else simulation),
         *_losses(run, words),
         *_overhead(run, words),
         *_span(run),
@@ -85,33 +90,24 @@ def width(run: dict[str, Any]) -> float:
     return float(run["work"] / max(run["span"], 1e-12))
 
 
-def _disturbance(run: dict[str, Any], cores: int) -> Iterator[str]:
+def _shared(run: dict[str, Any], cores: int) -> Iterator[str]:
     if run["threads"] > cores:
         yield (
-            f"{_workers(run['threads'])} share {cores} core{'' if cores == 1 else 's'}: what follows says "
+            f"{workers(run['threads'])} share {cores} core{'' if cores == 1 else 's'}: what follows says "
             "little about a machine with more cores; the simulation below does."
-        )
-    elif run["disturbance"] > DISTURBED:
-        yield (
-            f"The measurement was disturbed: tasks took {run['disturbance']:.1f} times their median time "
-            "on average. Other programs seem to use the cores; repeat it on a quiet machine before "
-            "you trust what follows."
         )
 
 
 def _width(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
-    wide, workers = width(run), run["threads"]
-    useful = max(1, int(wide / ENOUGH_WIDTH))
-    if wide < ENOUGH_WIDTH * workers:
+    wide, count = width(run), run["threads"]
+    if wide < ENOUGH_WIDTH * count:
         yield (
-            f"The graph is narrow for {_workers(workers)}: T1 / Tinf is {wide:.1f}, and four times "
-            f"the workers would be {ENOUGH_WIDTH * workers}. About {_workers(useful)} can be kept "
-            f"busy within {words['one']}. {words['Wider']} makes it wider."
+            f"The graph is narrow for {workers(count)}: T1 / Tinf is {wide:.1f}, and where it is four times the "
+            f"workers, {ENOUGH_WIDTH * count}, they seldom wait within {words['one']}. {words['Wider']} makes it wider."
         )
     else:
         yield (
-            f"The graph is wide enough for more cores: T1 / Tinf is {wide:.0f}, which keeps about "
-            f"{_workers(useful)} busy."
+            f"The graph is wide enough for {workers(count)}: T1 / Tinf is {wide:.0f}, at least four times as many."
         )
 
 
@@ -135,21 +131,21 @@ def _levels(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
 
 
 def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:
-    """The most workers that the simulator finds at least half busy."""
+    """How many workers the simulator finds busy nearly all the time, and half of it."""
     if simulation is None:
         return
     one = simulation["workers"][0] * simulation["seconds"][0]
     pairs = zip(simulation["workers"], simulation["seconds"], strict=True)
-    gains = {workers: one / seconds for workers, seconds in pairs}
-    useful = max(workers for workers, gain in gains.items() if gain >= workers / 2)
-    yield (
-        f"By simulation, up to {_workers(useful)} would be at least half used: {gains[useful]:.1f} times "
-        f"as fast as one. {_workers(max(gains))} would be {gains[max(gains)]:.1f} times as fast."
+    gains = {count: one / seconds for count, seconds in pairs}
+    busy, half = (
+        max(count for count, gain in gains.items() if gain >= share * count)
+        for share in (BUSY, HALF)
     )
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
+    yield (
+        f"By simulation, up to {workers(busy)} would be busy for {BUSY:.0%} of the time, {gains[busy]:.1f} times as "
+        f"fast as one, and up to {half} for half of it, {gains[half]:.1f} times as fast. {workers(max(gains))} would "
+        f"be {gains[max(gains)]:.1f} times as fast."
+    )
 
 
 def _losses(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from znnpy.network.types import Triple
 from znnpy.plan import PASSES
 from znnpy.profile.advice import advise
 from znnpy.profile.dot import write_dot
+from znnpy.profile.doubts import find_doubts
 from znnpy.profile.flops import convolution_flops, flops_by_task
 from znnpy.profile.machine import describe_machine
 from znnpy.profile.report import write_report
@@ -151,7 +152,7 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
         return {}
     out.mkdir(parents=True, exist_ok=True)
     summary = _frame(subject, model) | simulate_runs(made)
-    summary["runs"] = list(_runs(made, summary))
+    summary |= _runs(made, summary)
     if wishes.ranks:
         how = subject.config.distributed
         summary["ranks"] = simulate_ranks(
@@ -221,13 +222,18 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
     }
 
 
-def _runs(
-    made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    for count, (profile, model) in made.items():
-        run = summarise(profile, flops_by_task(model), None if count == 1 else made[1][0])
-        sentences = advise(run, summary["machine"], summary["simulation"], summary["what"])
-        yield run | {"advice": sentences}
+def _runs(made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any]) -> dict[str, Any]:
+    """`runs` with their advice, and the `doubts` that nothing shall be scaled for."""
+    machine, simulation = summary["machine"], summary["simulation"]
+    runs = [
+        summarise(profile, flops_by_task(model), None if count == 1 else made[1][0])
+        for count, (profile, model) in made.items()
+    ]
+    doubts = find_doubts(runs, simulation["error"], machine["cores"])
+    told = [
+        run | {"advice": advise(run, machine, simulation, summary["what"], doubts)} for run in runs
+    ]
+    return {"runs": told, "doubts": doubts}
 
 
 def _measure_policies(

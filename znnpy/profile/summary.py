@@ -44,6 +44,7 @@ def summarise(
         "threads": workers,
         "updates": profile.updates,
         "seconds": wall,
+        "caller": profile.caller_seconds,
         "tasks": profile.tasks_per_update,
         "work": work,
         "work_alone": work_alone,

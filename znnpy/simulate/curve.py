@@ -36,10 +36,10 @@ def simulate_profile(
         graph = wide if wide is not None and count > most else measured[enough].graph
         return known.replay(graph, count)
 
-    simulation = curve(replay, known.on, workers, steps, seed)
+    simulation = curve(replay, known.on, workers, steps, seed, known.caller)
     simulation["measured"] = {str(p): run.seconds for p, run in measured.items()}
     simulation["error"] = {
-        str(p): simulate(replay(p), p, known.on(p), steps, seed).seconds_per_step / run.seconds - 1
+        str(p): _seconds(replay(p), p, known.on(p), steps, seed, known.caller) / run.seconds - 1
         for p, run in measured.items()
     }
     return {"simulation": simulation, "grain": grain(replay(most), known.machine, most)}
@@ -51,6 +51,7 @@ def curve(
     workers: Sequence[int],
     steps: int = 10,
     seed: int = 0,
+    caller: float = 0.0,
 ) -> dict[str, Any]:
     """Seconds of an update on each number of workers, between Brent's bounds.
 
@@ -58,7 +59,8 @@ def curve(
     that these find. `brent_lower` is
     T1 / P, `brent_upper` T1 / P + Tinf with dispatch and a steal for each task (ZNN, arXiv 1510.06706,
     section V). They know nothing of memory, so crowded memory can lift the curve above them;
-    `unlimited` leaves it out.
+    `unlimited` leaves it out. `caller`: seconds of an update that the thread which hands them over computes; no
+    number of workers makes updates come faster.
     """
     rows: dict[str, list[float]] = {name: [] for name in COLUMNS}
     for count in workers:
@@ -66,9 +68,9 @@ def curve(
         free = without_memory(machine)
         loaded = own.loaded(machine)
         crowded = np.isfinite(machine.bandwidth) and bool(own.shares.any())
-        seconds = simulate(own, count, machine, steps, seed).seconds_per_step
-        alone = simulate(own, count, free, steps, seed).seconds_per_step if crowded else seconds
-        upper = loaded.work(steps) / steps / count + loaded.span() + machine.caller
+        seconds = _seconds(own, count, machine, steps, seed, caller)
+        alone = _seconds(own, count, free, steps, seed, caller) if crowded else seconds
+        upper = loaded.work(steps) / steps / count + loaded.span() + max(machine.caller, caller)
         values = seconds, alone, own.work(steps) / steps / count, upper
         for name, value in zip(COLUMNS, values, strict=True):
             rows[name].append(value)
@@ -109,9 +111,9 @@ def compare_policies(
     for name in seconds or POLICIES:
         graphs = [builder.build(name) for builder in (near, far)]
         simulated = {
-            str(p): simulate(
-                known.replay(graphs[p > most], p), p, known.on(p), steps, seed
-            ).seconds_per_step
+            str(p): _seconds(
+                known.replay(graphs[p > most], p), p, known.on(p), steps, seed, known.caller
+            )
             for p in workers
         }
         rows.append(
@@ -123,3 +125,10 @@ def compare_policies(
             }
         )
     return rows
+
+
+def _seconds(
+    replay: Replay, workers: int, machine: Machine, steps: int, seed: int, caller: float
+) -> float:
+    """Of an update: what the workers take, or, where that is more, who hands updates over."""
+    return max(simulate(replay, workers, machine, steps, seed).seconds_per_step, caller)
