@@ -17,6 +17,7 @@ from znnpy.engine.convolution.fft.spectra import (
     image_spectra_of,
     images_of_spectra,
 )
+from znnpy.engine.convolution.unmet import clear_unmet
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.regions import Use
 from znnpy.engine.memory.tensors import Tensor
@@ -71,6 +72,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     x = _source_spectra(step, build, edge)
     dy = _gradient_spectra(step, build, edge, gradient)
     filters.weight_gradient(step, build, edge, x, dy)
+    clear_unmet(step, build, edge)
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:

@@ -43,6 +43,7 @@ from znnpy.engine.convolution.spectral.products import (
 from znnpy.engine.convolution.spectral.transforms import emit_images, emit_spectra
 from znnpy.engine.convolution.spectral.words import ORIGIN
 from znnpy.engine.convolution.tiles import PlaneSpectra, TileSpectra, Tiling, Window
+from znnpy.engine.convolution.unmet import clear_unmet
 from znnpy.engine.memory.build import Build
 from znnpy.engine.memory.phases import Views, phased
 from znnpy.engine.memory.tensors import Tensor
@@ -148,6 +149,7 @@ def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Ten
         if back:
             back.emit(group)
     emit_gradients(step, build, edge, w)
+    clear_unmet(step, build, edge)
 
 
 def _spread(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.gradient import gradient_floats, winograd_gradient
 
+from znnpy.engine.convolution.unmet import clear_unmet
 from znnpy.engine.convolution.winograd.passes import shape_of
 from znnpy.engine.convolution.winograd.words import (
     place_words,
@@ -82,6 +83,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         regions = [leaf.region(index, index + 1) for leaf in leaves]
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
         combine_flat(step, places, regions, piece.floats, what)
+    clear_unmet(step, build, edge)
 
 
 def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
