@@ -95,7 +95,7 @@ def test_a_rank_stages_its_own_samples_alone(
     world = Several()
     world.size = size
 
-    def told(network: Any, geometry: Any, batch: int, *_: Any, staged: int) -> None:
+    def told(network: Any, geometry: Any, batch: int, *_: Any, staged: int, states: int) -> None:
         raise AskedError(batch, staged)
 
     monkeypatch.setattr(making, "refuse_hopeless", told)

@@ -7,7 +7,7 @@ from small_models import small
 
 from znnpy.engine import Model
 from znnpy.engine.memory.limits import refuse_above
-from znnpy.errors import ZnnpyError
+from znnpy.errors import PlanError, ZnnpyError
 
 
 def test_auto_runs_directly_what_fft_cannot():
@@ -73,6 +73,43 @@ def test_shapes_that_no_memory_holds_are_refused_before_planning(training, monke
         small(20_000, training=training)
     with pytest.raises(ZnnpyError, match=r"at least .* of memory; max_memory is 1.0 MiB"):
         small(64, training=training, max_memory=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("training", "needs"),
+    [(True, "their gradients and states of the optimizer need at least 48.0"), (False, "need at least 16.0")],
+)  # fmt: skip
+def test_parameters_that_no_memory_holds_are_refused_before_planning(training, needs, monkeypatch):
+    """2^32 of four bytes; as much again for the gradient of each, and for its momentum."""
+    monkeypatch.setattr("znnpy.engine.making.planned", None)
+    wide = {"conv": {"images": 2**16, "size": 1}}
+    net = {"layers": [wide, wide, {"conv": {"images": 1, "size": 1}}]}
+
+    def refused(machine, limit=None):
+        monkeypatch.setattr("znnpy.engine.memory.limits.whole_memory", lambda: machine << 30)
+        with pytest.raises(PlanError) as error:
+            Model(net, 1, threads=1, training=training, max_memory=limit)
+        return str(error.value)
+
+    assert f"{needs} GiB of memory; max_memory is 1.0 GiB" in refused(200, 1 << 30)
+    copies = "32.0" if training else "16.0"
+    more = f"{needs} GiB of memory, and {copies} GiB more while they are loaded or saved"
+    for machine in (8, 60) if training else (8, 31):
+        assert f"{more}; this machine has {machine}.0 GiB" in refused(machine)
+
+
+def test_the_same_shape_is_tried_once_for_one_that_fits():
+    with small() as model:
+        layout, tried = model._layout, []
+
+        def needs(other):
+            tried.append(other.geometry.output_shapes)
+            return 2
+
+        with pytest.raises(ZnnpyError, match="no smaller output shape fits either"):
+            refuse_above(1, 2, layout, needs)
+        known = [layout.geometry.output_shapes, *tried]
+    assert all(shapes not in known[:n] for n, shapes in enumerate(known))
 
 
 def test_a_plan_that_runs_strides_by_fft_is_refused():

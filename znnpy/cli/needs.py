@@ -8,10 +8,9 @@ from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.engine.memory.images import Layout
-from znnpy.engine.memory.limits import least_bytes
+from znnpy.engine.memory.limits import TooLargeError, least_bytes
 from znnpy.engine.planning import MemoryPlan, estimated_work, planned_within
 from znnpy.engine.steps import Settings
-from znnpy.errors import PlanError
 from znnpy.geometry import Geometry
 from znnpy.infer.build import make_optimizer
 from znnpy.network import Network, training_losses
@@ -49,15 +48,17 @@ def find_needs(
     plan: Plan,
     algorithms: Algorithms,
     threads: int,
+    most: int | None,
     *,
     always: bool,
 ) -> Needs:
-    """Counted `always`, or where there are few tasks by estimate; PlanError when run.max_memory is exceeded."""
+    """Counted `always`, or where there are few tasks by estimate; PlanError when it is more than `most` bytes."""
     training = config.training
-    count = training.batch // training.at_once
+    count, optimizer = training.batch // training.at_once, make_optimizer(training.optimizer)
     tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
     if not always and tasks > MOST_TASKS:
-        least = least_bytes(network, geometry, training.at_once, True, staged=training.batch)
+        states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
+        least = least_bytes(*sizes, True, staged=training.batch, states=states)
         work = count * sum(row["seconds"] for row in algorithms)
         return Needs(False, least, {}, least, work, 0.0, 1)
     layout = Layout.of_batch(
@@ -65,11 +66,11 @@ def find_needs(
     )
     settings = Settings(
         training_losses(config, network),
-        make_optimizer(training.optimizer),
+        optimizer,
         training.clip_norm,
         threads,
         config.run.policy,
-        max_memory=config.run.max_memory,
+        max_memory=most,
     )
     memory = _planned(layout, settings, algorithms)
     work = estimated_work(memory.layout, settings) + memory.again
@@ -88,12 +89,13 @@ def _planned(layout: Layout, settings: Settings, algorithms: Algorithms) -> Memo
     """Memory as planned; PlanError says where other algorithms might need less."""
     try:
         return planned_within(layout, settings)
-    except PlanError as error:
+    except TooLargeError as error:
         if any(row["why"] == UNMEASURED for row in algorithms):
-            raise PlanError(
-                f"{error}. Algorithms are estimated here; training measures them first and may need "
+            estimated = (
+                f"{error.hint}. Algorithms are estimated here; training measures them first and may need "
                 "another amount: --measure does it now"
-            ) from None
+            )
+            raise TooLargeError(error.needs, error.has, estimated) from None
         raise
 
 

@@ -11,7 +11,7 @@ from znnpy.engine.planning import planned_memory
 from znnpy.engine.steps import Settings
 from znnpy.files import write_text
 from znnpy.geometry import trained_geometry
-from znnpy.infer.build import make_optimizer, pinned_plan
+from znnpy.infer.build import make_optimizer, pinned_plan, plan_room
 from znnpy.network import trained_network, training_losses
 from znnpy.plan.saved import saved_plan, to_text
 
@@ -23,7 +23,8 @@ def save_plan(config: Config, path: Path) -> None:
     geometry = trained_geometry(config, network)
     known = pinned_plan(config, network)
     sizes = network, geometry, training.at_once
-    plan = planned(*sizes, training.conv, known, max_memory=config.run.max_memory)
+    with plan_room(config, network) as most:
+        plan = planned(*sizes, training.conv, known, max_memory=most)
     layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)
     losses = training_losses(config, network)
     optimizer = make_optimizer(training.optimizer)

@@ -12,7 +12,7 @@ from znnpy.engine.autotune import known_or_estimated, planned
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest import finest
-from znnpy.infer.build import pinned_plan
+from znnpy.infer.build import make_optimizer, pinned_plan, plan_room, saved_bytes
 from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
 from znnpy.infer.tiling import Tiling, unused_windows
@@ -50,14 +50,17 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     predicted = densest(finest(network))
     prediction = Tiling.of(config, predicted).words()
     at_once = network, geometry, training.at_once
-    refuse_hopeless(*at_once, True, run.max_memory, staged=training.batch)
-    volumes = survey(config, network)
-    pinned = pinned_plan(config, network)
-    conv = _affordable(config, network, geometry, measure=measure)
-    plan = planned(*at_once, conv, pinned, measuring=measure, max_memory=run.max_memory)
-    threads = run.threads or available_cores()
-    algorithms = _algorithms(config, network, geometry, plan, conv)
-    needs = find_needs(config, network, geometry, plan, algorithms, threads, always=measure)
+    with plan_room(config, network) as most:
+        states = len(make_optimizer(training.optimizer).state_names)
+        refuse_hopeless(*at_once, True, most, staged=training.batch, states=states)
+        volumes = survey(config, network)
+        pinned = pinned_plan(config, network)
+        conv = _affordable(config, network, geometry, measure=measure)
+        plan = planned(*at_once, conv, pinned, measuring=measure, max_memory=most)
+        threads = run.threads or available_cores()
+        algorithms = _algorithms(config, network, geometry, plan, conv, most)
+        sizes = config, network, geometry
+        needs = find_needs(*sizes, plan, algorithms, threads, most, always=measure)
     count = training.batch // training.at_once
     shapes = parameter_shapes(network)
     return {
@@ -75,6 +78,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "memory_bytes": needs.bytes,
         "memory_uses": needs.uses,
         "memory_kept_bytes": needs.kept,
+        "checkpoint_bytes": saved_bytes(config, network),
         "again_seconds": needs.again,
         "threads": threads,
         "work_seconds": needs.work,
@@ -124,10 +128,15 @@ def _edges(
 
 
 def _algorithms(
-    config: Config, network: Network, geometry: Geometry, plan: Plan, conv: Choice
+    config: Config,
+    network: Network,
+    geometry: Geometry,
+    plan: Plan,
+    conv: Choice,
+    most: int | None,
 ) -> list[dict[str, Any]]:
     """A record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
-    made, most = [], config.run.max_memory
+    made = []
     measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
         costs, why = layer_costs(shape, conv, measure)

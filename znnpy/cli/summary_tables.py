@@ -44,9 +44,11 @@ def print_summary(found: dict[str, Any]) -> None:
         if found["again_seconds"]:
             out.print(f"made again      {_again(found)}", highlight=False)
     else:
-        least = f"at least {readable(found['memory_bytes'])}, by the images alone"
+        least = f"at least {readable(found['memory_bytes'])}, by images and parameters alone"
         words = f"{least}; an update has too many tasks to count them quickly, --measure counts"
         out.print(f"peak memory     {words}", highlight=False)
+    saved = f"{readable(found['checkpoint_bytes'])} more while one is written"
+    out.print(f"checkpoints     {saved}", highlight=False)
     out.print(
         f"time per update about {found['update_seconds'] * 1e3:.3g} ms on {found['threads']} "
         f"thread{'s' * (found['threads'] != 1)} (estimated work {found['work_seconds'] * 1e3:.3g} ms)",

@@ -199,7 +199,7 @@ class RunSection(Strict):
         default=None,
         description="Most memory to plan for, in bytes or as 8GiB (default: no limit). Updates that need more make "
         "again for their backward pass what they would have kept: fewer bytes, more time, the same bits. "
-        "Layers are measured within it too.",
+        "Layers are measured within it too. The copy of parameters that a checkpoint is written from counts.",
     )
     policy: Literal["critical-path", "distance", "fifo", "lifo", "random", "layers"] = Field(
         default="critical-path", description="Order of ready tasks."

@@ -72,10 +72,10 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
     elif learning.microbatch is not None:
         raise ZnnpyError("microbatch: a model without training computes its batch at once")
     own = len(party.numbers) * microbatch if party else learning.batch
-    limit = arguments.running.max_memory
-    refuse_hopeless(network, geometry, microbatch, training, limit, staged=own)
+    settings, sizes = _settings(losses, arguments, party), (network, geometry, microbatch)
+    limit, states = settings.max_memory, settings.states
+    refuse_hopeless(*sizes, training, limit, staged=own, states=states)
     plan = _planned(run, geometry, microbatch, arguments, party)
-    settings = _settings(losses, arguments, party)
     layout = _laid_out((run, geometry, plan), microbatch, arguments, party)
     layout, engine = _opened(layout, settings, learning.precision, arguments.report)
     return Made(

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from znnpy.config.models import Config
+from znnpy.data.memory import readable
 from znnpy.data.scene import Scene
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.limits import TooLargeError, copied_bytes
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
 from znnpy.geometry import trained_geometry
@@ -50,9 +52,20 @@ def training_model(
     Without one those of `training.plan`, if the config names a file. `record` is the number of task
     events to keep for a profile, `report` hears of preparations. `ranks`: that share each update.
     """
-    training, run = config.training, config.run
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
+    with plan_room(config, network) as most:
+        return _trained(config, network, plan, most, record=record, report=report, ranks=ranks)
+
+
+def _trained(
+    config: Config,
+    network: Network,
+    plan: Mapping[str, Any] | None,
+    most: int | None,
+    **more: Any,
+) -> Model:
+    training, run = config.training, config.run
     return Model(
         network,
         output_shape=training.output_shape,
@@ -65,16 +78,41 @@ def training_model(
         optimizer=make_optimizer(training.optimizer),
         factors={node.name: training.weight(node.name) for node in network.outputs},
         clip_norm=training.clip_norm,
-        max_memory=run.max_memory,
+        max_memory=most,
         plan=plan,
         precision=training.precision,
         policy=run.policy,
         steal_seed=run.steal_seed,
-        record=record,
-        report=report,
-        ranks=ranks,
         distributed=config.distributed,
+        **more,
     )
+
+
+@contextmanager
+def plan_room(config: Config, network: Network) -> Iterator[int | None]:
+    """Bytes that run.max_memory leaves to the plan of an update beside the copy that checkpoints are made of.
+
+    None without a limit. PlanErrors for what the plan has no room for say both.
+    """
+    most = config.run.max_memory
+    if most is None:
+        yield None
+        return
+    saved = saved_bytes(config, network)
+    copy = "the copy of parameters and states that a checkpoint is written from"
+    if saved >= most:
+        raise TooLargeError(f"{copy} needs {readable(saved)};", readable(most))
+    try:
+        yield most - saved
+    except TooLargeError as error:
+        of = f"{readable(most)}, of which {error.has} are left beside {copy}"
+        has = error.has if saved < most / 100 else of
+        raise TooLargeError(error.needs, has, error.hint) from None
+
+
+def saved_bytes(config: Config, network: Network) -> int:
+    """Bytes of the copy that a checkpoint is written from."""
+    return copied_bytes(network, len(make_optimizer(config.training.optimizer).state_names))
 
 
 def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:

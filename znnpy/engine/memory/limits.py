@@ -12,9 +12,18 @@ from znnpy.engine.memory.images import Layout
 from znnpy.errors import NetworkError, PlanError, ShapeError
 from znnpy.geometry import Geometry, describe, fit
 from znnpy.layers.edges import edge_kind
+from znnpy.network.parameters import held, learned, parameter_shapes
 from znnpy.network.types import Network, Triple
 
 FLOAT = 4  # bytes
+
+
+class TooLargeError(PlanError):
+    """What `max_memory` has no room for: what `needs` more than it `has`, and a `hint`, as parts of the message."""
+
+    def __init__(self, needs: str, has: str, hint: str = "") -> None:
+        super().__init__(f"{needs} max_memory is {has}{hint}")
+        self.needs, self.has, self.hint = needs, has, hint
 
 
 def refuse_hopeless(
@@ -24,27 +33,76 @@ def refuse_hopeless(
     training: bool,
     limit: int | None,
     staged: int | None = None,
+    states: int = 0,
 ) -> None:
-    """PlanError when the images alone exceed `limit` bytes or the machine: planning that takes minutes.
+    """PlanError when images and parameters alone exceed the machine, TooLargeError when they exceed `limit` bytes.
 
-    `batch`: samples that are computed at once; `staged`: those that inputs are kept of (default: the same).
+    So nothing is allocated, nor planned for minutes.
+
+    `batch`: samples that are computed at once; `staged`: those that inputs are kept of (default: the same). `states`:
+    arrays that the optimiser keeps of each parameter. The machine must have room for `copied_bytes` as well.
     """
     keeps = limit is None  # else images may be made again for the backward pass
-    least = least_bytes(network, geometry, batch, training, staged, keeps=keeps)
-    machine = whole_memory()
+    images = image_bytes(network, geometry, batch, training, staged, keeps=keeps)
+    parameters = parameter_bytes(network, training, states)
+    copied = copied_bytes(network, states if training else 0)
+    machine = whole_memory() - copied
     allowed = machine if limit is None else min(machine, limit)
-    if least <= allowed:
+    if images + parameters <= allowed:
         return
-    whose = "this machine has" if allowed == machine else "max_memory is"
-    needs, has = _apart(least, allowed)
-    raise PlanError(
-        f"output_shape {_described(geometry)} needs inputs of "
-        f"{_joined(geometry.input_shapes.values())} voxels (z, y, x), and the images of "
-        f"{batch} of them at least {needs} of memory; {whose} {has}"
+    needs, has = _apart(parameters + images * (parameters <= allowed), allowed)
+    if parameters > allowed:
+        count = sum(map(prod, parameter_shapes(network).values()))
+        trained = ", their gradients and states of the optimizer" if training else ""
+        text = f"{count:,} parameters{trained} need at least {needs} of memory"
+    else:
+        beside = ", with the parameters," if parameters > allowed / 100 else ""
+        inputs = _joined(geometry.input_shapes.values())
+        text = (
+            f"output_shape {_described(geometry)} needs inputs of {inputs} voxels (z, y, x), and the images of "
+            f"{batch} of them{beside} at least {needs} of memory"
+        )
+    if allowed != machine:
+        raise TooLargeError(f"{text};", has)
+    more = f", and {readable(copied)} more while they are loaded or saved" * (
+        copied > machine / 100
     )
+    raise PlanError(f"{text}{more}; this machine has {readable(machine + copied)}")
 
 
 def least_bytes(
+    network: Network,
+    geometry: Geometry,
+    batch: int,
+    training: bool,
+    staged: int | None = None,
+    *,
+    states: int = 0,
+    keeps: bool = True,
+) -> int:
+    """Bytes that no plan can do without, of images and of parameters."""
+    images = image_bytes(network, geometry, batch, training, staged, keeps=keeps)
+    return images + parameter_bytes(network, training, states)
+
+
+def parameter_bytes(network: Network, training: bool, states: int) -> int:
+    """Bytes that parameters take at least: values, and where they are trained gradients and states."""
+    shapes = parameter_shapes(network)
+    if not training:  # what norms keep is folded into filters
+        beside = {name for node in network.nodes for name in held(node)}
+        return FLOAT * sum(prod(shape) for name, shape in shapes.items() if name not in beside)
+    moving = sum(prod(shapes[name]) for name in learned(network))
+    return FLOAT * (sum(map(prod, shapes.values())) + (1 + states) * moving)
+
+
+def copied_bytes(network: Network, states: int) -> int:
+    """Bytes of what is saved of a network, a copy of which is made beside the plan: values, and states if any."""
+    shapes = parameter_shapes(network)
+    moving = sum(prod(shapes[name]) for name in learned(network))
+    return FLOAT * (sum(map(prod, shapes.values())) + states * moving)
+
+
+def image_bytes(
     network: Network,
     geometry: Geometry,
     batch: int,
@@ -78,7 +136,7 @@ def least_bytes(
 
 
 def refuse_above(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
-    """PlanError when a layout needs more than `limit` bytes, naming an output shape that would fit.
+    """TooLargeError when a layout needs more than `limit` bytes, naming an output shape that would fit.
 
     `needed`: the layout's; `needs`: says it of others.
     """
@@ -88,8 +146,8 @@ def refuse_above(limit: int, needed: int, layout: Layout, needs: Callable[[Layou
     hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
     least = " at least" if layout.training else ""  # whatever is made again
     wanted, has = _apart(needed, limit)
-    raise PlanError(
-        f"output_shape {_described(layout.geometry)} needs{least} {wanted}, max_memory is {has}; {hint}"
+    raise TooLargeError(
+        f"output_shape {_described(layout.geometry)} needs{least} {wanted},", has, f"; {hint}"
     )
 
 
@@ -101,6 +159,7 @@ def _apart(needed: int, limit: int) -> tuple[str, str]:
 
 def _fitting(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
     """The largest of some shapes of the same proportions that fits; `needed`: bytes of the whole."""
+    tried = [dict(layout.geometry.output_shapes)]
     for percent in range(95, 0, -5):
         if needed * (percent / 100) ** 3 > limit:
             continue
@@ -108,6 +167,9 @@ def _fitting(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], 
             name: _scaled(shape, percent / 100)
             for name, shape in layout.geometry.output_shapes.items()
         }
+        if shapes in tried:
+            continue
+        tried.append(shapes)
         try:
             smaller = replace(layout, geometry=fit(layout.network, shapes))
         except (NetworkError, ShapeError):
