@@ -1,6 +1,16 @@
-"""Lets the tests of every room import the helpers that stand beside this file."""
+"""Lets the tests of every room import the helpers that stand beside this file; all concern the width of vectors."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark those of this room, before pytest chooses by marks."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.lanes)

@@ -14,6 +14,9 @@ from znnpy.engine.steps import Settings
 from znnpy.geometry import fit
 from znnpy.network import load_network, objectives
 
+# Buffers hold whole vectors.
+pytestmark = pytest.mark.lanes
+
 SCRIPT = r"""
     import ctypes
     import gc
