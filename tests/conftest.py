@@ -35,14 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile what is missing before all of the suite is run: else each test that needs it would, at once."""
-    if not _whole_suite(session.config):
+    if not whole_suite(session.config):
         return
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         if subprocess.run([sys.executable, COMPILE], check=False).returncode:
             pytest.exit("kernels cannot be compiled", returncode=1)
 
 
-def _whole_suite(config: pytest.Config) -> bool:
+def whole_suite(config: pytest.Config) -> bool:
     """Whether tests are run here, or in processes that this one starts, and none were named."""
     chosen = config.option.keyword or config.option.collectonly or hasattr(config, "workerinput")
     return not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS

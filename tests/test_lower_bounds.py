@@ -34,3 +34,11 @@ def test_a_busy_machine_fails_no_example() -> None:
     assert settings().deadline is None
     scattered = [path for path in (ROOT / "tests").rglob("*.py") if "deadline=" in path.read_text()]
     assert set(scattered) == {ROOT / "tests" / "shares.py", Path(__file__)}
+
+
+def test_the_gate_runs_anywhere() -> None:
+    """By the machine's own settings: no registry of ours, nothing for root alone, no experimental output of pip."""
+    text = (ROOT / ".ci" / "run").read_text()
+    assert "://" not in text
+    for word in ("index-url", "apt-get", "sudo", "pip index", "id -u"):
+        assert word not in text, word

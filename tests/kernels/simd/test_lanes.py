@@ -1,7 +1,11 @@
 """The vector width follows the CPU that numba compiles for."""
 
+import runpy
+import sys
+
+import llvmlite.binding
 import pytest
-from avx2 import on_avx2
+from avx2 import LANES, on_avx2
 from znnpy_kernels.simd.lanes import lanes_for, registers_for
 
 
@@ -24,3 +28,30 @@ def test_lanes_and_registers(features, machine, lanes, registers):
 @pytest.mark.slow
 def test_forced_features_decide():
     assert on_avx2("-c", "from znnpy_kernels.simd.lanes import LANES; print(LANES)") == ["8"]
+
+
+@pytest.mark.parametrize("lanes", [8, 4])
+def test_a_cpu_can_be_made_to_look_narrower(lanes, monkeypatch):
+    """Not where it has less than what it is to look like: its programs would end by illegal instructions."""
+    script = runpy.run_path(str(LANES))
+    made = script["environment"](lanes)
+    assert lanes_for(made["NUMBA_CPU_FEATURES"], "x86_64") == lanes
+    here = {
+        "sse4.2": True,
+        "popcnt": lanes == 8,
+        "avx": True,
+        "fma": True,
+        "bmi": True,
+        "bmi2": True,
+    }
+    monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: here)
+    with pytest.raises(
+        SystemExit, match=f"{lanes} lanes: this CPU lacks {'avx2' if lanes == 8 else 'popcnt'}$"
+    ):
+        script["main"]([str(lanes), sys.executable, "-c", ""])
+
+
+@pytest.mark.parametrize("words", [[], ["8"], ["5", "true"], ["--help"]])
+def test_what_is_no_number_of_lanes_or_no_command(words):
+    with pytest.raises(SystemExit, match="usage: scripts/lanes 8 COMMAND"):
+        runpy.run_path(str(LANES))["main"](words)
