@@ -42,6 +42,7 @@ ELSEWHERE = {
     "a.h5:": "no dataset is named after the colon",
     "a.h5:/": "no dataset is named after the colon",
     "": "names no file|must be a path",
+    ":raw": "':raw' names no file",
     "a\0b.h5": "names no file|must be a path",
 }
 

@@ -46,7 +46,7 @@ def joined(path: Path | str, dataset: str) -> str:
 
 def refuse_elsewhere(text: str, exists: Callable[[str], bool] = there) -> None:
     """VolumeError for names that are empty, URLs, or paths of Windows."""
-    if not text.strip() or "\0" in text:
+    if not text.strip() or text.startswith(":") or "\0" in text:
         raise VolumeError(f"{text!r} names no file")
     if exists(text):
         return

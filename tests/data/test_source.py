@@ -114,3 +114,15 @@ def test_load_only_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(load(open_volume(SAMPLE / "train-image.h5")), ArrayVolume)
     with open_volume(SAMPLE / "train-image.h5") as volume:
         assert load(volume, "file") is volume
+
+
+def test_what_cannot_be_seen_is_told(tmp_path: Path) -> None:
+    (tmp_path / "loop.h5").symlink_to("loop.h5")
+    (tmp_path / "gone.h5").symlink_to("/nowhere/x.h5")
+    for name, words in (
+        ("loop.h5", "cannot be read: Too many levels of symbolic links"),
+        ("gone.h5", "does not exist: it is a link to /nowhere/x.h5"),
+        ("x" * 300, "cannot be read: File name too long"),
+    ):
+        with pytest.raises(VolumeError, match=words):
+            open_volume(tmp_path / name)

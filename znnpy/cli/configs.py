@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from znnpy.cli.limits import refuse_ranks
-from znnpy.cli.options import AsJson, ConfigFile, MaxMemory, Overrides, SavePlan, Threads, overrides
+from znnpy.cli.options import (
+    AsJson,
+    ConfigFile,
+    MaxMemory,
+    Overrides,
+    SavePlan,
+    Threads,
+    new_path,
+    overrides,
+)
 
 
 def check(
@@ -58,7 +67,10 @@ def check(
 
 def init(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="File to write (default: stdout).")
+        Path | None,
+        typer.Argument(
+            metavar="[CONFIG]", parser=new_path, help="File to write (default: stdout)."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:

@@ -11,6 +11,18 @@ import typer
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
 
+
+def new_path(text: str | Path) -> Path:
+    """A place to write to; wrong usage for what is none of this machine."""
+    from znnpy.data.names import local_path
+    from znnpy.errors import VolumeError
+
+    try:
+        return local_path(str(text))
+    except VolumeError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file (YAML).")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that train made.")]
 Overrides = Annotated[
@@ -48,7 +60,10 @@ AllowFilters = Annotated[
 SavePlan = Annotated[
     Path | None,
     typer.Option(
-        "--save-plan", metavar="FILE", help="Measure, and write the plan for training.plan."
+        "--save-plan",
+        metavar="FILE",
+        parser=new_path,
+        help="Measure, and write the plan for training.plan.",
     ),
 ]
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.options import SIZES, AsJson, MaxMemory, Overrides, block_sizes, overrides
+from znnpy.cli.options import (
+    SIZES,
+    AsJson,
+    MaxMemory,
+    Overrides,
+    block_sizes,
+    new_path,
+    overrides,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,7 +78,14 @@ def profile(
         typer.Option(metavar=SIZES, help="Output patch of --predict (default: the window, or 48)."),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--output", "--out", metavar="DIR", help="Folder for report and traces.")
+        Path,
+        typer.Option(
+            "--output",
+            "--out",
+            metavar="DIR",
+            parser=new_path,
+            help="Folder for report and traces.",
+        ),
     ] = Path("profile"),
     arrows: Annotated[
         bool, typer.Option("--arrows", help="Who waits for whom, in the trace.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.limits import refuse_ranks
-from znnpy.cli.options import AllowFilters, filters
+from znnpy.cli.options import AllowFilters, filters, new_path
 
 if TYPE_CHECKING:
     from znnpy.pictures.layers import Layer
@@ -29,7 +29,9 @@ def view(
     output: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder for the PNGs (default: view, or view in the run)."
+            metavar="DIR",
+            parser=new_path,
+            help="Folder for the PNGs (default: view, or view in the run).",
         ),
     ] = None,
     slices: Annotated[
@@ -50,10 +52,11 @@ def view(
     image. A run shows the middle of its test volume: labels, what the net predicts, and its objects.
     """
     from znnpy.pictures.layers import draw_slices
+    from znnpy.sources import there
 
     refuse_ranks("view")
     with ExitStack() as stack:
-        run = len(sources) == 1 and (Path(sources[0]) / "config.yaml").is_file()
+        run = len(sources) == 1 and there(f"{sources[0]}/config.yaml")
         allowed = filters(allow_filter)
         layers = _of_run(Path(sources[0]), stack) if run else _of_files(sources, allowed, stack)
         if napari:

@@ -13,8 +13,20 @@ LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
 
 def split_source(source: str | Path) -> tuple[Path, str | None]:
     """File and dataset of "path:dataset", as `sources.split`; a Path is a file as a whole."""
-    path, dataset = (source, None) if isinstance(source, Path) else sources.split(source)
+    if isinstance(source, Path):
+        return _expanded(source), None
+    path, dataset = sources.split(source)
+    return _expanded(Path(path)), dataset
+
+
+def local_path(text: str) -> Path:
+    """A path as it is typed; VolumeError for what is none of this machine."""
+    sources.refuse_elsewhere(text)
+    return _expanded(Path(text))
+
+
+def _expanded(path: Path) -> Path:
     try:
-        return Path(path).expanduser(), dataset
+        return path.expanduser()
     except RuntimeError as error:
-        raise VolumeError(f"{source} names a home that is not known") from error
+        raise VolumeError(f"{path} names a home that is not known") from error

@@ -22,7 +22,7 @@ from znnpy.data.tiff.volume import TiffVolume
 from znnpy.data.trust import Trust
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
 from znnpy.data.zarr.folder import is_zarr
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason
 from znnpy.sources import joined
 
 Role = Literal["raw", "labels"]
@@ -134,6 +134,13 @@ def _load(volume: Volume) -> ArrayVolume:
 
 
 def _kind(path: Path) -> Kind:
+    try:
+        return _seen_kind(path)
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _seen_kind(path: Path) -> Kind:
     if path.is_dir():
         return _kind_of_folder(path)
     if path.exists() and not path.is_file():
@@ -149,8 +156,6 @@ def _kind(path: Path) -> Kind:
         raise VolumeError(
             f"{path} does not exist: {whole} is a file; a dataset in it is named {joined(whole, str(dataset))}"
         ) from error
-    except OSError as error:
-        raise VolumeError(f"{path} cannot be read: {error.strerror}") from error
     if h5py.is_hdf5(path):
         return "hdf5"
     if head[:4] in _TIFF:
@@ -179,11 +184,8 @@ def _kind(path: Path) -> Kind:
 def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
     if is_zarr(path) or path.suffix.lower() == ".zarr":
         return "zarr"
-    try:
-        if planes_of(path):
-            return "planes"
-    except OSError as error:
-        raise VolumeError(f"{path} cannot be read: {error.strerror}") from error
+    if planes_of(path):
+        return "planes"
     if other := other_format(path):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(
@@ -192,6 +194,8 @@ def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
 
 
 def _nearest(path: Path) -> str:
+    if path.is_symlink():
+        return f": it is a link to {path.readlink()}"
     folder = path.parent
     if not folder.is_dir():
         return f"; there is no folder {folder}"

@@ -123,14 +123,13 @@ class ZarrFolder:
 
     def stored(self, path: str, enough: float) -> int:
         """Bytes of the files below a path, counted until they are `enough`."""
-        total, waiting = 0, [self.path / path]
+        total, waiting = 0, [str(self.path / path)]
         while waiting and total < enough:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=self._external):
-                        waiting.append(Path(entry.path))
-                    elif entry.name not in MARKS and entry.is_file():
-                        total += entry.stat().st_size
+            for entry in _scanned(waiting.pop()):
+                if entry.is_dir(follow_symlinks=self._external):
+                    waiting.append(entry.path)
+                elif entry.name not in MARKS and entry.is_file():
+                    total += entry.stat().st_size
         return total
 
     def see_chunks(self, path: str, levels: int) -> None:
@@ -175,12 +174,10 @@ class ZarrFolder:
         self._watch.see(place, status)
 
     def _folders(self, path: str) -> list[str]:
-        try:
-            with os.scandir(self.path / path) as entries:
-                names = [e.name for e in entries if e.is_dir(follow_symlinks=self._external)]
-        except OSError as error:
-            raise VolumeError(f"{self.path / path} cannot be read: {error.strerror}") from error
-        return sorted(names)
+        entries = _scanned(str(self.path / path))
+        return sorted(
+            entry.name for entry in entries if entry.is_dir(follow_symlinks=self._external)
+        )
 
     def _inside(self, key: str) -> str:
         parts = key.split("/")
@@ -212,11 +209,20 @@ def is_zarr(path: Path) -> bool:
     return any((path / mark).is_file() for mark in MARKS)
 
 
-def _entries(place: str) -> list[os.DirEntry[str]]:
+def _scanned(place: str) -> list[os.DirEntry[str]]:
+    """What lies in a folder; VolumeError where it cannot be read."""
     try:
         with os.scandir(place) as entries:
             return list(entries)
-    except OSError:  # said when a chunk is read
+    except OSError as error:
+        raise VolumeError(f"{place} cannot be read: {error.strerror}") from error
+
+
+def _entries(place: str) -> list[os.DirEntry[str]]:
+    """What lies in a folder of chunks; what cannot be read is said when a chunk is read."""
+    try:
+        return _scanned(place)
+    except VolumeError:
         return []
 
 
