@@ -109,3 +109,14 @@ def test_infinity_of_any_precision_is_unusable(dtype: type) -> None:
         found = normalisation(ArrayVolume(array), replace=True).apply(array)
     assert found[0, 1, 2, 3] == 0
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(("far", "told"), [(700, False), (1500, True)])
+def test_a_thousand_deviations_are_absurd(far: float, told: bool) -> None:
+    """As docs/design/spectral.md counts on."""
+    array = image()[:1]
+    array[0, 2, 3, 4] = 100 + 20 * far
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        normalisation(ArrayVolume(array))
+    assert bool(said) == told
