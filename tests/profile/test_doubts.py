@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from recorded import recorded, small_model
 
+from znnpy.profile.command import _runs
 from znnpy.profile.doubts import UNSCALED, find_doubts
 
 
@@ -71,3 +73,18 @@ def test_what_cannot_be_is_said(runs: list[dict[str, Any]], words: str) -> None:
     said, end = find_doubts(runs, error, cores=2)
     assert said.startswith(words)
     assert end == UNSCALED
+
+
+def test_the_advice_of_every_run_begins_with_what_is_doubted_of_any() -> None:
+    made = {threads: (recorded(threads), small_model(threads)) for threads in (1, 2)}
+    simulation = {"workers": [1, 2], "seconds": [1.0, 0.5], "error": {"1": 0.3, "2": 0.0}}
+    machine = {"cores": 8, "sgemm_gflops": 50.0}
+    summary = {"machine": machine, "simulation": simulation, "what": "update"}
+    try:
+        found = _runs(made, summary)
+    finally:
+        for _, model in made.values():
+            model.close()
+    doubts = found["doubts"]
+    assert doubts[-1] == UNSCALED
+    assert [it["advice"][: len(doubts)] for it in found["runs"]] == [doubts, doubts]

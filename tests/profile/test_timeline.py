@@ -70,12 +70,15 @@ def test_a_worker_that_does_not_find_a_ready_task_had_no_core():
         assert each.busy + sum(each.causes.values()) == pytest.approx(10e-3)
 
 
-def test_a_short_task_that_was_waited_for_is_not_blamed_for_its_length():
-    """Nothing was ready from 7.1 to 9, when c ended, which began 3.1 ms after it was ready and took 1.9."""
-    late = worker([(2, 7.1, 9, 1)], [(0, 1, 7.1)])
-    found = find_losses(replace(hand_made(), workers=[hand_made().workers[0], late]))
-    assert found[0].causes["too coarse tasks"] == 0
-    assert found[0].causes["too few ready tasks"] == pytest.approx(1.9e-3)
+@pytest.mark.parametrize(("length", "blamed"), [(1.9, "graph"), (2.1, "cut")])
+def test_only_a_long_task_that_was_waited_for_is_blamed_for_its_length(length, blamed):
+    """Nothing was ready while c ran, until 9."""
+    late = worker([(2, 9 - length, 9, 1)], [(0, 1, 9 - length)])
+    found = find_losses(replace(hand_made(), workers=[hand_made().workers[0], late]))[0].causes
+    causes = {"graph": "too few ready tasks", "cut": "too coarse tasks"}
+    assert {name: found[cause] for name, cause in causes.items()} == {
+        name: pytest.approx(length * 1e-3 * (name == blamed)) for name in causes
+    }
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -116,6 +116,25 @@ def test_the_last_line_of_what_was_saved_is_not_lost(path: Path) -> None:
     assert path.read_bytes() == WHOLE[: -len(LINES[-1]) - 1]
 
 
+def test_a_validation_beside_a_damaged_number_is_no_damage(path: Path) -> None:
+    """Two records have its iteration; the number between them is what does not fit."""
+    damaged, validation = '{"iteration": 29, "loss": 0.5}', '{"iteration": 20, "validation": {}}'
+    lines = [*LINES[:20], damaged, validation, *LINES[20:]]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    drop_after(path, 40)
+    assert path.read_text().splitlines() == [*LINES[:20], validation, *LINES[20:]]
+    assert asides(path)[0].read_text() == f"{damaged}\n"
+
+
+def test_a_record_of_many_scores_is_no_damage(path: Path) -> None:
+    scores = {f"output {n}": n / 7 for n in range(1000)}
+    line = json.dumps({"iteration": 40, "validation": scores})
+    path.write_bytes(WHOLE + line.encode() + b"\n")
+    assert LINE / 4 < len(line) < LINE
+    assert drop_after(path, 40) == ""
+    assert iterations(path, 40)[-2:] == [40, 40]
+
+
 def test_a_bad_byte_in_the_middle_keeps_a_run_s_log(path: Path) -> None:
     place = len(WHOLE) // 3
     path.write_bytes(WHOLE[:place] + b"\xf0" + WHOLE[place + 1 :])

@@ -62,6 +62,12 @@ def test_run_directory_that_cannot_be_written(tmp_path):
     assert remembered(tmp_path, said.append) == {}
 
 
+def test_what_is_remembered_anew_replaces_what_was(tmp_path):
+    for records in ({"a": 1, "b": 1}, {"b": 2, "c": 2}):
+        remember(tmp_path, records, pytest.fail)
+    assert remembered(tmp_path, pytest.fail) == {"a": 1, "b": 2, "c": 2}
+
+
 @pytest.mark.slow
 def test_several_processes_remember_at_once(tmp_path):
     words = "from pathlib import Path; import sys; from znnpy.train.remembered import remember; "
