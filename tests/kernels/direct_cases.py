@@ -1,7 +1,4 @@
-"""Cases for the direct kernels: tensors with gaps and guards, float64 references, one run of each pass.
-
-Run as a program, it checks every pass once for the CPU that numba is told to compile for.
-"""
+"""Cases for the direct kernels: tensors with gaps and guards, float64 references, one run of each pass."""
 
 from __future__ import annotations
 
@@ -476,19 +473,3 @@ def random_strided(rng: np.random.Generator) -> Case:
         for far, first, step in zip(reach, before, stride, strict=True)
     )
     return replace(case, stride=stride, before=before, more=more)
-
-
-def main() -> None:
-    rng = np.random.default_rng(0)
-    case = Case(19, 21, (2, 3, 17), (2, 3, 3), sparsity=(1, 2, 2))
-    check_forward(case, rng)
-    check_data_gradient(case, rng)
-    check_weight_gradient(case, rng)
-    check_forward(case, rng, slope=0.1)
-    check_data_gradient(case, rng, slope=0.0)
-    check_data_gradient(replace(case, stride=(2, 2, 3)), rng)
-    print(LANES)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Passes of layers with few images on one side: one run of each against the float64 references.
-
-Run as a program, it checks every pass for the CPU that numba is told to compile for.
-"""
+"""Passes of layers with few images on one side: one run of each against the float64 references."""
 
 from __future__ import annotations
 
@@ -202,16 +199,3 @@ def _task(
         width=case.size[2],
         target=address(packed) + 4 * offset,
     )
-
-
-def main() -> None:
-    rng = np.random.default_rng(0)
-    check_few_forward(Case(19, 3, (2, 3, 17), (2, 3, 3), sparsity=(1, 2, 2)), rng, 0.1)
-    check_few_data_gradient(Case(3, 21, (2, 3, 17), (2, 3, 3), sparsity=(1, 2, 2)), rng, 0.0)
-    check_few_gradient(Case(19, 3, (2, 3, 17), (2, 3, 3), sparsity=(1, 2, 2)), rng, True)
-    check_few_gradient(Case(3, 21, (2, 3, 17), (2, 3, 3), sparsity=(2, 2, 1)), rng, False)
-    print(LANES)
-
-
-if __name__ == "__main__":
-    main()

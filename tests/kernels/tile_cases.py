@@ -1,7 +1,4 @@
-"""Cases for the tile kernels: tensors with gaps and guards, float64 references, one run of each kernel.
-
-Run as a program, it checks every kernel once for the CPU that numba is told to compile for.
-"""
+"""Cases for the tile kernels: tensors with gaps and guards, float64 references, one run of each kernel."""
 
 from __future__ import annotations
 
@@ -346,19 +343,3 @@ def check_filter_gradients(
     again = pack_filters(unpack_filters(result, shape))
     np.testing.assert_array_equal(again, result, "lanes beyond the last output must be 0")
     scratch.check_guards()
-
-
-def main() -> None:
-    tiling = Tiling((8, 12, 16), (2, 1, 2), (6, 9, 14), (-2, -1, 3), (8, 12, 16))
-    check_spectra(tiling, (11, 9, 25), LANES + 3)
-    check_spectra(tiling, (11, 9, 25), 3, planar=True)
-    wanted = Tiling((8, 12, 16), (2, 1, 2), (6, 9, 12), (-2, -1, 3), (6, 9, 12), (1, 2, 3))
-    check_images(tiling, (11, 9, 25), LANES + 3)
-    check_images(wanted, (9, 9, 25), LANES + 3, bias=True, relu=True)
-    check_filters((8, 20, 24), (3, 5, 7), (LANES + 2, 2 * LANES + 3))
-    check_filter_gradients((8, 12, 32), (3, 5, 7), (LANES + 2, 2 * LANES + 3))
-    print(LANES)
-
-
-if __name__ == "__main__":
-    main()

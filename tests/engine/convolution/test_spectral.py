@@ -1,12 +1,8 @@
 """Tiled spectral convolution in whole networks against the float64 reference."""
 
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 from against_reference import errors
-from avx2 import on_avx2
 from chains import ONE, two_layers
 from znnpy_kernels.spectral.filter_tiles import filter_tiles
 
@@ -124,21 +120,3 @@ def test_same_bits_for_any_number_of_threads():
     for threads in (1, 2, 8):
         for name, values in trained(threads).items():
             np.testing.assert_array_equal(values, wanted[name])
-
-
-AVX2 = """
-    import sys
-    sys.path[:0] = {paths}
-    from against_reference import errors
-    from chains import two_layers
-    from znnpy_kernels.simd.lanes import LANES
-    found = errors(two_layers((2, 17, 9), (3, 3, 3)), (7, 8, 9), "spectral")
-    print(LANES, max(found.values()))
-"""
-
-
-@pytest.mark.slow
-def test_avx2():
-    lanes, error = on_avx2("-c", textwrap.dedent(AVX2).format(paths=sys.path))
-    assert lanes == "8"
-    assert float(error) < 2e-5

@@ -1,12 +1,8 @@
 """Training by Winograd's minimal filtering against the float64 reference, in whole networks."""
 
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 from against_reference import errors
-from avx2 import on_avx2
 from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
 
 from znnpy import Model
@@ -100,25 +96,3 @@ def test_same_bits_for_any_number_of_threads():
     for threads in (1, 2, 8):
         for name, values in trained(threads).items():
             np.testing.assert_array_equal(values, wanted[name])
-
-
-AVX2 = """
-    import sys
-    sys.path[:0] = {paths}
-    from against_reference import errors
-    from chains import winograd_chain, winograd_plan
-    from znnpy_kernels.simd.lanes import LANES
-    from znnpy.engine.convolution.winograd import passes
-    net, worst = winograd_chain((17, 9, 24)), 0.0
-    for staged in (False, True):
-        passes.is_staged = lambda shape: staged
-        worst = max(worst, *errors(net, (7, 8, 9), winograd_plan(net)).values())
-    print(LANES, worst)
-"""
-
-
-@pytest.mark.slow
-def test_avx2():
-    lanes, error = on_avx2("-c", textwrap.dedent(AVX2).format(paths=sys.path))
-    assert lanes == "8"
-    assert float(error) < 3e-5

@@ -1,10 +1,7 @@
 """Direct convolution with few images on one side against float64 references."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from avx2 import on_avx2
 from direct_cases import Case
 from few_cases import check_few_data_gradient, check_few_forward, check_few_gradient
 from znnpy_kernels.direct.few import FEW
@@ -64,8 +61,3 @@ def test_weight_gradient_of_few_inputs(taps, inputs):
     stride = tuple(int(n) for n in rng.integers(1, 3, 3)) if inputs > 1 else (1, 1, 1)
     case = Case(inputs, case.outputs, case.size, size, sparsity=sparsity, stride=stride)
     check_few_gradient(case, rng, False)
-
-
-@pytest.mark.slow
-def test_all_passes_on_avx2():
-    assert on_avx2(Path(__file__).parents[1] / "few_cases.py") == ["8"]

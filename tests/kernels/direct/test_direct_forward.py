@@ -1,10 +1,7 @@
 """Direct forward and data gradient against float64 references."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from avx2 import on_avx2
 from direct_cases import (
     Case,
     check_data_gradient,
@@ -107,8 +104,3 @@ def test_gradient_of_the_transfer_and_of_the_bias(inputs, slope):
 def test_relu_of_infinity_is_no_nan():
     case = Case(1, LANES, (1, 1, 20), (1, 1, 1))
     check_forward(case, np.random.default_rng(0), special=-np.inf, slope=0.0)
-
-
-@pytest.mark.slow
-def test_all_passes_on_avx2():
-    assert on_avx2(Path(__file__).parents[1] / "direct_cases.py") == ["8"]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from avx2 import on_avx2
 from direct_cases import Triple
 from tile_cases import Tiling, check_images, check_spectra
 from znnpy_kernels.fft.codelets import SIZES
@@ -123,8 +121,3 @@ def test_many_tiles_share_scratch() -> None:
     wanted = Tiling(size, (3, 3, 5), (6, 6, 6), (-1, -2, -3), (6, 6, 6), (2, 1, 0))
     check_images(wanted, (16, 15, 26), 2 * LANES)
     check_images(tiling, (17, 16, 25), 2 * LANES)
-
-
-@pytest.mark.slow
-def test_all_kernels_on_avx2() -> None:
-    assert on_avx2(Path(__file__).parents[1] / "tile_cases.py") == ["8"]
