@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -20,8 +21,10 @@ from killing import (
     predict,
     remove,
 )
+from znnpy_kernels.machine.cache import CacheError
 
 from znnpy.data.scene import Scene
+from znnpy.data.writing import hdf5_output
 from znnpy.data.writing.contract import Finished
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.journal import Journal
@@ -106,6 +109,17 @@ def test_failing_disk_is_one_error_and_keeps_blocks(
     assert done > 2
     predict(tiny, "out.h5", block=BLOCK)
     assert (tiny.folder / "out.h5").read_bytes() == (tiny.folder / "warm.h5").read_bytes()
+
+
+def test_an_unusable_kernel_cache_is_no_fault_of_the_output(
+    tiny: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unusable() -> None:
+        raise CacheError("kernel cache x cannot be used")
+
+    monkeypatch.setattr(hdf5_output, "write_rows", SimpleNamespace(compile=unusable))
+    with pytest.raises(CacheError, match="kernel cache x cannot be used"):
+        predict(tiny, "out.h5", block=BLOCK)
 
 
 def test_full_disk_leaves_nothing_behind(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> None:

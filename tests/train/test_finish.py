@@ -4,9 +4,11 @@ import h5py
 import pytest
 from small_run import short
 
+from znnpy.cli.evaluating import _sections
+from znnpy.config.models import Config
 from znnpy.data import memory, source
 from znnpy.data.memory import available, share_memory, take
-from znnpy.errors import VolumeError
+from znnpy.errors import ConfigError, VolumeError
 from znnpy.train import session
 from znnpy.train.finish import evaluate_run, held_out
 from znnpy.train.progress import Quiet
@@ -36,6 +38,26 @@ def test_a_volume_that_ranks_had_in_parts_need_not_fit_into_one(tmp_path, monkey
     assert len(evaluate_run(saved, held_out(saved.config))) == 1
     with pytest.raises(VolumeError, match="but only"):
         evaluate_run(saved, saved.config.data.train)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "neither data.test nor data.validation names a volume with labels; give --volume"),
+        ({"test": []}, r"data\.test is \[\]; .* or --set data\.test=null for data\.validation"),
+        ({"test": [{"image": "a.h5"}]}, r"no volume of data\.test has labels; give --volume"),
+    ],
+)
+def test_why_there_is_nothing_to_evaluate_on(data, words):
+    config = Config.model_validate(
+        {
+            "network": {"layers": [{"conv": {"images": 1, "size": 3}}]},
+            "data": data,
+            "training": {"output_shape": 4},
+        }
+    )
+    with pytest.raises(ConfigError, match=f"nothing to evaluate on: {words}"):
+        _sections(config, None, None, None)
 
 
 def test_what_is_opened_to_see_whether_it_can_be_is_not_counted_for_long(tmp_path, monkeypatch):

@@ -92,15 +92,15 @@ def _sections(
     config: Config, volume: str | None, labels: str | None, mask: str | None
 ) -> tuple[VolumeSection, ...]:
     from znnpy.errors import ConfigError
-    from znnpy.train.finish import held_out
+    from znnpy.train.finish import held_out, why_none
 
     if volume is not None:
         options = {"image": "--volume", "labels": "--labels", "mask": "--mask"}
         return (volume_section(options, image=volume, labels=labels, mask=mask),)
     sections = held_out(config)
     if not sections:
+        other = "" if config.data.test is None else ", or --set data.test=null for data.validation"
         raise ConfigError(
-            "the run's config names no labelled data.test or data.validation; give --volume "
-            "and --labels"
+            f"nothing to evaluate on: {why_none(config)}; give --volume and --labels{other}"
         )
     return sections

@@ -13,7 +13,7 @@ from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.outputs import open_output
 from znnpy.engine.model import Model
 from znnpy.engine.report import Report
-from znnpy.errors import ChangedError, VolumeError, reason
+from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 from znnpy.infer.blocks import Region
 from znnpy.infer.build import patch_model
 from znnpy.infer.job import Job
@@ -90,6 +90,7 @@ def writing(
             "goes on once that is back, with its time of change; for other data add --overwrite"
         ) from error
     except OSError as error:
+        refuse_own(error)
         raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
 
 

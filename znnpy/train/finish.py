@@ -29,11 +29,15 @@ def spoken(config: Config) -> str:
     if sections:
         names = ", ".join(str(next(iter(section.image.values()))) for section in sections)
         return f"evaluating on {names}" + (" (data.validation)" if data.test is None else "")
-    if data.test is None:
-        why = "neither data.test nor data.validation names a volume with labels"
-    else:
-        why = "no volume of data.test has labels" if data.test else "data.test is []"
-    return f"no final evaluation: {why}"
+    return f"no final evaluation: {why_none(config)}"
+
+
+def why_none(config: Config) -> str:
+    """Why there is no volume to evaluate on, for people."""
+    test = config.data.test
+    if test is None:
+        return "neither data.test nor data.validation names a volume with labels"
+    return "no volume of data.test has labels" if test else "data.test is []"
 
 
 def evaluate_run(
