@@ -1,11 +1,9 @@
-import io
-import json
 import re
-import warnings
 import zipfile
 
 import numpy as np
 import pytest
+from rewriting import rewritten, with_array, with_meta
 
 from znnpy.errors import RunError
 from znnpy.train import checkpoint as checkpoints
@@ -115,38 +113,6 @@ def test_pickles_are_refused(tmp_path):
         np.savez(file, meta=np.array([{}], dtype=object))
     with pytest.raises(RunError, match="damaged"):
         load(path)
-
-
-def rewritten(path, change):
-    """Write a checkpoint again with members (name, bytes) that `change` makes of its own."""
-    with zipfile.ZipFile(path) as file:
-        members = [(name, file.read(name)) for name in file.namelist()]
-    changed = change(members)
-    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as file:
-        warnings.simplefilter("ignore")  # of names that are there twice
-        for name, data in changed:
-            file.writestr(name, data)
-
-
-def with_array(name, array):
-    """The members of a checkpoint with one array in the place of another."""
-
-    def change(members):
-        buffer = io.BytesIO()
-        np.save(buffer, array)
-        return [(n, buffer.getvalue() if n == f"{name}.npy" else data) for n, data in members]
-
-    return change
-
-
-def with_meta(**changes):
-    """The members of a checkpoint with other numbers."""
-
-    def change(members):
-        meta = json.loads(str(np.load(io.BytesIO(dict(members)["meta.npy"]))))
-        return with_array("meta", np.array(json.dumps(meta | changes)))(members)
-
-    return change
 
 
 def huge(members):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rewriting import rewritten, with_array, with_meta
 from small_run import write_config, znnpy
-from test_checkpoint import rewritten, with_array, with_meta
 
 from znnpy.config import load_config
 from znnpy.errors import RunError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 from znnpy_kernels.data.moments import byte_sums
@@ -78,7 +80,9 @@ def test_functions_that_are_no_kernels_are_guarded_too() -> None:
 
 
 def test_numbers_that_would_be_addresses_are_refused() -> None:
-    memory = np.ones(3, np.float32)
+    """Of pages of their own: some builds of Python have small arrays at addresses that numbers could be."""
+    memory = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.float32, 3)
+    memory[:] = 1
     with pytest.raises(TypeError, match=r"kernel zero_flat: target=\d+ .*give the array"):
         zero_flat.run(target=memory.ctypes.data, length=3)
     with pytest.raises(TypeError, match="give the array"):
