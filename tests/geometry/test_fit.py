@@ -310,6 +310,26 @@ def test_outputs_of_larger_stride_get_what_follows():
         fit(net, {"fine": 8, "coarse": 5})
 
 
+def test_outputs_of_unlike_strides_have_no_shape_in_common():
+    nodes = (Node("in", "input", 1), Node("a", "sum", 1), Node("b", "sum", 1))
+    wide, high = (1, 1, 2), (1, 2, 1)
+    edges = (
+        Edge("e", "max_pool", "in", "a", size=wide, stride=wide),
+        Edge("f", "max_pool", "in", "b", size=high, stride=high),
+    )
+    net = Network(nodes, edges)
+    words = "'a' and 'b': their voxels lie 1 x 1 x 2 and 1 x 2 x 1 input voxels apart"
+    for fits in (
+        lambda: fit(net, 4),
+        lambda: smallest(net),
+        lambda: largest(net, {"a": (4,) * 3, "b": (4,) * 3}),
+    ):
+        with pytest.raises(NetworkError, match=words):
+            fits()
+    shapes = {"a": (4, 4, 2), "b": (4, 2, 4)}
+    assert fit(net, shapes).input_shapes == {"in": (4, 4, 4)}
+
+
 @pytest.mark.slow
 def test_what_one_voxel_sees_is_what_changes_it():
     """Along x: every voxel of the input is raised by much; filters are positive, functions linear."""

@@ -124,7 +124,7 @@ def _commands() -> Any:
     """The commands; their help names no types of arguments and flags, which say nothing."""
     made: Any = typer.main.get_command(app)
     for command in (made, *made.commands.values()):
-        for param in command.params:
+        for param in command.get_params(typer.Context(command)):
             if param.param_type_name == "argument" or getattr(param, "is_flag", False):
                 param.display_type_rich = lambda ctx: None
     return made

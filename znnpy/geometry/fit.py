@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from operator import index
 
-from znnpy.errors import ShapeError
-from znnpy.geometry.axes import ONE, Steps
+from znnpy.errors import NetworkError, ShapeError
+from znnpy.geometry.axes import ONE, Steps, describe
 from znnpy.geometry.lattice import Lattice, lattice_of
 from znnpy.geometry.line import Conflict, Found, Line
 from znnpy.geometry.search import Search, refuse
@@ -135,9 +135,22 @@ def _outputs(line: Line, wanted: Mapping[str, Triple]) -> Search:
 
 
 def _finest(wanted: Mapping[str, Triple], lattice: Lattice) -> dict[str, Triple]:
-    """Without the outputs that have a larger stride than others."""
+    """Without the outputs that have a larger stride than others.
+
+    NetworkError where two are left that have not one stride: a shape of one would be another of the other.
+    """
     apart = {name: prod(lattice.strides[name]) for name in wanted}
-    return {name: shape for name, shape in wanted.items() if apart[name] == min(apart.values())}
+    found = {name: shape for name, shape in wanted.items() if apart[name] == min(apart.values())}
+    first, *others = found
+    for other in others:
+        steps = lattice.strides[first], lattice.strides[other]
+        if steps[0] != steps[1]:
+            raise NetworkError(
+                f"outputs {first!r} and {other!r}: their voxels lie {describe(steps[0])} and {describe(steps[1])} "
+                "input voxels apart (z, y, x), so that no one output shape is right for both; let one of them be the "
+                "finer along every axis, or both have one stride"
+            )
+    return found
 
 
 def _shapes(what: str, names: list[str], given: Extent | Mapping[str, Extent]) -> dict[str, Triple]:
