@@ -165,7 +165,9 @@ def test_wrong_usage_is_status_2(capsys, words):
     assert "Usage" in errors
 
 
-@pytest.mark.parametrize("command", ["predict", "segment", "view", "evaluate", "train", "profile", "check"])
+@pytest.mark.parametrize(
+    "command", ["predict", "segment", "view", "evaluate", "train", "profile", "check"]
+)
 def test_help_says_what_to_type(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "140")
     _, out, _ = run(capsys, command, "--help")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import h5py
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 from called import status_of
 
+from znnpy.config import load_config
 from znnpy.engine import autotune
+from znnpy.network import trained_network
 from znnpy.plan.choose import candidates, estimated_costs
 from znnpy.plan.types import SHARED
+from znnpy.train.patches import open_sampler
 
 CONFIG = """\
 network:
@@ -188,6 +192,40 @@ def test_windows_of_a_network_that_has_none_are_told(check: Check) -> None:
     assert code == 0
     assert "config.yaml:16: inference: not used: " in " ".join((out + errors).split())
     assert "not used" not in "".join(check(config=CONFIG + "inference: {overlap: 0.5}\n")[1:])
+
+
+def test_a_config_that_cannot_train_is_said_to(check: Check) -> None:
+    """In the words with which training refuses it; what is known of the network is shown."""
+    volumes = CONFIG[CONFIG.index("data:") : CONFIG.index("training:")]
+    kept = volumes.replace(volumes[volumes.index("  train:") : volumes.index("  validation:")], "")
+    for less in ("", kept):
+        code, out, _ = check(config=CONFIG.replace(volumes, less))
+        assert code == 0
+        assert "warning: data.train names no volume; training needs at least one" in out
+    assert "needs at least one" not in check()[1]
+
+
+def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
+    with h5py.File("data.h5", "a") as file:
+        file["drawn"] = np.zeros((20, 24, 24), np.uint8)
+        file["drawn"][10, 4:20, 8] = file["drawn"][3, 5, 2:12] = 1
+    config = CONFIG.replace("data.h5:labels", "data.h5:drawn")
+    affinity = config.replace("data:", "data:\n  target: affinity").replace(
+        "images: 1,", "images: 3,"
+    )
+    for changed, taught in ((config, "boundary"), (affinity, "belonging to no object")):
+        code, _, errors = check(config=changed)
+        assert code == 0
+        assert "drawn: 99.8% of the labels are 0 and the others thin or few" in errors
+        assert f"all these zeros are taught as {taught}. If" in errors
+        assert "`mask:` (not 0)" in errors
+    loaded = load_config("config.yaml")
+    trained = loaded, trained_network(loaded), loaded.data.train, "data.train"
+    with ExitStack() as stack, pytest.warns(UserWarning, match="drawn: 99.8% of the labels are 0"):
+        open_sampler(stack, *trained)
+    masked = config.replace("data.h5:drawn}", "data.h5:drawn, mask: data.h5:drawn}")
+    assert "drawn by hand" not in check(config=masked)[2]
+    assert "drawn by hand" not in check()[2]
 
 
 def test_who_is_refused_for_memory_by_estimates_is_told_so(check: Check) -> None:

@@ -99,8 +99,10 @@ def _sections(
         return (volume_section(options, image=volume, labels=labels, mask=mask),)
     sections = held_out(config)
     if not sections:
-        other = "" if config.data.test is None else ", or --set data.test=null for data.validation"
+        known = any(section.labels for section in config.data.validation)
+        other = ", or --set data.test=null for those of data.validation" if known else ""
         raise ConfigError(
-            f"nothing to evaluate on: {why_none(config)}; give --volume and --labels{other}"
+            f"nothing to evaluate on: {why_none(config)}; give --volume and --labels, or "
+            f"--set 'data.test=[{{image: FILE, labels: FILE}}]'{other}"
         )
     return sections

@@ -29,6 +29,7 @@ from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import convolutions
 from znnpy.scheduler.cores import available_cores
+from znnpy.train.patches import nothing_in
 from znnpy.train.survey import survey
 
 MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are weighed
@@ -83,7 +84,12 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "threads": threads,
         "work_seconds": needs.work,
         "update_seconds": needs.work / threads,
-        "warnings": doubtful_outputs(network, training.loss)
+        "warnings": (
+            []
+            if config.data.train
+            else [f"{nothing_in('data.train')}: this is a look at the network alone"]
+        )
+        + doubtful_outputs(network, training.loss)
         + left_out(training)
         + unused_windows(config, predicted),
     }

@@ -23,7 +23,7 @@ def print_summary(found: dict[str, Any]) -> None:
     if found["volumes"]:
         out.print(_volumes(found))
     else:
-        out.print("volumes         the config names none: data.train is empty", highlight=False)
+        out.print("volumes         the config names none", highlight=False)
     out.print(_layers(found))
     out.print(_plans(found), width=min(100, out.width))
     if any(row["why"] == UNPLANNED for row in found["algorithms"]):

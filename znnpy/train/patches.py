@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 
@@ -11,7 +12,9 @@ from znnpy.data.samples.each import OneEach
 from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.patches import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
+from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
+from znnpy.data.values.strokes import strokes
 from znnpy.distributed.world import World
 from znnpy.errors import ConfigError
 from znnpy.geometry import Geometry, largest, trained_geometry
@@ -32,13 +35,18 @@ def open_sampler(
 ) -> Sampler:
     """Patches of the volumes that a key of the config names; closed with the stack. `world` as in `Sampler`."""
     if not sections:
-        raise ConfigError(f"{key} names no volume; training needs at least one")
+        raise ConfigError(nothing_in(key))
     scenes = []
     for section in sections:
         scene = open_scene(section, config.data, network)
         stack.callback(scene.close)
         scenes.append(scene)
     return make_sampler(config, network, scenes, training=key == "data.train", world=world)
+
+
+def nothing_in(key: str) -> str:
+    """What is said where a key of the config names no volume."""
+    return f"{key} names no volume; training needs at least one"
 
 
 def make_sampler(
@@ -57,7 +65,9 @@ def make_sampler(
     refuse_numbers(config, network)
     section, augment = config.training, config.augment
     geometry = trained_geometry(config, network)
+    targets = make_targets(config, network)
     _doubt_labels(scenes, geometry)
+    _doubt_zeros(scenes, targets)
     with blamed_on_loss(config):
         strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
         refuse_apart(training_losses(config, network), strides, geometry.output_shapes)
@@ -65,7 +75,7 @@ def make_sampler(
     return Sampler(
         scenes,
         {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
-        _outputs(config, network, geometry),
+        _outputs(targets, geometry),
         augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
         order=section.order,
         rebalance=section.rebalance,
@@ -91,8 +101,26 @@ def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
         )
 
 
-def _outputs(config: Config, network: Network, geometry: Geometry) -> dict[str, OutputPatch]:
+def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
+    """Warn where most of what is taught seems to be what nobody has labelled."""
+    for scene in scenes:
+        for node, labels in scene.labels.items():
+            taught = targets[node].of_zeros
+            if not taught or node in scene.masks or isinstance(labels, OneEach):
+                continue
+            if labels.channels == 1 and (seen := strokes(labels)).likely:
+                zeros = 1 - seen.labelled / seen.voxels
+                warnings.warn(
+                    f"{labels.name}: {zeros:.1%} of the labels are 0 and the others thin or few, as if drawn by "
+                    f"hand: all these zeros are taught as {taught}. If they are what nobody has labelled, say which "
+                    "voxels count by the volume's `mask:` (not 0), which may be these labels; or, where they are "
+                    "numbers of classes, take target: {kind: labels, ignore: 0}",
+                    stacklevel=3,
+                )
+
+
+def _outputs(targets: Mapping[str, Target], geometry: Geometry) -> dict[str, OutputPatch]:
     return {
         name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.output_stride(name))
-        for name, target in make_targets(config, network).items()
+        for name, target in targets.items()
     }

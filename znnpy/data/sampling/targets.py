@@ -38,6 +38,11 @@ class Target(ABC):
     """Label of voxels that do not count; None: all count."""
 
     @property
+    def of_zeros(self) -> str:
+        """What it teaches where no object is (label 0), in words; "" where that is a label like others."""
+        return ""
+
+    @property
     def values(self) -> bool:
         """Whether its images hold values of any size, not zeros and ones or probabilities."""
         return False
@@ -97,6 +102,10 @@ class BoundaryTarget(Target):
     background: Literal["boundary", "object", "ignore"] = "boundary"
 
     @property
+    def of_zeros(self) -> str:
+        return "boundary" if self.background == "boundary" else ""
+
+    @property
     def margin(self) -> int:
         """An interface needs one neighbour; each further voxel of thickness one more."""
         return self.thickness
@@ -128,6 +137,10 @@ class AffinityTarget(Target):
     """
 
     offsets: tuple[Triple, ...] = NEAREST
+
+    @property
+    def of_zeros(self) -> str:
+        return "belonging to no object"
 
     @property
     def margin(self) -> int:

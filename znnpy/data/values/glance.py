@@ -39,18 +39,16 @@ def glance(volume: Volume, *, finite: bool = True) -> Glance:
 
     Errors as in `Volume.read`; without `finite`, values that are not finite are passed over.
     """
-    whole = is_small(volume)
-    places = [((0, 0, 0), volume.extent)] if whole else _places(volume)
     ends: list[list[float]] = [[] for _ in range(volume.channels)]
     voxels = 0
-    for lower, upper in places:
+    for lower, upper in looked_at(volume):
         values = volume.read(lower, upper, finite=finite)
         voxels += prod(values.shape[1:])
         for found, channel in zip(ends, values, strict=True):
             seen = channel[np.isfinite(channel)]
             found += [seen.min().item(), seen.max().item()] if seen.size else []
     ranges = tuple((min(found, default=nan), max(found, default=nan)) for found in ends)
-    return Glance(ranges, voxels, whole)
+    return Glance(ranges, voxels, is_small(volume))
 
 
 def is_small(volume: Volume) -> bool:
@@ -58,7 +56,10 @@ def is_small(volume: Volume) -> bool:
     return volume.nbytes <= WHOLE
 
 
-def _places(volume: Volume) -> list[tuple[Triple, Triple]]:
+def looked_at(volume: Volume) -> list[tuple[Triple, Triple]]:
+    """First voxel and end of each place that is read of a volume: all of it if it is small."""
+    if is_small(volume):
+        return [((0, 0, 0), volume.extent)]
     depth = max(SHALLOWEST, min(volume.chunk[0], LONGEST))
     z, y, x = map(min, (depth, LONGEST, LONGEST), volume.extent)
     found = []
