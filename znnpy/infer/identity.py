@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import time
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+from znnpy.data.names import split_source
+from znnpy.data.tiff.folder import planes_of
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Triple, Volume
+from znnpy.data.zarr.folder import is_zarr
 from znnpy.network.digest import network_digest
 from znnpy.network.types import Network
 from znnpy.plan import Plan
 
 SAMPLES = 3  # cubes along each axis that a fingerprint looks at
 CUBE = 16  # voxels
+FILES = 50_000  # of a folder, at most
 
 
 def weights_digest(network: Network, parameters: Mapping[str, Any]) -> str:
@@ -31,13 +36,35 @@ def weights_digest(network: Network, parameters: Mapping[str, Any]) -> str:
 
 
 def fingerprint(volume: Volume, path: Path | None) -> str:
-    """Names a volume's content without reading it whole: sizes, time of change, and samples."""
+    """Names a volume's content without reading it whole: sizes, times of change, and samples.
+
+    Of a folder the sizes of its files, or of those of the array in it, are added up, and the newest has the time.
+    """
     words = [f"{volume.shape} {volume.dtype}"]
-    if path is not None and path.is_file():
-        stat = path.stat()
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(stat.st_mtime))
-        words.append(f"{stat.st_size} bytes changed {when}.{stat.st_mtime_ns % 10**9:09d}")
+    if path is not None and path.exists():
+        states = [(s.st_size, s.st_mtime_ns) for s in (f.stat() for f in _files(volume, path))]
+        newest = max((time for _, time in states), default=0)
+        when = strftime("%Y-%m-%d %H:%M:%S", gmtime(newest // 10**9))
+        words.append(f"{sum(n for n, _ in states)} bytes changed {when}.{newest % 10**9:09d}")
+        if len(states) != 1:
+            words.append(f"{len(states)} files {crc32(repr(states).encode()):08x}")
     return ", ".join([*words, f"samples {_samples(volume):08x}"])
+
+
+def _files(volume: Volume, path: Path) -> Iterable[Path]:
+    """The file, the planes of a folder, or the first files of an array in a Zarr folder by name."""
+    array = path / (split_source(volume.name)[1] or "")
+    if path.is_file():
+        return [path]
+    if not is_zarr(array):
+        return planes_of(path)
+    return itertools.islice(_inside(array), FILES)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted(names))
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

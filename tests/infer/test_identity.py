@@ -1,0 +1,56 @@
+"""What a prediction is of is named so that another input is told from it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from changes import CHANGES, FORMS, data_files
+
+from znnpy.data.source import open_volume
+from znnpy.infer import identity
+from znnpy.infer.identity import fingerprint
+
+ARRAY = np.random.default_rng(0).integers(1, 255, (8, 16, 16)).astype(np.uint8)
+
+
+def found(path: Path) -> str:
+    with open_volume(path) as volume:
+        return fingerprint(volume, path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_that_changed_anywhere_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Also where no sample was taken."""
+    monkeypatch.setattr(identity, "_samples", lambda volume: 0)
+    name, write = FORMS[form]
+    write(tmp_path / name, ARRAY)
+    before = found(tmp_path / name)
+    assert found(tmp_path / name) == before
+    last = data_files(tmp_path / name)[-1]
+    os.utime(last, ns=(0, last.stat().st_mtime_ns + 1))
+    assert found(tmp_path / name) != before
+
+
+@pytest.mark.parametrize("form", ["planes", "zarr 3"])
+def test_what_lies_beside_the_data_does_not_count(tmp_path: Path, form: str) -> None:
+    name, write = FORMS[form]
+    write(tmp_path / name, ARRAY)
+    before = found(tmp_path / name)
+    (tmp_path / name / "out.h5.partial").write_bytes(b"a prediction")
+    assert found(tmp_path / name) == before
+
+
+def test_values_count_where_no_file_is_known(tmp_path: Path) -> None:
+    name, write = FORMS["zarr 2"]
+    write(tmp_path / name, ARRAY)
+    with open_volume(tmp_path / name) as volume:
+        before = fingerprint(volume, None)
+    CHANGES["gone"](tmp_path / name)
+    write(tmp_path / name, ARRAY + np.uint8(1))
+    with open_volume(tmp_path / name) as volume:
+        assert fingerprint(volume, None) != before
