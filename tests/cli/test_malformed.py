@@ -456,14 +456,6 @@ def test_predict_on_nan_far_from_the_first_block(capsys: Capture, trained: Path)
 def test_evaluate_refusals(capsys: Capture, trained: Path) -> None:
     words: list[object] = ["evaluate", "run"]
     refused(capsys, trained, words, "--volume", "--labels")
-    for test, why in (("null", "neither data.test nor data.validation"), ("[]", "data.test is []")):
-        changed = ["--set", f"data.test={test}", "--set", "data.validation=[]"]
-        refused(
-            capsys, trained, words + changed, "nothing to evaluate on", why, "--set 'data.test=[{"
-        )
-    held = "data.validation=[{image: data.h5:raw, labels: data.h5:labels}]"
-    changed = ["--set", "data.test=[]", "--set", held]
-    refused(capsys, trained, words + changed, "data.test is []", "--set data.test=null for those")
     pair: list[object] = ["--volume", "data.h5:raw", "--labels", "data.h5:lables"]
     refused(capsys, trained, words + pair, "lables", "did you mean labels")
 

@@ -14,6 +14,8 @@ from znnpy.train.finish import evaluate_run, held_out
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
 
+LABELLED = {"image": "a.h5", "labels": "b.h5"}
+
 
 def test_memory_is_not_divided_any_more_when_all_is_trained(tmp_path, monkeypatch):
     found = []
@@ -44,7 +46,14 @@ def test_a_volume_that_ranks_had_in_parts_need_not_fit_into_one(tmp_path, monkey
     ("data", "words"),
     [
         ({}, "neither data.test nor data.validation names a volume with labels; give --volume"),
-        ({"test": []}, r"data\.test is \[\]; .* or --set data\.test=null for data\.validation"),
+        (
+            {"test": []},
+            r"data\.test is \[\]; give --volume .* or --set 'data\.test=\[{image: FILE, labels: FILE}\]'$",
+        ),
+        (
+            {"test": [], "validation": [LABELLED]},
+            r"data\.test is \[\]; .* or --set data\.test=null for those of data\.validation",
+        ),
         ({"test": [{"image": "a.h5"}]}, r"no volume of data\.test has labels; give --volume"),
     ],
 )
