@@ -85,7 +85,7 @@ def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
 
         times = timed(once, filled, lambda: world.exchange(None), repeats)
         world.exchange(None)
-        world.messenger.detach()
+        world.messenger.detach(outbox.transfers)
     assert np.all(values == _right(world.size)), f"{by.name}: {values}"
     return times
 

@@ -63,7 +63,7 @@ with World.open(Delays(int(sys.argv[1]), 0.001)) as world:
     passages = list(messenger.passages)
     assert len(passages) == 20 * len(transfers)
     assert all(it.posted <= it.started <= it.arrived for it in passages)
-    messenger.detach()
+    messenger.detach(transfers)
     print("passed", flush=True)
 """
 
@@ -87,7 +87,8 @@ with World.open() as world:
     room, complete = np.zeros(100_000, np.float32), threading.Semaphore(0)
     way = (Way.SEND, Way.RECEIVE)[world.rank]
     span = Span(room.ctypes.data, room.nbytes)
-    messenger.attach([Transfer(way, 1 - world.rank, 0, (span,), 0)], lambda phase: complete.release())
+    transfers = [Transfer(way, 1 - world.rank, 0, (span,), 0)]
+    messenger.attach(transfers, lambda phase: complete.release())
     address = messenger.address
     world.exchange(None)
     before = looks
@@ -98,7 +99,7 @@ with World.open() as world:
     complete.acquire()
     assert room.all()
     assert looks - before < 30, looks - before
-    messenger.detach()
+    messenger.detach(transfers)
     print("came", flush=True)
 """
 

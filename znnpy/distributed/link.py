@@ -89,7 +89,7 @@ def _seconds(world: World, size: int) -> float:
     ]
     messenger.attach(transfers, lambda phase: complete.release())
     found = [_trial(world, complete, len(transfers)) for _ in range(TRIALS)]
-    messenger.detach()
+    messenger.detach(transfers)
     return median(found)
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,25 @@ class _Arrival:
     complete: bool = False
 
 
+def _nothing() -> None:
+    """There is nothing to wait for."""
+
+
+@dataclass
+class _Graph:
+    """The messages of a graph, and how far it is: sums go through their numbers again and again."""
+
+    transfers: Sequence[Transfer] = ()
+    release: Callable[[int], None] = lambda phase: None
+    finish: Callable[[], None] = _nothing
+    prepared: dict[int, MPI.Prequest] = field(default_factory=dict)
+    sums_posted: set[int] = field(default_factory=set)  # that have not begun
+    sum_next: int = 0
+
+    def __post_init__(self) -> None:
+        self.sums_in_order = [n for n, it in enumerate(self.transfers) if it.way is Way.SUM]
+
+
 class Messenger:
     """One rank's communication thread. Other threads only leave words for it."""
 
@@ -84,12 +103,10 @@ class Messenger:
         self._order = itertools.count()
         self._requests: list[MPI.Request] = []
         self._complete: list[Callable[[], None]] = []  # what to do when each request is
-        self._transfers: Sequence[Transfer] = ()
-        self._release: Callable[[int], None] = lambda phase: None
-        self._prepared: dict[int, MPI.Prequest] = {}
-        self._sums_in_order: list[int] = []  # numbers, and those that are posted but not begun
-        self._sums_posted: set[int] = set()
-        self._sum_next = 0
+        self._graphs: dict[int, _Graph] = {}  # by what their messages are in memory
+        self._graph = self._attached = (
+            _Graph()
+        )  # as the communication thread has it; as others know
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
         self._active = 0.0  # when something has happened
@@ -113,31 +130,50 @@ class Messenger:
     @property
     def transfers(self) -> Sequence[Transfer]:
         """The messages of the graph that is attached, by number."""
-        return self._transfers
+        return self._graph.transfers
 
     def start(self) -> None:
         """Begin, once all first listeners are known; NoThreadError where the system lets no thread start."""
         sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         start(self._thread)
 
-    def attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
-        """Take on a graph's messages, by number, and the release of its executor, until `detach`."""
+    def attach(
+        self,
+        transfers: Sequence[Transfer],
+        release: Callable[[int], None],
+        finish: Callable[[], None] = _nothing,
+    ) -> None:
+        """Take on a graph's messages, by number, and the release of its executor, until `detach`.
+
+        Several graphs take turns: each attaches its messages before it begins a step, and `finish` waits for the
+        steps that it has begun, before another's take their numbers and tags. Nothing is done for what is attached.
+        """
+        if transfers is self._attached.transfers:
+            return
         tags = [transfer.tag for transfer in transfers]
         if len(transfers) > NUMBERS or max(tags, default=0) > self._most_tag:
             raise DistributedError(
                 f"this network's messages are too many: {len(transfers)}, {NUMBERS} at most, numbered to "
                 f"{max(tags, default=0)}, {self._most_tag} at most; larger chunks or fewer colors make fewer"
             )
-        self._in_thread(partial(self._attach, transfers, release))
+        self._attached.finish()
+        graph = self._graphs.setdefault(id(transfers), _Graph(transfers, release, finish))
+        self._in_thread(partial(self._turn_to, graph))
+        self._attached = graph
 
     def delay(self, delays: Delays) -> None:
         """From now on hold messages back at random: for tests."""
         self._delays = replace(delays, rank=self.rank)
 
-    def detach(self) -> None:
-        """Forget a graph whose steps are complete."""
+    def detach(self, transfers: Sequence[Transfer]) -> None:
+        """Forget a graph whose steps are complete, if it was attached."""
+        graph = self._graphs.pop(id(transfers), None)
+        if graph is None:
+            return
+        if graph is self._attached:
+            self._attached = _Graph()
         if self._thread.is_alive():
-            self._in_thread(partial(self._attach, (), lambda phase: None))
+            self._in_thread(partial(self._forget, graph))
 
     def tell(self, rank: int, channel: int, message: bytes) -> None:
         """Send a small message; those of one channel to one rank come in their order."""
@@ -246,41 +282,42 @@ class Messenger:
         self._complete.append(then)
         self._active = time.monotonic()
 
-    def _attach(self, transfers: Sequence[Transfer], release: Callable[[int], None]) -> None:
-        for request in self._prepared.values():
+    def _turn_to(self, graph: _Graph) -> None:
+        self._graph = graph
+
+    def _forget(self, graph: _Graph) -> None:
+        for request in graph.prepared.values():
             request.Free()
-        self._prepared.clear()
-        self._transfers, self._release = transfers, release
-        self._sums_in_order = [n for n, it in enumerate(transfers) if it.way is Way.SUM]
-        self._sums_posted.clear()
-        self._sum_next = 0
+        if graph is self._graph:
+            self._graph = _Graph()
 
     def _begin(self, number: int) -> None:
-        if self._transfers[number].way is Way.SUM:
-            self._sums_posted.add(number)
-            self._begin_sums()
+        graph = self._graph
+        if graph.transfers[number].way is Way.SUM:
+            graph.sums_posted.add(number)
+            self._begin_sums(graph)
             return
-        request = self._prepared.get(number)
+        request = graph.prepared.get(number)
         if request is None:
-            request = self._prepared[number] = self._prepare(self._transfers[number])
+            request = graph.prepared[number] = self._prepare(graph.transfers[number])
         request.Start()
-        self._wait_for(request, partial(self._passed, number, time.monotonic_ns()))
+        self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
 
-    def _begin_sums(self) -> None:
+    def _begin_sums(self, graph: _Graph) -> None:
         """Sums of all ranks must begin in one order on all of them: that of their numbers."""
-        while self._sums_posted:
-            number = self._sums_in_order[self._sum_next]
-            if number not in self._sums_posted:
+        while graph.sums_posted:
+            number = graph.sums_in_order[graph.sum_next]
+            if number not in graph.sums_posted:
                 return
-            self._sums_posted.remove(number)
-            self._sum_next = (self._sum_next + 1) % len(self._sums_in_order)
-            transfer = self._transfers[number]
+            graph.sums_posted.remove(number)
+            graph.sum_next = (graph.sum_next + 1) % len(graph.sums_in_order)
+            transfer = graph.transfers[number]
             room = MPI.buffer.fromaddress(*transfer.spans[0])
             kind = MPI.FLOAT if transfer.number == 4 else MPI.DOUBLE
             request = self._sums.Iallreduce(
                 MPI.IN_PLACE, [room, transfer.bytes // transfer.number, kind]
             )
-            self._wait_for(request, partial(self._passed, number, time.monotonic_ns()))
+            self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
 
     def _prepare(self, transfer: Transfer) -> MPI.Prequest:
         """A persistent request, made once for all steps."""
@@ -295,16 +332,16 @@ class Messenger:
         kind.Free()  # when the request is
         return request
 
-    def _passed(self, number: int, started: int) -> None:
+    def _passed(self, graph: _Graph, number: int, started: int) -> None:
         """A message is complete: those who wait for it get their tokens."""
         arrived = time.monotonic_ns()
         posted = self._mailbox.posted_ns(number) if self._mailbox else started
         passage = Passage(number, posted, started, arrived)
         self.passages.append(passage)
-        self.carried = self.carried.and_(passage, self._transfers[number])
+        self.carried = self.carried.and_(passage, graph.transfers[number])
         self._later(
             self._delays.of_message() if self._delays else 0,
-            partial(self._release, self._transfers[number].phase),
+            partial(graph.release, graph.transfers[number].phase),
         )
 
     def _tell(self, rank: int, channel: int, message: bytes) -> None:

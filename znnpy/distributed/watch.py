@@ -10,13 +10,12 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
-from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.errors import DistributedError, traced
 from znnpy.distributed.threads import Later
 from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
 from znnpy.errors import reason, screenful, told
@@ -75,8 +74,7 @@ class Watch:
         """What is told of an error; to whom it is of use, each line of where it comes from, with this rank's number."""
         if not self._debug:
             return told(error)
-        lines = "".join(traceback.format_exception(error)).splitlines()
-        return "\n".join(["", *(f"rank {self._world.rank}: {line}" for line in lines)])
+        return f"\n{traced(error, self._world.rank)}"
 
     def _stop(self) -> None:
         self._over = True

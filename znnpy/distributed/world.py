@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.errors import DistributedError, traced
 from znnpy.distributed.transfers import Delays, Parcel
 from znnpy.distributed.values import Value, joined, packed, split, unpacked
-from znnpy.errors import reason
 
 if TYPE_CHECKING:
     from znnpy.distributed.messenger import Messenger
@@ -94,13 +94,18 @@ class World:
         self.messenger.swap(out, into, partial(_settle, pending))
         pending.result()
 
-    def abort(self, why: str) -> None:
-        """End all processes of the run at once, without any cleaning up; does not return with a messenger."""
-        if self._messenger:
-            from znnpy.distributed.mpi import MPI
+    def abort(self, error: BaseException) -> None:
+        """End all processes of the run, without any cleaning up, and say of an error where it comes from.
 
-            print(f"rank {self.rank}: {why}", flush=True)
-            MPI.COMM_WORLD.Abort(1)
+        Does not return with a messenger. What ends a process without an error (SystemExit) is its status alone.
+        """
+        if self._messenger:
+            from znnpy.distributed.watch import kill_all
+
+            if not isinstance(error, SystemExit):
+                print(traced(error, self.rank), file=sys.stderr, flush=True)
+            code = error.code if isinstance(error, SystemExit) else 1
+            kill_all(code if isinstance(code, int) else int(code is not None))
 
     def fail(self, error: BaseException) -> None:
         """Nobody may wait for other ranks any more: who does, now or later, gets this error. From any thread."""
@@ -128,7 +133,7 @@ class World:
         if error is None:
             self.close()
         else:
-            self.abort(reason(error))
+            self.abort(error)
 
     def _collect(self, source: int, data: bytes) -> None:
         """On rank 0: what a rank tells; when all have told, all are told."""

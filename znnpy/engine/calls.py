@@ -22,6 +22,11 @@ class Turn:
     So is one in the child of a fork that another thread's call was under way at, which nobody there ends.
     """
 
+    @classmethod
+    def of(cls, shared: object = None) -> Turn:
+        """The one of all that share something, such as the messages between ranks; one's own for None."""
+        return cls() if shared is None else _shared.setdefault(shared, cls())
+
     def __init__(self) -> None:
         self.lock = threading.RLock()  # which a handler can take again, to be told so
         self.within = ""
@@ -96,6 +101,7 @@ class Staging:
 
 
 _turns: weakref.WeakSet[Turn] = weakref.WeakSet()
+_shared: weakref.WeakKeyDictionary[object, Turn] = weakref.WeakKeyDictionary()
 
 
 def _renew() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
+from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.arena import Arena, Sharing
@@ -70,12 +71,9 @@ class Graphs:
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)
             else:
-                executor = self._executors[name] = Executor(
+                self._executors[name] = Executor(
                     graph, settings.threads, seed=settings.steal_seed, record=settings.record
                 )
-                if settings.party and self._exchange and name == "update":
-                    transfers = self._exchange.outbox.transfers
-                    settings.party.world.messenger.attach(transfers, executor.release)
             self._groups[name] = frozenset(graph.group.tolist())
             del self._declared[name]
         return self._executors[name]
@@ -110,6 +108,8 @@ class Graphs:
     def release(self, name: str, parity: int) -> None:
         """Start one step."""
         executor = self.executor(name)
+        if name == "update":
+            self._attach(executor)
         self._released[name, parity] = self._released.get((name, parity), 0) + 1
         executor.release(parity)
 
@@ -133,11 +133,21 @@ class Graphs:
         if party := self._settings.party:
             if "update" in self._executors:
                 self.drain()
-                party.world.messenger.detach()
+                party.world.messenger.detach(self._transfers)
             party.close()
         for executor in self._executors.values():
             executor.close()
         self._executors.clear()
+
+    @property
+    def _transfers(self) -> Sequence[Transfer]:
+        """The messages of updates, by number; none of who is alone."""
+        return self._exchange.outbox.transfers if self._exchange else ()
+
+    def _attach(self, executor: Executor | SerialExecutor) -> None:
+        """Have messages of other ranks come here, where another model of this process may have had them last."""
+        if party := self._settings.party:
+            party.world.messenger.attach(self._transfers, executor.release, self.drain)
 
     def _wait(self, name: str, parity: int, group: int) -> None:
         count = self._released.get((name, parity), 0)

@@ -107,8 +107,10 @@ class Model:
         samples, dtype = self._layout.samples, parts.engine.dtype
         self._given = Given(self.network, self.geometry, self.losses, samples, dtype)
         self._unfolded: dict[str, Floats] | None = {} if parts.folds else None
-        self._turn, self._staging = Turn(), Staging()
-        self._iteration = 0
+        party, self._staging, self._iteration = parts.settings.party, Staging(), 0
+        self._turn = Turn.of(
+            party and party.world
+        )  # messages between ranks are of one model at a time
         self.set_parameters(initial_parameters(self.network, self.seed))
 
     @property
