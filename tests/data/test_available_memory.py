@@ -62,16 +62,19 @@ def test_readable(size: int, text: str) -> None:
     assert readable(size) == text
 
 
+@pytest.mark.parametrize("processes", [2, 4])
 def test_processes_that_share_a_host_have_equal_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     (tmp_path / "memory.max").write_text("1048576\n")
     assert available(1 << 20) == "1.0 MiB are available"
     monkeypatch.setattr(memory, "_part", None)
-    share_memory(4, 1 << 20)
-    assert available_memory(tmp_path, NOWHERE) == 1 << 18
+    share_memory(processes, 1 << 20)
+    assert available_memory(tmp_path, NOWHERE) == (1 << 20) // processes
     assert total_memory(tmp_path, NOWHERE) == 1 << 20
-    assert available(1 << 18) == "256.0 KiB are available to each of 4 ranks of this host"
+    assert (
+        available(1 << 18) == f"256.0 KiB are available to each of {processes} ranks of this host"
+    )
 
 
 def test_what_others_of_a_host_have_taken_changes_no_part(

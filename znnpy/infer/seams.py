@@ -46,7 +46,9 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
     grid = job.grid if job.grid.blends else _shifted(job)
     largest, where, scale = 0.0, (0, 0, 0), 1.0
     with (
-        open_volume(destination.name, max_bytes=job.spec.nbytes) as written,
+        open_volume(
+            destination.path, destination.dataset or None, max_bytes=job.spec.nbytes
+        ) as written,
         predicting(job, grid=grid) as prediction,
     ):
         for box in _places(job, count):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import multiprocessing
 import os
 from pathlib import Path
@@ -142,6 +144,19 @@ def test_every_filter_that_a_config_can_allow(tmp_path: Path, name: str) -> None
         return
     of_filter(tmp_path / "a.h5", codes[name])
     refused(tmp_path / "a.h5", name, "not installed", "hdf5plugin", allow_filters=(name,))
+
+
+def test_plugins_are_loaded_where_they_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(h5py.h5z, "filter_avail", lambda code: code == 32015 and bool(loaded))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "hdf5plugin")
+    monkeypatch.setattr(importlib, "import_module", loaded.append)
+    of_filter(tmp_path / "a.h5", 32015)
+    with open_volume(tmp_path / "a.h5", allow_filters=("zstd",)) as volume:
+        assert np.array_equal(volume.read_all()[0], CUBE)
+    assert loaded == ["hdf5plugin"]
 
 
 def test_filters_of_hdf5_itself_are_told_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""Seams are looked for where patches and blocks meet, and found where there are any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py
+import pytest
+from jobs import small
+
+from znnpy.data.writing.destination import Destination
+from znnpy.infer.blocks import Region
+from znnpy.infer.seams import _borders, verify_seams
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "blocks", "wanted"),
+    [
+        (0, 12, 5, [0], [5, 10]),
+        (0, 12, 5, [0, 6], [5, 6, 10]),
+        (7, 22, 5, [0, 8], [10, 15, 20]),
+        (10, 16, 5, [0], [15]),
+        (3, 6, 9, [0], [3, 4, 5]),
+    ],
+)
+def test_where_borders_are(
+    low: int, high: int, step: int, blocks: list[int], wanted: list[int]
+) -> None:
+    """Patches lie on a grid that begins at voxel 0 of the volume, blocks count from the region."""
+    job: Any = SimpleNamespace(
+        region=Region((low,) * 3, (high,) * 3),
+        grid=SimpleNamespace(unit=(step,) * 3),
+        spec=SimpleNamespace(blocks=lambda: [((b,) * 3, ()) for b in blocks]),
+    )
+    assert _borders(job, 1) == wanted
+
+
+def test_a_seam_is_found_where_it_is(tmp_path: Path) -> None:
+    tiny = small(tmp_path, threads=1)
+    there = Destination(tmp_path / "out:1.h5", "p")
+    tiny.run(there.path.name, block=(3, 5, 6))
+    scene = tiny.scene()
+    with scene.reference:
+        job = tiny.job(scene, "other.h5", block=(3, 5, 6))
+        assert not verify_seams(job, there, 4).found
+        with h5py.File(there.path, "r+") as file:
+            file["p"][:, :, :, 6:] += 0.01
+        found = verify_seams(job, there, 4)
+    assert (found.found, found.places) == (True, 4)
+    assert found.largest == pytest.approx(0.01, rel=0.01)
