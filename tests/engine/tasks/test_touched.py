@@ -1,0 +1,124 @@
+"""Tasks write what they say and nothing else, and what they write depends on what they say that they read."""
+
+import ctypes
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from against_reference import random_case
+from odd_networks import network, size
+from small_models import data
+
+from znnpy import Model, Optimizer
+from znnpy.engine.steps import declare_update
+from znnpy.engine.tasks.identity import Pass
+
+NAN = 0xFF  # each byte of one
+EACH = 2  # tasks of a kernel that are watched; the others run
+
+
+class Watched:
+    """The memory of a model that has made a step, and that step's tasks."""
+
+    def __init__(self, model):
+        engine = model._engine
+        engine.drain()
+        self.memory, self.parameters = engine._arena._memory, engine._build.parameters
+        self.workspace = 4 * engine._build.workspace
+        self.tasks = declare_update(engine._build, engine.settings, 0, None)
+        touched = [it for task in self.tasks for it in (*task.reads, *task.writes)]
+        self.known = self.inside(touched)
+
+    def inside(self, regions):
+        """Which bytes belong to the buffers of regions."""
+        return self.marked((it.buffer.address, 4 * it.buffer.floats) for it in regions)
+
+    def marked(self, spans):
+        """Which bytes lie in (address, bytes)."""
+        found = np.zeros(self.memory.size, bool)
+        for address, count in spans:
+            if address:
+                start = address - self.memory.ctypes.data
+                found[start : start + count] = True
+        return found
+
+    def own(self, task):
+        """A worker's scratch, and the optimiser's states, which none but its task touches."""
+        words = dict(zip(task.kernel.fields, task.arguments, strict=True))
+        spans = [(words.get("scratch", 0), self.workspace)]
+        if task.what.serves is Pass.UPDATE and task.what.owner in self.parameters:
+            parameter = self.parameters[task.what.owner]
+            spans += [(state, 4 * parameter.floats) for state in parameter.states]
+        return self.marked(spans)
+
+    def run(self, task):
+        block = (ctypes.c_int64 * max(1, len(task.arguments)))(*task.arguments)
+        task.kernel.compile().ctypes(block, 0)
+
+    def check(self, task):
+        """Run a task; then again where all that it does not touch is NaN."""
+        before, written, own = self.memory.copy(), self.inside(task.writes), self.own(task)
+        self.run(task)
+        after = self.memory.copy()
+        changed = (after != before) & ~written & ~own
+        assert not changed.any(), f"{task.kernel.name} of {task.what} writes what it does not say"
+        strange = self.known & ~self.inside(task.reads) & ~written & ~own
+        self.memory[:] = np.where(strange, NAN, before)
+        self.run(task)
+        other = (self.memory != after) & written
+        assert not other.any(), f"{task.kernel.name} of {task.what} reads what it does not say"
+        self.memory[:] = after
+
+
+def check(net, output, arrays, **options):
+    """Some tasks of each kernel of an update; gives how many it has."""
+    with Model(net, output, optimizer=Optimizer("adam"), **options) as model:
+        x, target, weight = arrays(model)
+        model.step(x, target, weight=weight, learning_rate=0.01)
+        watched = Watched(model)
+        seen = Counter()
+        for task in watched.tasks:
+            seen[task.kernel.name] += 1
+            (watched.check if seen[task.kernel.name] <= EACH else watched.run)(task)
+        return seen
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
+@pytest.mark.parametrize("seed", range(6))
+def test_tasks_of_any_network(seed, conv):
+    net, output, _, (batch, microbatch), _, *arrays = random_case(seed)
+    sizes = {"batch": batch, "microbatch": microbatch}
+    check(net, output, lambda model: arrays, loss="square", conv=conv, threads=1, **sizes)
+
+
+def padded():
+    """A layer of many images between small ones, padded, by Winograd where it can be."""
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 17, {"function": "relu"}),
+         ("b", "transfer", 18, {"function": "elu"}), ("y", "transfer", 2)],
+        [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", size(3, 3, 3, padding="same")),
+         ("conv", "b", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    passes = ("forward", "gradient", "weight")
+    plan = {f"e{n}": dict.fromkeys(passes, "winograd" if n == 1 else "direct") for n in range(3)}
+    return net, plan
+
+
+@pytest.mark.parametrize("output", [(5, 6, 7), (1, 2, 9)])
+def test_tasks_of_winograd_layers(output):
+    net, plan = padded()
+    found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
+    assert "winograd_gradient" in found
+
+
+@pytest.mark.parametrize("what", ["reads", "writes"])
+def test_what_a_task_does_not_say_is_seen(what):
+    net, plan = padded()
+    with Model(net, (3, 3, 3), plan=plan, threads=1) as model:
+        model.step(*data(model), learning_rate=0.01)
+        watched = Watched(model)
+        task = next(task for task in watched.tasks if task.reads and task.writes)
+        with pytest.raises(AssertionError, match=f"{what} what it does not say"):
+            watched.check(replace(task, **{what: ()}))
