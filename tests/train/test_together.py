@@ -12,7 +12,7 @@ from znnpy.config import dump, load_config
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.transfers import Carried
 from znnpy.distributed.world import World
-from znnpy.errors import RunError
+from znnpy.errors import ConfigError, RunError
 from znnpy.train.archive import Kind
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.progress import Quiet
@@ -24,13 +24,15 @@ from znnpy.train.together import (
     with_microbatch,
 )
 
+ALONE = "network.layers.0.conv.norm=instance"  # of each sample
+
 
 def of(rank, size):
     return SimpleNamespace(rank=rank, size=size)
 
 
 def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):
-    config = load_config(write_config(tmp_path), ("training.batch=8",))
+    config = load_config(write_config(tmp_path), ("training.batch=8", ALONE))
     given = load_config(tmp_path / "config.yaml", ("training.batch=8", "training.microbatch=2"))
     with RunDirectory.open(tmp_path / "run") as run:
         assert with_microbatch(config, run, World(), Quiet()) == config
@@ -46,7 +48,7 @@ def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):
 
 @pytest.mark.parametrize("shards", [False, True])
 def test_the_same_bits_are_promised_where_all_ranks_draw_the_same_samples(tmp_path, shards):
-    words = ("training.batch=8", "data.shards={exchange: 7}")[: 1 + shards]
+    words = ("training.batch=8", ALONE, "data.shards={exchange: 7}")[: 2 + shards]
     noted = []
     with RunDirectory.open(tmp_path / "run") as run:
         told = SimpleNamespace(note=noted.append)
@@ -54,6 +56,20 @@ def test_the_same_bits_are_promised_where_all_ranks_draw_the_same_samples(tmp_pa
     (words,) = noted
     assert "training.microbatch is 4, so that each of 2 ranks has one" in words
     assert ("the same bits" in words) is not shards
+
+
+def test_statistics_that_ranks_would_split_unsaid_are_refused(tmp_path):
+    config = load_config(write_config(tmp_path), ("training.batch=8",))
+    with RunDirectory.open(tmp_path / "run") as run:
+        with_microbatch(config, run, World(), Quiet())
+        with pytest.raises(ConfigError) as refused:
+            with_microbatch(config, run, of(0, 4), Quiet())
+        for microbatch in (2, 1):
+            given = f"training.microbatch={microbatch}"
+            said = load_config(tmp_path / "config.yaml", ("training.batch=8", given))
+            assert with_microbatch(said, run, of(0, 4), Quiet()) == said
+    assert "training.microbatch: is not set, and node 'layer1' normalises" in str(refused.value)
+    assert "all 8 of a batch with one rank, 2 with 4" in str(refused.value)
 
 
 def test_more_ranks_than_microbatches_are_refused(tmp_path):

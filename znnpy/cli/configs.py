@@ -47,11 +47,13 @@ def check(
 
     changed = overrides(set_, threads, max_memory)
     with joined(debug=bool(context.obj)) as world:
+        loaded, first = load_config(config, changed), world.rank == 0
         if world.size > 1:
             from znnpy.train.members import member, share_host
+            from znnpy.train.together import refuse_split_statistics
 
+            refuse_split_statistics(loaded, world.size)
             share_host(world.exchange(member()), world.rank)
-        loaded, first = load_config(config, changed), world.rank == 0
         found = summarise(loaded, measure=first and (measure or save_plan is not None))
         if save_plan is not None and first:
             from znnpy.cli import saving

@@ -16,7 +16,8 @@ from znnpy.config.output import plain
 from znnpy.distributed.ranks import Ranks, largest_microbatch
 from znnpy.distributed.transfers import Carried
 from znnpy.distributed.world import World
-from znnpy.errors import RunError
+from znnpy.errors import ConfigError, RunError
+from znnpy.network import build_network
 from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
 from znnpy.train.progress import Reporter
 from znnpy.train.rundir import CONFIG, RunDirectory
@@ -26,7 +27,7 @@ from znnpy.train.signals import StopSignals
 def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> Config:
     """The config with the microbatch that its run has, or that so many ranks need, where it names none.
 
-    DistributedError or RunError for more ranks than microbatches.
+    DistributedError or RunError for more ranks than microbatches, ConfigError as `refuse_split_statistics`.
     """
     chosen = _microbatch(config, run, world, reporter)
     training = config.training.model_copy(update={"microbatch": chosen})
@@ -50,12 +51,29 @@ def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Repor
     if world.size == 1:
         return None
     chosen = largest_microbatch(training.batch, world.size)
+    refuse_split_statistics(config, world.size)
     same = "; where the config sets it, any number of ranks computes the same bits"
     reporter.note(
         f"training.microbatch is {chosen}, so that each of {world.size} ranks has one"
         f"{'' if config.data.shards else same}"
     )
     return chosen
+
+
+def refuse_split_statistics(config: Config, ranks: int) -> None:
+    """ConfigError where several ranks would normalise over fewer samples than one, and the config does not say so."""
+    training = config.training
+    nodes = build_network(config.network).nodes
+    normed = [node.name for node in nodes if node.norm and node.norm.kind == "batch"]
+    if ranks == 1 or training.microbatch is not None or not normed:
+        return
+    chosen = largest_microbatch(training.batch, ranks)
+    raise ConfigError(
+        f"{config.place('training', 'microbatch')}: is not set, and node {normed[0]!r} normalises over the "
+        f"samples of a microbatch: all {training.batch} of a batch with one rank, {chosen} with {ranks}. Set it, "
+        f"{chosen} or what divides that: then any number of ranks computes the same; or take the norm instance, "
+        "group or layer"
+    )
 
 
 def for_others(config: Config) -> dict[str, Any]:
