@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import json
 import os
+import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -22,7 +24,7 @@ import pytest
 from children import forked
 
 from znnpy.errors import ZnnpyError
-from znnpy.infer.cluster import cluster, risk
+from znnpy.infer.cluster import TRACKER, cluster, risk
 from znnpy.infer.memory import local_processes
 
 OTHER_USER = 65534
@@ -129,6 +131,24 @@ def test_nobody_else_is_let_in(running: Any, tries: Any) -> None:
     kept = list(Path(tempfile.gettempdir()).glob("znnpy-dask-*"))
     assert kept
     assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+
+
+@pytest.mark.slow
+def test_ctrl_c_does_not_reach_its_processes(running: Any) -> None:
+    """A terminal sends it to all of them, and what still loads would say where it was; the tracker says nothing."""
+
+    def blocked(pid: int) -> bool:
+        (line,) = re.findall(r"SigBlk:\s+([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text())
+        return bool(int(line, 16) & 1 << signal.SIGINT - 1)
+
+    found = psutil.Process().children(recursive=True)
+    workers = [it.pid for it in found if any("spawn_main" in word for word in it.cmdline())]
+    trackers = [it for it in found if any("resource_tracker" in word for word in it.cmdline())]
+    assert len(workers) == 2
+    assert all(map(blocked, workers))
+    assert not blocked(os.getpid())
+    assert "PYTHONWARNINGS" not in os.environ or os.environ["PYTHONWARNINGS"] != TRACKER
+    assert [it.environ().get("PYTHONWARNINGS") for it in trackers] == [TRACKER]
 
 
 @pytest.mark.slow

@@ -8,13 +8,18 @@ and no other user of the machine, can send them anything.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 from znnpy.errors import ZnnpyError
 
+TRACKER = "ignore:resource_tracker"
+"""What Python's tracker of resources shall not warn of: that a killed process has left some, which it frees."""
 ENCRYPTED = ("tls", "wss")
 MISSING = "--dask needs the packages distributed and cryptography: pip install 'znnpy[dask]'"
 # HTTP servers listen beside, on 127.0.0.1, and cannot be left out: they serve nothing.
@@ -84,6 +89,7 @@ def _local(count: int) -> Iterator[Any]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="znnpy-dask-"))
         stack.enter_context(dask.config.set(CONFIG))
         local = LocalCluster(
+            loop=stack.enter_context(_uninterrupted()),
             n_workers=count,
             threads_per_worker=2,
             host="127.0.0.1",
@@ -98,3 +104,37 @@ def _local(count: int) -> Iterator[Any]:
         )
         stack.enter_context(local)
         yield stack.enter_context(Client(local))
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[Any]:
+    """The loop of a thread that starts processes which Ctrl-C, sent to all of a terminal, does not reach.
+
+    This one ends them; those that still load would say where they were.
+    """
+    from distributed.utils import LoopRunner
+
+    _begin_tracker()
+    runner = LoopRunner()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
+
+
+def _begin_tracker() -> None:
+    """Python's process that frees what killed ones leave; it would let signals through to the thread that begins it."""
+    name = "PYTHONWARNINGS"
+    before = os.environ.get(name)
+    os.environ[name] = TRACKER
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
