@@ -143,9 +143,10 @@ class ZarrFolder:
             inner: list[str] = []
             for place in here:
                 self._see_folder(place)
-                entries = _entries(place) if level < levels or files < FILES else []
-                inner += [_real(entry) for entry in entries if entry.is_dir()]
-                files += self._see_files(entries, FILES - files)
+                if level < levels:
+                    inner += _folders_in(place)
+                else:
+                    files += self._see_files(place, FILES - files)
             folders += len(here)
             if folders > DIRECTORIES:
                 break
@@ -153,13 +154,15 @@ class ZarrFolder:
         if files >= FILES or folders > DIRECTORIES:
             self._watch.expect_old()
 
-    def _see_files(self, entries: Iterable[os.DirEntry[str]], most: int) -> int:
-        """Note up to so many files; how many there were."""
-        found = list(islice((entry for entry in entries if entry.is_file()), most))
-        for entry in found:
-            with suppress(FileNotFoundError):
-                self._watch.see(_real(entry), entry.stat())
-        return len(found)
+    def _see_files(self, place: str, most: int) -> int:
+        """Note up to so many files of a folder; how many there were. What cannot be read is said when a chunk is."""
+        count = 0
+        with suppress(VolumeError):
+            for entry in islice((e for e in _scanned(place) if e.is_file()), most):
+                with suppress(FileNotFoundError):
+                    self._watch.see(_real(entry), entry.stat())
+                count += 1
+        return count
 
     def verify(self, keys: Iterable[str]) -> None:
         """See some files again: metadata, which are read once."""
@@ -209,20 +212,19 @@ def is_zarr(path: Path) -> bool:
     return any((path / mark).is_file() for mark in MARKS)
 
 
-def _scanned(place: str) -> list[os.DirEntry[str]]:
+def _scanned(place: str) -> Iterator[os.DirEntry[str]]:
     """What lies in a folder; VolumeError where it cannot be read."""
     try:
         with os.scandir(place) as entries:
-            return list(entries)
+            yield from entries
     except OSError as error:
         raise VolumeError(f"{place} cannot be read: {error.strerror}") from error
 
 
-def _entries(place: str) -> list[os.DirEntry[str]]:
-    """What lies in a folder of chunks; what cannot be read is said when a chunk is read."""
+def _folders_in(place: str) -> list[str]:
     try:
-        return _scanned(place)
-    except VolumeError:
+        return [_real(entry) for entry in _scanned(place) if entry.is_dir()]
+    except VolumeError:  # said when a chunk is read
         return []
 
 
