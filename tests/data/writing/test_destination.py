@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,13 @@ def test_names_whose_file_could_end_anywhere_are_refused(name: str) -> None:
 def test_formats_that_are_not_written_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(VolumeError, match=r"name a file q\.h5 or a folder q\.zarr"):
         refuse_place(tmp_path / name)
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.h5")
+    for path in (Path("/dev/null"), tmp_path / "pipe.h5"):
+        with pytest.raises(VolumeError, match="is no plain file; name a new one"):
+            refuse_place(path)
 
 
 @pytest.mark.parametrize("dataset", ["..", "x/../y", "x//y", "./x"])

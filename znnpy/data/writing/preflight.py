@@ -38,6 +38,8 @@ def refuse_place(path: Path) -> None:
         )
     if path.is_dir() and not (is_zarr_name(path) and is_zarr(path)):
         raise VolumeError(f"{path} is a folder; name a file in it")
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise VolumeError(f"{path} is no plain file; name a new one")
     if is_zarr_name(path) and path.is_file():
         raise VolumeError(f"{path} is a file; a Zarr output is a folder, name another")
     if not folder.is_dir():
