@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -20,3 +21,11 @@ def test_no_two_files_have_the_same_name() -> None:
     """Helpers of all folders are imported by their bare names."""
     names = [file.name for file in FILES if file.name != "conftest.py"]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_all_algorithms_of_convolution_are_kept_apart() -> None:
+    contracts = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (apart,) = (it for it in contracts["contracts"] if it["type"] == "independence")
+    folder = HERE.parent / "znnpy" / "engine" / "convolution"
+    there = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert apart["modules"] == [f"znnpy.engine.convolution.{name}" for name in sorted(there)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from znnpy.config.training_section import TrainingSection
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.functions import FUNCTIONS
 from znnpy.learning.losses import LOSSES
+from znnpy.learning.optimizers import OPTIMIZERS
 
 TEMPLATE = """\
 # A znnpy config. Sizes are in voxels along z, y, x; one number stands for all three.
@@ -119,12 +121,10 @@ training:
   # microbatch: 1                  # patches computed at once (default: batch); must divide batch
   order: random                    # random, or shuffled: every place once an epoch
   output_shape: [4, 32, 32]        # the input patch follows from it
-  loss: binomial_cross_entropy     # square, binomial_cross_entropy or softmax
+  loss: binomial_cross_entropy     # <loss names>
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)
   rebalance: none                  # none, patch or volume
-  optimizer: {kind: sgd, momentum: 0.9, nesterov: false, weight_decay: 0}
-  # optimizer: {kind: adam, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0}
-  learning_rate: 0.01
+<optimizers>  learning_rate: 0.01
   schedule: constant
   # schedule: {kind: step, every: 500, factor: 0.1}
   # schedule: {kind: exponential, every: 1, factor: 0.999}
@@ -165,5 +165,13 @@ def template() -> str:
     examples = [kind.example for kind in EDGE_KINDS.values() if kind.example]
     layers = "".join(f"  #   - {example}\n" for example in examples)
     losses = "".join(f"  # loss: {loss.example}\n" for loss in LOSSES.values() if loss.example)
-    filled = TEMPLATE.replace("<functions>", functions).replace("<layers>", layers)
-    return filled.replace("<losses>", losses)
+    default = TrainingSection.model_fields["optimizer"].default.kind
+    optimizers = "".join(
+        f"  {'' if kind.name == default else '# '}optimizer: {kind.example}\n"
+        for kind in OPTIMIZERS.values()
+    )
+    parts = {"functions": functions, "layers": layers, "losses": losses, "optimizers": optimizers}
+    text = TEMPLATE.replace("<loss names>", ", ".join(LOSSES))
+    for name, part in parts.items():
+        text = text.replace(f"<{name}>", part)
+    return text

@@ -19,7 +19,7 @@ from znnpy.fields import (
     wrong,
 )
 from znnpy.learning.losses import AnyLoss
-from znnpy.learning.optimizers import AnyOptimizer, Sgd
+from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, Sgd
 from znnpy.learning.voxelwise import BINOMIAL
 
 ConvChoice = Literal["auto", "direct", "fft", "spectral"]
@@ -127,7 +127,7 @@ class TrainingSection(Strict):
         description="Weigh classes equally: within each patch, over each volume, or not.",
     )
     optimizer: AnyOptimizer = Field(
-        default=Sgd(kind="sgd"), description="sgd or adam, with its settings."
+        default=Sgd(kind="sgd"), description=f"{' or '.join(OPTIMIZERS)}, with its settings."
     )
     learning_rate: Positive = Field(default=0.01, description="Learning rate at the start.")
     schedule: Schedule = Field(

@@ -94,6 +94,20 @@ class OptimizerKind:
     squares: tuple[str, ...] = ()
     decouples: bool = False
 
+    @property
+    def example(self) -> str:
+        """All its keys with their defaults, as a config has them."""
+        fields = {name: field.default for name, field in self.keys.model_fields.items()}
+        written = [f"{key}: {_written(it)}" for key, it in (fields | {"kind": self.name}).items()]
+        return "{" + ", ".join(written) + "}"
+
+
+def _written(value: Any) -> str:
+    """A plain value in YAML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
 
 def _sgd(numbers: Numbers, gradient: Doubles, states: States, update: int) -> Doubles:
     if not numbers.momentum:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
 from znnpy_kernels.layers.optimizers import OPTIMIZERS as KERNELS
@@ -30,14 +30,14 @@ class _Named(Strict):
 
 @dataclass(frozen=True)
 class Optimizer:
-    """Stochastic gradient descent with momentum, or Adam; definitions as in PyTorch.
+    """One of `OPTIMIZERS`, with its numbers and those of others, which it does not look at; definitions as in PyTorch.
 
     `weight_decay` is added to the gradient of filters, never of biases; with `decoupled` it shrinks
     them directly (AdamW, so with Adam alone). Values are those that a config may hold; ZnnpyError says
     which is not.
     """
 
-    kind: Literal["sgd", "adam"] = "sgd"
+    kind: str = "sgd"
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.0
@@ -54,8 +54,9 @@ class Optimizer:
             given = {name: getattr(self, name) for name in kind.keys.model_fields}
             self._take(kind.keys, given | {"kind": kind.name})
         if self.decoupled and not self.entry.decouples:
+            kinds = " or ".join(kind.name for kind in OPTIMIZERS.values() if kind.decouples)
             raise ZnnpyError(
-                f"optimizer: decoupled weight decay is AdamW's, of kind adam, not of {self.kind}"
+                f"optimizer: decoupled weight decay is AdamW's, of kind {kinds}, not of {self.kind}"
             )
 
     def _take(self, section: type[Strict], given: Mapping[str, Any]) -> None:
