@@ -15,9 +15,15 @@ def test_affinity_is_respected() -> None:
     try:
         os.sched_setaffinity(0, {min(allowed)})
         assert available_cores() == 1
+        assert own_cores(1) is None  # the system may find a free one
     finally:
         os.sched_setaffinity(0, allowed)
     assert 1 <= available_cores() <= len(allowed)
+
+
+def test_more_processes_than_cores_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    assert available_cores(sharers=len(os.sched_getaffinity(0)) + 1) == 1
 
 
 def test_a_core_each_only_for_as_many_workers_as_cores() -> None:

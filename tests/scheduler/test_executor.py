@@ -17,7 +17,8 @@ from scheduled_kernels import count, folds, halve, judge, two_copies, wait_for
 from shares import examples
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
-from znnpy.scheduler import Executor, SchedulerError, SerialExecutor
+from znnpy.scheduler import Executor, SchedulerError, SerialExecutor, available_cores
+from znnpy.scheduler import executor as executors
 
 PATIENCE = 300.0
 GRAPHS = int(os.environ.get("ZNNPY_GRAPHS", "40"))  # random ones for each number of workers
@@ -242,13 +243,20 @@ def test_nothing_is_written_down_without_a_ring() -> None:
             assert len(recording.searches) == recording.searched == len(recording.events) == 0
 
 
+def test_workers_that_share_cores_look_for_work_less_long() -> None:
+    word, cores = np.zeros(1, np.int64), available_cores()
+    for workers, spin in ((cores, executors.SPIN_NS), (cores + 1, executors.CROWDED_SPIN_NS)):
+        with Executor(counters(1, word), workers=workers) as executor:
+            assert executor._options["spin_ns"] == spin
+
+
 def test_the_ring_keeps_the_last_events() -> None:
     word = np.zeros(1, np.int64)
-    with Executor(counters(10, word), workers=1, record=4) as executor:
+    with Executor(counters(11, word), workers=1, record=4) as executor:
         executor.release(0)
         assert executor.wait(0, 1, timeout=PATIENCE)
         (recording,) = executor.recording()
-    assert recording.executed == 10
+    assert recording.executed == 11
     assert len(recording.events) == 4
     assert (np.diff(recording.events["start_ns"]) > 0).all()
 

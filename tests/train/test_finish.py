@@ -10,7 +10,7 @@ from znnpy.data import memory, source
 from znnpy.data.memory import available, share_memory, take
 from znnpy.errors import ConfigError, VolumeError
 from znnpy.train import session
-from znnpy.train.finish import evaluate_run, held_out
+from znnpy.train.finish import evaluate_run, held_out, is_scored, write_result
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
 
@@ -40,6 +40,19 @@ def test_a_volume_that_ranks_had_in_parts_need_not_fit_into_one(tmp_path, monkey
     assert len(evaluate_run(saved, held_out(saved.config))) == 1
     with pytest.raises(VolumeError, match="but only"):
         evaluate_run(saved, saved.config.data.train)
+
+
+def test_scores_are_those_of_these_weights_on_these_volumes(tmp_path):
+    """Else the run is scored again."""
+    sections = held_out(short(tmp_path, tmp_path / "run"))
+    assert not is_scored(tmp_path, 4, sections)
+    write_result(tmp_path, 4, sections, [])
+    assert is_scored(tmp_path, 4, sections)
+    assert not is_scored(tmp_path, 5, sections)
+    assert not is_scored(tmp_path, 4, sections * 2)
+    assert not is_scored(tmp_path, 4, ())
+    (tmp_path / "result.json").write_text("{")
+    assert not is_scored(tmp_path, 4, sections)
 
 
 @pytest.mark.parametrize(

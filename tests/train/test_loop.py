@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import TrainingError
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train import keeper
 from znnpy.train.keeper import Pace, RunKeeper
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Batch, Loop
@@ -94,10 +96,20 @@ def test_stopped_in_a_validation_makes_up_for_it(tmp_path, undisturbed):
     assert state(tmp_path) == undisturbed
 
 
+def test_rates_are_noted_once_a_second(tmp_path, monkeypatch):
+    now = itertools.count(0.0, 0.25)
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    run(tmp_path, LinearModel(), iterations=12)
+    lines = (tmp_path / "timings.jsonl").read_text().splitlines()
+    noted = [json.loads(line) for line in lines]
+    assert [it["seconds"] for it in noted] == [1.0, 2.0, 3.0]
+    assert [it["iteration"] for it in noted] == [4, 8, 12]
+
+
 def test_others_may_go_on_once_a_checkpoint_is_there(tmp_path):
     seen = []
     with RunLog(tmp_path / "log.jsonl") as log, RunLog(tmp_path / "timings.jsonl") as timings:
-        keeper = RunKeeper(
+        kept = RunKeeper(
             tmp_path,
             (log, timings),
             Pace(**PACE),
@@ -105,8 +117,8 @@ def test_others_may_go_on_once_a_checkpoint_is_there(tmp_path):
             Quiet(),
             written=lambda: seen.append(newest(tmp_path).iteration),
         )
-        assert keeper.save(LinearModel(), 10) is None
-        assert keeper.save(LinearModel(infinite_weight=0), 20) is None
+        assert kept.save(LinearModel(), 10) is None
+        assert kept.save(LinearModel(infinite_weight=0), 20) is None
     assert seen == [10, 20]
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -293,6 +294,11 @@ def test_too_little_in_a_rank_s_blocks_is_told_with_them(config, monkeypatch):
         match=r"leave too little in the blocks that rank 0 has for updates 0 to 6; .*data.shards",
     ):
         found.sample(3)
+
+
+def test_a_rank_needs_memory_for_its_largest_blocks_and_one_that_comes():
+    blocks = [SimpleNamespace(bytes=size) for size in (5, 1, 20, 4, 3)]
+    assert [shards._needed(blocks, ranks) for ranks in (1, 2, 3, 5)] == [33, 32, 29, 25]
 
 
 def test_what_cannot_be_divided_is_refused_with_its_place(config, monkeypatch):
