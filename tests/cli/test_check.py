@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -254,13 +255,21 @@ def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
     _, out, _ = check()
     assert "unmeasured" in out
     assert "--measure" in out
+    assert re.search(r"^fingerprint +[0-9a-f]{16}, \d+ lanes, by estimates; --measure", out, re.M)
+    assert re.search(r"^before that +up to .* to measure layers", out, re.M)
     rows = json.loads(check("--json")[1])["algorithms"]
     assert {row["why"] for row in rows} == {"unmeasured", "estimated"}
     _, out, _ = check("--measure")
+    found = re.search(
+        r"^fingerprint .*: machines that show the same one compute the same", out, re.M
+    )
+    assert found
+    assert "before that" not in out
     assert "unmeasured" not in out
     assert "measured" in out
     _, out, _ = check()
     assert "unmeasured" not in out  # from wisdom
+    assert found[0] in out
 
 
 def test_a_row_per_layer_and_pass(check: Check) -> None:

@@ -128,7 +128,7 @@ def test_planned_memory_is_what_is_reserved_and_limits_are_obeyed():
     with Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed):
         pass
     with pytest.raises(PlanError, match=r"output_shape .* would fit"):
-        Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed // 2)
+        Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed * 2 // 3)
 
 
 def test_wrong_arrays_are_refused_with_what_would_fit():

@@ -47,9 +47,12 @@ def test_what_fits_into_little_memory_fits_into_more() -> None:
     network = load_network(UNET)
     with Model(network, **sizes) as model:
         whole = model.memory
-    for percent in (58, 64, 72):
-        with Model(network, **sizes, max_memory=whole * percent // 100) as model:
-            assert model.memory <= whole * percent // 100
+        tight = replace(model._settings, max_memory=1)
+        least = planning.planned_bytes(model._layout, tight)
+    assert least < 0.8 * whole
+    for limit in range(least, whole, (whole - least) // 4):
+        with Model(network, **sizes, max_memory=limit) as model:
+            assert model.memory <= limit
 
 
 def test_a_model_of_several_microbatches_plans_no_layout_twice(planned: list[Any]) -> None:

@@ -38,15 +38,15 @@ def test_what_was_timed_by_other_tasks_is_measured_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(wisdom, "HOME", tmp_path)
     found = []
     for room in ("cli", "engine", "plan", "fftw"):
-        wisdom._version.cache_clear()
+        wisdom.version.cache_clear()
         wisdom.remember(room, COSTS)
         if room == "fftw":
             monkeypatch.setattr(fftw, "version", lambda: "another")
         else:
             (tmp_path / room / "constants.py").write_text("PANEL_PAIRS = 768")
-        wisdom._version.cache_clear()
+        wisdom.version.cache_clear()
         found.append(wisdom.recall(room))
-    wisdom._version.cache_clear()
+    wisdom.version.cache_clear()
     assert found == [COSTS, None, None, None]
 
 

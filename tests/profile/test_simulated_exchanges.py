@@ -74,7 +74,7 @@ def simulated(model: znnpy.Model, how: Strategy) -> Sent:
     ("name", "how"),
     [  # with `tree`, running statistics go up as sums in float64, and come down as they are kept
         ("plain", strategy("tree")),
-        ("plain", strategy("tree", chunk=20_000)),
+        *[("plain", strategy("tree", chunk=chunk)) for chunk in (3_700, 20_000)],
         ("normed", strategy("multicolor")),
         ("normed", strategy("multicolor", colors=2, chunk=20_000)),
     ],

@@ -6,9 +6,11 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from znnpy_kernels.simd.lanes import LANES
+
 from znnpy.cli.needs import find_needs
 from znnpy.config.models import Config
-from znnpy.engine.autotune import known_or_estimated, planned
+from znnpy.engine.autotune import known_or_estimated, measuring_bytes, planned
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest import finest
@@ -28,6 +30,7 @@ from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.compare import compared
 from znnpy.plan.cost import convolutions
+from znnpy.plan.fingerprint import fingerprint
 from znnpy.scheduler.cores import available_cores
 from znnpy.train.patches import nothing_in
 from znnpy.train.survey import survey
@@ -73,11 +76,14 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "nodes": _nodes(written, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),
         "algorithms": algorithms,
+        "fingerprint": fingerprint(plan) if conv == training.conv else None,
+        "lanes": LANES,
         "parameters": sum(prod(shape) for shape in shapes.values()),
         "microbatches": {"patches": training.at_once, "count": count, "in_flight": needs.in_flight},
         "counted": needs.counted,
         "memory_bytes": needs.bytes,
         "memory_uses": needs.uses,
+        "measuring_bytes": 0 if measure else _measuring(*sizes, conv, most),
         "memory_kept_bytes": needs.kept,
         "checkpoint_bytes": saved_bytes(config, network),
         "again_seconds": needs.again,
@@ -169,6 +175,15 @@ def _affordable(config: Config, network: Network, geometry: Geometry, *, measure
     """The config's choice of algorithms, but direct where weighing those of all layers takes long."""
     different = set(_conv_shapes(config, network, geometry).values())
     return config.training.conv if measure or len(different) <= MOST_SHAPES else "direct"
+
+
+def _measuring(
+    config: Config, network: Network, geometry: Geometry, conv: Choice, most: int | None
+) -> int:
+    """Bytes that training takes at its start to measure layers; 0 where it measures none, or many."""
+    if conv != "auto" or config.training.plan is not None:
+        return 0
+    return measuring_bytes(network, geometry, config.training.at_once, True, most)
 
 
 def _conv_shapes(config: Config, network: Network, geometry: Geometry) -> dict[str, ConvShape]:

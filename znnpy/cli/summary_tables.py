@@ -32,6 +32,8 @@ def print_summary(found: dict[str, Any]) -> None:
     if any(row["why"] == UNMEASURED for row in found["algorithms"]):
         words = "training measures these first and may choose others; --measure does it now"
         out.print(f"{UNMEASURED:15} {words}", highlight=False)
+    if found["fingerprint"]:
+        out.print(f"fingerprint     {_fingerprint(found)}", highlight=False)
     views = ", ".join(f"{name} {_size(view)}" for name, view in found["field_of_view"].items())
     out.print(f"field of view   {views}", highlight=False)
     out.print(f"prediction      {found['prediction']}", highlight=False, soft_wrap=True)
@@ -47,6 +49,9 @@ def print_summary(found: dict[str, Any]) -> None:
         least = f"at least {readable(found['memory_bytes'])}, by images and parameters alone"
         words = f"{least}; an update has too many tasks to count them quickly, --measure counts"
         out.print(f"peak memory     {words}", highlight=False)
+    if found["measuring_bytes"] > found["memory_bytes"]:
+        words = f"up to {readable(found['measuring_bytes'])}, once, to measure layers at its start"
+        out.print(f"before that     {words}", highlight=False)
     saved = f"{readable(found['checkpoint_bytes'])} more while one is written"
     out.print(f"checkpoints     {saved}", highlight=False)
     out.print(
@@ -56,6 +61,16 @@ def print_summary(found: dict[str, Any]) -> None:
     )
     for text in found["warnings"]:
         out.print(f"warning: {text}", highlight=False, soft_wrap=True)
+
+
+def _fingerprint(found: dict[str, Any]) -> str:
+    """What to compare with another machine's, and what training may still change."""
+    word = f"{found['fingerprint']}, {found['lanes']} lanes"
+    if any(row["why"] == UNMEASURED for row in found["algorithms"]):
+        return f"{word}, by estimates; --measure shows the one of training"
+    fftw = any(row["algorithm"] == "fft" for row in found["algorithms"])
+    rest = ", but for FFTW's plans, which --save-plan keeps" if fftw else ""
+    return f"{word}: machines that show the same one compute the same bits{rest}"
 
 
 def _microbatches(found: dict[str, Any]) -> str:

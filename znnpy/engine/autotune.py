@@ -13,7 +13,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy.data.memory import readable
 from znnpy.engine.lone import lone_kernels
 from znnpy.engine.report import COMPILING, MEASURING, Report
-from znnpy.engine.timing import as_without_limit, fits, measurable, smaller, timed
+from znnpy.engine.timing import as_without_limit, fits, measurable, smaller, timed, trial_bytes
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan import Choice, ConvShape, Costs, Plan, candidates, choose
@@ -73,6 +73,25 @@ def measure_all(
         measured(shape, max_memory)
     if report and unknown:
         report(MEASURING, len(unknown), len(unknown))
+
+
+def measuring_bytes(
+    network: Network,
+    geometry: Geometry,
+    batch: int,
+    training: bool = True,
+    max_memory: int | None = None,
+) -> int:
+    """Bytes that measuring takes before an update's own are reserved; 0 where wisdom knows all layers."""
+    return max(
+        (
+            trial_bytes(shape, methods, max_memory)
+            for shape in close_calls(network, geometry, batch, training)
+            if known(shape, max_memory) is None
+            and (methods := measurable(shape, candidates(shape), max_memory))
+        ),
+        default=0,
+    )
 
 
 def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:

@@ -32,7 +32,7 @@ class SingleEngine:
         layout = plan.layout
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
-        self._arena = Arena.of(plan.bytes, plan.sharing)
+        self._arena = Arena.of(plan.arena, plan.sharing)
         self._build = Build.new(self._arena, layout, settings.states, plan.workspace)
         if settings.party:
             if settings.party.rank == 0:

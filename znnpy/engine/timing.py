@@ -47,7 +47,7 @@ def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = 
     """
     shapes = {method: smaller(shape, method, max_memory) for method in methods}
     needed = max(lone_bytes(less, method) for method, less in shapes.items())
-    flushed = FLUSHED_BYTES if max_memory is None else min(FLUSHED_BYTES, max_memory - needed)
+    flushed = trial_bytes(shape, methods, max_memory) - needed
     memory = aligned_bytes(needed)
     memory.fill(0)  # now, rather than in the first run
     others = np.zeros(flushed // 4, np.float32)
@@ -59,6 +59,13 @@ def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = 
         return {part: seconds * scales[method][part] for part, seconds in found.items()}
 
     return settle(shape, methods, look)
+
+
+def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
+    """Bytes that timing these methods takes: for the one that needs most, and to flush caches."""
+    most = max(lone_bytes(smaller(shape, method, max_memory), method) for method in methods)
+    flushing = most + FLUSHED_BYTES
+    return flushing if max_memory is None else min(flushing, max_memory)
 
 
 def measurable(
@@ -79,8 +86,7 @@ def fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
 
 def as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: int) -> bool:
     """Whether so many bytes are enough to measure as one would without a limit."""
-    most = max(lone_bytes(smaller(shape, method), method) for method in methods)
-    return most + FLUSHED_BYTES <= max_memory
+    return trial_bytes(shape, methods) <= max_memory
 
 
 def _scales(shape: ConvShape, less: ConvShape, method: Method) -> PartSeconds:

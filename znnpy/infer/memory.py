@@ -14,7 +14,6 @@ from znnpy.infer.search import Candidate, counted_workers
 from znnpy.infer.tiling import AnyGrid, Tiling
 
 LOADING = 224 << 20  # kernels to be compiled or loaded, libraries that are not loaded yet, stacks
-GRAPH = 0.02  # share of the engine's memory that its task graph takes beside it
 # Unless told otherwise, a prediction takes at most this part of the memory of the machine or control group:
 # the rest is for others, and twice the memory gains 2 % of time or less.
 USUAL_SHARE = 0.5
@@ -63,7 +62,7 @@ def needed_bytes(sizes: Sizes, candidate: Candidate, block: Triple, kept: int = 
     """Peak of engine and buffers for blocks whose first voxel may lie anywhere."""
     engine = candidate.bytes(counted_workers())
     buffers = _patch(candidate, kept, sizes) + block_bytes(sizes, candidate, block)
-    return engine + int(GRAPH * engine) + buffers
+    return engine + buffers
 
 
 def default_limit(base: int) -> int:

@@ -33,11 +33,11 @@ _PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
 def path() -> Path:
     """The wisdom file of this machine."""
     cpu = f"{platform.machine()}-{llvmlite.binding.get_host_cpu_name()}-{LANES}"
-    return cache.root() / f"wisdom-{cpu}-{_version()}.json"
+    return cache.root() / f"wisdom-{cpu}-{version()}.json"
 
 
 @functools.cache
-def _version() -> str:
+def version() -> str:
     """Hash over what decides how long a layer takes: kernels, their compiler, what makes tasks of them, FFTW."""
     digest = hashlib.sha256(f"{cache.package_hash()} {fftw.version()}".encode())
     for path in sources():

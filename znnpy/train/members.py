@@ -8,20 +8,21 @@ from typing import Any
 from znnpy.data.memory import free_memory, share_memory
 from znnpy.distributed.cores import Place
 from znnpy.errors import RunError
+from znnpy.plan.fingerprint import vectors
 from znnpy.train.versions import differences, versions
 
 Member = dict[str, Any]
-_FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "neon", "sve")
 
 
 def member() -> Member:
     """This rank's machine, JSON-able."""
     found = versions(0)
     del found["cpu"], found["seed"]  # a model's name rounds nothing, and all have one seed
+    cpu = {name: found.pop(name) for name in vectors()}
     return {
         **Place.here()._asdict(),
         "free": free_memory(),
-        "cpu": _cpu(found.pop("machine")),
+        "cpu": cpu,
         "versions": found,
     }
 
@@ -49,11 +50,3 @@ def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> 
                 f"the CPUs differ, {', '.join(changed)} {here}, and would round differently; start on "
                 "equal ones, or with --allow-different-cpus if the same bits do not matter"
             )
-
-
-def _cpu(machine: str) -> dict[str, Any]:
-    from znnpy_kernels.simd.lanes import LANES, target_features
-
-    present = {mark.strip() for mark in target_features().split(",")}
-    features = " ".join(name for name in _FEATURES if f"+{name}" in present)
-    return {"machine": machine, "lanes": LANES, "features": features}

@@ -6,16 +6,19 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from znnpy.plan.fingerprint import vectors
+
 _PACKAGES = ("znnpy", "numpy", "numba", "llvmlite", "pyfftw")
 
 
 def versions(seed: int) -> dict[str, Any]:
-    """Versions of what computes, the CPU that numba compiles for, and the run's seed."""
+    """Versions of what computes, the CPU that numba compiles for with its vectors, and the run's seed."""
     from llvmlite import binding
+    from numba import config
 
     found: dict[str, Any] = {name: _version(name) for name in _PACKAGES}
-    found |= {"python": platform.python_version(), "machine": platform.machine()}
-    return found | {"cpu": binding.get_host_cpu_name(), "seed": seed}
+    found |= {"python": platform.python_version()} | vectors()
+    return found | {"cpu": config.CPU_NAME or binding.get_host_cpu_name(), "seed": seed}
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

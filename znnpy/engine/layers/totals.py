@@ -113,14 +113,17 @@ def add_results(step: Step, build: Build) -> list[Total]:
 
 
 def moved(build: Build) -> list[Total]:
-    """The parameters that updates move, running statistics too: what is stored of them, not what follows."""
+    """The parameters that updates move, running statistics too: what is stored of them, not what follows.
+
+    In the order of `totals`, so that messages with parameters carry the same pieces as those with their gradients.
+    """
     running = (
         f"{node.name}.running_{what}"
         for node in build.layout.network.nodes
         if node.norm and node.norm.running
         for what in ("mean", "variance")
     )
-    names = [*(parameter.name for parameter in build.moving), *running]
+    names = [*(parameter.name for parameter in reversed(build.moving)), *running]
     return [_values(build.parameters[name]) for name in names]
 
 

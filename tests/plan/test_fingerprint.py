@@ -1,0 +1,95 @@
+"""Which bits are the same on which CPUs: those of equal lanes compute alike, and a fingerprint tells them apart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+from avx2 import on_avx2
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.plan import LayerPlan, Method, Plan, fingerprint, wisdom
+from znnpy.plan.fingerprint import fingerprint as fingerprint_of
+
+SCRIPT = """
+    import hashlib
+    import numpy as np
+    from znnpy import Model
+    from znnpy.plan import PASSES
+
+    def conv(**keys):
+        return {"conv": {"images": 20, "size": 3, "function": "relu"} | keys}
+
+    def digest(*arrays):
+        return hashlib.sha256(b"".join(np.ascontiguousarray(it).tobytes() for it in arrays)).hexdigest()[:16]
+
+    layers = [conv(), conv(function="elu"), {"max_filter": 2}, conv(images=2, size=1, function="linear")]
+    ways = {"direct": None, "winograd": None, "spectral": [8, 8, 8]}
+    for name, tile in ways.items():
+        plan = {}
+        for edge in ("conv1", "conv2", "conv3"):
+            takes = name != "winograd" or edge == "conv2"
+            plan[edge] = {which: name if takes else "direct" for which in PASSES}
+            if takes and tile:
+                plan[edge] |= {f"{which}_tile": tile for which in PASSES}
+        with Model({"layers": layers}, 6, threads=2, plan=plan) as model:
+            x = np.random.default_rng(0).standard_normal((1, 1, *model.input_shape)).astype("f4")
+            target = (np.random.default_rng(1).random((1, 2, 6, 6, 6)) < 0.3).astype("f4")
+            values = digest(model.forward(x))
+            for _ in range(2):
+                model.step(x, target, learning_rate=0.01)
+            print(f"{name} {values} {digest(*model.parameters.values())}")
+"""
+
+
+def computed() -> list[str]:
+    """What the script prints on this CPU, or as the environment says."""
+    words = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_cpus_with_the_same_lanes_compute_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As compiled for two CPUs of different makers, whose instructions are chosen and ordered otherwise."""
+    here = computed()
+    assert len(here) == 3
+    other = {16: "skylake-avx512", 8: "znver2", 4: "nehalem"}[LANES]
+    if os.environ.get("NUMBA_CPU_NAME") == other:
+        pytest.skip("this is the other CPU")
+    monkeypatch.setenv("NUMBA_CPU_NAME", other)
+    assert computed() == here
+
+
+@pytest.mark.slow
+def test_forward_passes_by_spectral_tiles_are_the_same_for_any_lanes() -> None:
+    here = [line.split() for line in computed()]
+    there = on_avx2("-c", textwrap.dedent(SCRIPT))
+    beside = dict(zip(there[::3], there[1::3], strict=True))
+    assert beside["spectral"] == next(values for name, values, _ in here if name == "spectral")
+
+
+def plan(which: str = "direct", reason: str = "") -> Plan:
+    method = Method(which)  # type: ignore[arg-type]
+    return Plan({"conv1": LayerPlan.of(method, method, method, reason)})
+
+
+def test_a_fingerprint_is_of_what_decides_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = fingerprint_of(plan())
+    assert len(known) == 16
+    assert fingerprint_of(plan(reason="measured")) == known
+    assert fingerprint_of(plan("winograd")) != known
+
+    def vectors(**other: Any) -> Any:
+        found = {"machine": "x86_64", "lanes": 8, "features": "avx avx2 fma"} | other
+        monkeypatch.setattr(fingerprint, "vectors", lambda: found)
+        return fingerprint_of(plan())
+
+    of_eight = vectors()
+    assert vectors(lanes=16) != of_eight
+    assert vectors() == of_eight
+    monkeypatch.setattr(wisdom, "version", lambda: "another")
+    assert fingerprint_of(plan()) != of_eight
