@@ -24,6 +24,11 @@ def test_oklch(lightness: float, chroma: float, degrees: float, rgb: tuple[int, 
     np.testing.assert_allclose(found, rgb, atol=0.01)
 
 
+def test_colours_that_no_screen_shows_are_the_nearest_ones() -> None:
+    found = oklch(np.array([0.9, 0.1]), np.array(0.4), np.linspace(0, 1, 50)[:, None])
+    assert (found.min(), found.max()) == (0, pytest.approx(1))
+
+
 @pytest.mark.parametrize("first", [1, 1000, 2**33, 2**63 + 5])
 def test_neighbouring_numbers_are_told_apart(first: int) -> None:
     ids = first + np.arange(12, dtype=np.uint64)

@@ -32,6 +32,15 @@ def test_parts_are_numpys(tmp_path: Path, dtype: str, shape: tuple[int, ...]) ->
     flat.close()
 
 
+def test_reads_that_stop_short_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array, real = np.arange(60, dtype=np.uint16).reshape(3, 4, 5), os.preadv
+    (tmp_path / "a").write_bytes(array.tobytes())
+    monkeypatch.setattr(os, "preadv", lambda file, into, at: real(file, [into[0][:7]], at))
+    flat = FlatArray(tmp_path / "a", 0, array.shape, array.dtype)
+    assert np.array_equal(flat.read([(0, 3), (1, 4), (0, 5)]), array[:, 1:])
+    flat.close()
+
+
 def test_files_that_are_too_short(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(99))
     with pytest.raises(VolumeError, match="truncated"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,14 @@ def test_round_trip(tmp_path: Path, dtype: type) -> None:
         assert volume.dtype == dtype
         assert volume.resolution == (40, 4, 4)
         assert volume.offset == (1, 2, 3)
+
+
+def test_writes_that_stop_short_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, array = os.pwrite, RANDOM.integers(0, 100, (3, 4, 5)).astype(np.uint16)
+    monkeypatch.setattr(os, "pwrite", lambda file, data, place: real(file, data[:7], place))
+    write_volume(Destination(tmp_path / "a.h5", "raw"), array)
+    with open_volume(tmp_path / "a.h5") as volume:
+        assert np.array_equal(volume.read_all()[0], array)
 
 
 def test_existing_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_what_follows_a_record_that_was_cut_short_is_kept(tmp_path: Path, torn: 
     assert path.stat().st_size == len(whole) + journal._STEP
     assert reopened(path).done == {REGIONS[0]: 0, REGIONS[1]: 1, REGIONS[2]: 2}
     assert read_done(path) == (3, False)
+
+
+def test_writes_that_stop_short_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:5]))
+    begun(tmp_path / "journal", 3)
+    found = reopened(tmp_path / "journal")
+    assert (found.head, found.done) == (HEAD, {REGIONS[n]: n for n in range(3)})
 
 
 def test_a_damaged_record_is_passed_over(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,14 @@ def test_image_and_its_levels(tmp_path: Path, form: int) -> None:
         with open_volume(source) as volume:
             assert volume.resolution == pytest.approx((40, 16, 8))
             assert np.array_equal(volume.read_all()[0], CUBE[:, ::2, ::2])
+
+
+def test_reads_that_stop_short_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image(tmp_path / "a.zarr", 3)
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 100), at))
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert np.array_equal(volume.read_all()[0], CUBE)
 
 
 def level(path: str, scale: list[float] | None) -> dict[str, Any]:
