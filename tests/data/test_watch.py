@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 from changes import CHANGES, FORMS, data_files, hdf5
 
 from znnpy.data.source import load, open_volume
@@ -49,6 +50,28 @@ def test_a_change_is_found_by_the_next_read(
             read_and_verify(volume)
         assert path.name in str(caught.value)
         assert "copy" in str(caught.value)
+
+
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("name", ["default", "v2"])
+@pytest.mark.parametrize("separator", [".", "/"])
+@pytest.mark.parametrize("change", ["rewritten", "gone"])
+def test_chunks_of_any_names_are_noted(
+    tmp_path: Path, form: int, name: str, separator: str, change: str
+) -> None:
+    keys = {"name": "v2" if form == 2 else name, "separator": separator}
+    made = zarr.create_array(
+        tmp_path / "a.zarr",
+        data=ARRAY,
+        chunks=(4, 8, 8),
+        zarr_format=form,  # type: ignore[arg-type]
+        chunk_key_encoding=keys,  # type: ignore[arg-type]
+    )
+    assert made.shape == ARRAY.shape
+    with open_volume(tmp_path / "a.zarr") as volume:
+        CHANGES[change](tmp_path / "a.zarr")
+        with pytest.raises(ChangedError):
+            read_and_verify(volume)
 
 
 @pytest.mark.parametrize("form", ["zarr 2", "zarr 3", "zarr shards"])

@@ -7,6 +7,7 @@ import itertools
 import os
 import resource
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +52,17 @@ def test_blocks_in_any_order(tmp_path: Path) -> None:
     with open_volume(path) as volume:
         assert np.array_equal(volume.read_all(), DATA)
         assert volume.resolution == (3, 2, 1)
+
+
+def test_helpers_of_another_job_are_refused(tmp_path: Path) -> None:
+    there, kind = Destination(tmp_path / "out.h5", "volumes/affinities"), np.dtype(np.float32)
+    spec = OutputSpec(DATA.shape, kind, (3, 2, 4), {}, {"weights": "one"})
+    with pytest.raises(VolumeError, match="no process is writing this output"):
+        Hdf5Output(there, spec, attached=True)
+    with writer(there.path):
+        Hdf5Output(there, spec, attached=True).close()
+        with pytest.raises(VolumeError, match=r"weights was .one., now .two."):
+            Hdf5Output(there, replace(spec, job={"weights": "two"}), attached=True)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 55, 60])
