@@ -59,8 +59,8 @@ def in_turn(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P
         turn = self._turn
         with turn.lock:  # itself, as Ctrl-C may come between the lines of anything in Python
             turn.refuse_within(name)
-            turn.within = name
             try:
+                turn.within = name
                 return method(self, *args, **kwargs)
             finally:
                 turn.within = ""

@@ -163,7 +163,7 @@ class Model:
 
     @property
     def memory(self) -> int:
-        """Planned peak in bytes: everything that tasks touch."""
+        """Planned peak in bytes: everything that tasks touch, and the tasks themselves."""
         return self._engine.bytes
 
     @property
