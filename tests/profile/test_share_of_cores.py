@@ -53,3 +53,6 @@ def test_a_batch_is_cut_as_training_cuts_it(batch: int, ranks: int, microbatch: 
     )
     assert with_microbatches(config, 1) == config
     assert with_microbatches(config, ranks).training.microbatch == microbatch
+    one = config.training.model_copy(update={"microbatch": 1})
+    named = config.model_copy(update={"training": one})
+    assert with_microbatches(named, ranks).training.microbatch == 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from recorded import recorded, small_model
 
 from znnpy.profile.advice import advise
 from znnpy.profile.dot import write_dot
-from znnpy.profile.summary import step_edges, summarise, typical_costs
+from znnpy.profile.summary import _sizes, step_edges, summarise, typical_costs
 from znnpy.profile.updates import random_batch
 
 SIMULATION = {"workers": [1, 2, 3, 8, 16], "seconds": [1.0, 0.51, 0.35, 0.24, 0.2]}
@@ -68,6 +69,21 @@ def test_how_many_workers_are_worth_it_is_said_once():
     doubted = advise(found, machine, simulation, doubts=["The measurement was disturbed."])
     assert doubted[:2] == ["The measurement was disturbed.", told[0]]
     assert "simulation" not in " ".join(doubted)
+
+
+def test_a_task_that_was_interrupted_once_costs_what_it_usually_does():
+    profile = recorded(2)
+    usual = typical_costs(profile)
+    workers = [replace(it, events=it.events.copy()) for it in profile.workers]
+    worker = max(workers, key=lambda it: len(it.events))
+    worker.events["end_ns"][0] += 50_000_000
+    np.testing.assert_allclose(typical_costs(replace(profile, workers=workers)), usual, atol=1e-3)
+
+
+def test_tasks_are_small_below_20_microseconds_and_large_above_2_milliseconds():
+    found = _sizes(np.array([19e-6, 21e-6, 1.9e-3, 2.1e-3]))
+    assert found["small"] * 4.04e-3 == pytest.approx(19e-6)
+    assert found["large"] * 4.04e-3 == pytest.approx(2.1e-3)
 
 
 def test_recording_changes_no_bits():

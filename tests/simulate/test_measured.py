@@ -10,13 +10,20 @@ from simulated_recordings import recorded
 from znnpy.graph import POLICIES, Named
 from znnpy.simulate import (
     IDEAL,
+    Machine,
     Replay,
     compare_policies,
     grain,
     simulate,
     simulate_profile,
 )
-from znnpy.simulate.measured import measured_machine, memory_shares, run_costs, slow_down
+from znnpy.simulate.measured import (
+    calibrated,
+    measured_machine,
+    memory_shares,
+    run_costs,
+    slow_down,
+)
 
 
 def test_costs_come_back_run_by_run():
@@ -56,6 +63,21 @@ def test_a_steal_is_the_time_from_ready_and_free_to_the_start():
     assert machine.steal == pytest.approx(4e-7, abs=2e-8)
 
 
+def test_what_was_seen_too_rarely_is_as_usual():
+    graph = build([1e-5] * 10, [(task, task + 1) for task in range(9)])
+    machine = measured_machine(recorded(graph, 1, replace(IDEAL, dispatch=5e-6), 1))
+    assert (machine.dispatch, machine.steal) == (Machine().dispatch, Machine().steal)
+
+
+def test_steals_are_those_of_the_most_workers():
+    graph = build([1e-5] * 60, [(0, task) for task in range(1, 60)])
+    measured = {1: recorded(graph, 1, IDEAL, 2), 3: recorded(graph, 3, IDEAL, 2)}
+    for events in measured[3].events:
+        events["stolen"] = 1
+        events["start_ns"] += 700
+    assert calibrated(measured).machine.steal == pytest.approx(7e-7, abs=2e-8)
+
+
 def of_kinds(kinds):
     """A graph of tasks of these kinds that wait for nothing."""
     graph = build([1.0] * len(kinds), [])
@@ -69,6 +91,33 @@ def test_memory_shares_follow_from_the_slow_down():
     np.testing.assert_allclose(times, [1.5, 1.25, 0.9])
     np.testing.assert_allclose(memory_shares(times)[0], [1.0, 0.5, 0.0])
     assert memory_shares(np.ones(3))[1] == np.inf
+
+
+def test_kinds_with_too_little_time_to_tell_take_as_long():
+    times = slow_down(of_kinds(["direct", "sum"]), np.array([1.0, 5e-3]), np.array([1.2, 2e-2]))
+    assert times.tolist() == [1.2, 1.0]
+
+
+def test_only_kinds_that_two_caches_speed_up_take_other_times_on_more_workers():
+    """What slows others down is memory, which the machine divides among those who need it."""
+    graph = of_kinds(["direct"] * 50 + ["copy"] * 50)
+    alone, two = recorded(graph, 1, IDEAL, 3), recorded(graph, 2, IDEAL, 3)
+    for events in two.events:
+        length = events["end_ns"] - events["start_ns"]
+        events["end_ns"] = events["start_ns"] + np.where(events["task"] < 50, 0.8, 1.5) * length
+    known = calibrated({1: alone, 2: two})
+    np.testing.assert_allclose(known.replay(graph, 1).costs, 1.0)
+    np.testing.assert_allclose(known.replay(graph, 2).costs[:, :50], 0.8)
+    np.testing.assert_allclose(known.replay(graph, 2).costs[:, 50:], 1.0)
+    assert known.machine.bandwidth == pytest.approx(2.0)
+
+
+def test_more_workers_than_were_measured_have_the_graph_that_is_declared_for_them():
+    chain, apart = build([1e-3] * 8, [(task, task + 1) for task in range(7)]), build([1e-3] * 8, [])
+    measured = {1: recorded(chain, 1, IDEAL, 4)}
+    for wide, last in ((None, 8e-3), (apart, 1e-3)):
+        seconds = simulate_profile(measured, wide, workers=(1, 8))["simulation"]["seconds"]
+        assert seconds == pytest.approx([8e-3, last], rel=0.01)
 
 
 def test_the_simulated_slow_down_of_two_workers_is_the_measured_one():
