@@ -16,6 +16,7 @@ from znnpy.data.source import open_volume
 from znnpy.errors import VolumeError
 
 CUBE = np.random.default_rng(0).integers(0, 60000, (7, 20, 24)).astype(np.uint16)
+TRANSFORMS = "coordinateTransformations"
 SCALE = {"type": "scale", "scale": [0.04, 0.008, 0.004]}
 AXES = [{"name": n, "type": "space", "unit": "micrometer"} for n in "zyx"]
 
@@ -78,6 +79,15 @@ def test_the_finest_level_is_meant_in_whatever_order(tmp_path: Path, form: int) 
     image(tmp_path / "b.zarr", form, datasets=[level("s1", None), fine])
     with open_volume(tmp_path / "b.zarr") as volume:
         assert volume.name == f"{tmp_path}/b.zarr:s1"
+
+
+@pytest.mark.parametrize("key", ["scale", "translation"])
+def test_sizes_that_no_number_holds_are_refused(tmp_path: Path, key: str) -> None:
+    axes = [{"name": n, "type": "space", "unit": "meter"} for n in "zyx"]
+    steps = [{"type": "scale", "scale": [1, 1, 1]}, {"type": key, key: [1e305, 1, 1]}]
+    image(tmp_path / "a.zarr", 3, axes=axes, datasets=[{**level("s0", None), TRANSFORMS: steps}])
+    with pytest.raises(VolumeError, match="must be finite numbers"):
+        open_volume(tmp_path / "a.zarr")
 
 
 def test_translations_and_those_of_all_levels(tmp_path: Path) -> None:
