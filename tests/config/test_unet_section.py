@@ -40,6 +40,7 @@ WRONG = [
     ("down: []", 4, "down", ["each of the 3 steps", "found 0"]),
     ("size: []", 4, "size", ["each of the 4 levels", "found 0"]),
     ("up_size: []", 4, "up_size", ["each of the 3 levels", "found 0"]),
+    (f"convs: 64{BELOW}blocks: 64", 4, "convs", ["are 16,576 convolutions in all; at most 5,000"]),
     ("up_widths: [[], 6, 8]", 4, "up_widths.0", ["2 convolutions", "found 0"]),
     ("up_widths: [4, 4, 4, 4]", 4, "up_widths", ["each of the 3 levels", "found 4"]),
     ("up_widths: [[4, 4, 4], 6, 8]", 4, "up_widths.0", ["2 convolutions", "found 3"]),

@@ -180,6 +180,14 @@ def test_networks_whose_voxels_lie_very_far_apart_are_refused():
         fit(pooled(14), 1)
     with pytest.raises(NetworkError, match="'e3': the taps of its filter lie 10000 x 10000"):
         fit(chain(conv(1), max_filter(2, 100), conv(3, sparsity=(100,) * 3)), 1)
+    grown = chain(
+        *(
+            Edge(f"e{n + 1}", "upsample", f"n{n}" if n else "input", f"n{n + 1}", factor=(2,) * 3)
+            for n in range(99)
+        )
+    )
+    with pytest.raises(NetworkError, match="'n14': its voxels lie 1/16384 x 1/16384"):
+        fit(grown, 1)
     sparse = chain(conv(1), max_filter(2, 100), max_filter(3, 100))
     with pytest.raises(NetworkError, match="'n3': the voxels that what follows sees lie 10000"):
         fit(sparse, 1)

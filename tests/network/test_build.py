@@ -309,3 +309,15 @@ def test_paddings_groups_and_growth_are_read_and_written_back() -> None:
     assert parameter_shapes(net)["conv_transpose1"] == (2, 2, 3, 3, 3)
     assert net.edges[6].factor == (1, 2, 2)
     assert build_network(network_to_section(net)) == net
+
+
+def test_networks_of_very_many_layers_are_refused_before_they_are_looked_at() -> None:
+    layers = [{"conv": {"images": 1, "size": 1}}] * 5_000
+    with pytest.raises(
+        NetworkError, match="has 5,001 nodes and 5,000 edges; at most 5,000 of each"
+    ):
+        load_network({"layers": layers})
+    deep = load_network({"layers": layers[:-1]})
+    assert [edge.name for edge in deep.incoming("layer4000")] == ["conv4000"]
+    assert [edge.name for edge in deep.outgoing("layer4000")] == ["conv4001"]
+    assert (deep.outgoing("output"), deep.incoming("input")) == ((), ())

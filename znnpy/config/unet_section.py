@@ -11,7 +11,7 @@ from znnpy.fields import Images, Int, Size3, Strict, shorthand, shown, wrong
 from znnpy.layers.dropout import DropoutLayer
 from znnpy.layers.keys import FunctionKey, Slope, refuse_other_shape
 from znnpy.layers.norm_keys import BiasKey, NormField, biased, norm_of
-from znnpy.layers.values import BorderName, Triple
+from znnpy.layers.values import MOST_EDGES, BorderName, Triple
 
 Value = TypeVar("Value")
 
@@ -225,6 +225,7 @@ class UnetSection(Strict):
             raise wrong("needs padding: same; valid convolutions see true voxels only", "border")
         refuse_other_shape(self)
         self._refuse_lengths()
+        self._refuse_many()
         self._refuse_widths()
         self._refuse_blocks()
         self._refuse_groups()
@@ -251,6 +252,15 @@ class UnetSection(Strict):
                 text = f"must hold one value for each of the {wanted} {what}"
                 hint = "" if key == "up_widths" else _three(found)
                 raise wrong(f"{text}{hint}; found {len(found)}", key)
+
+    def _refuse_many(self) -> None:
+        """More convolutions than a network may have edges, before they are written out."""
+        down = sum(each(self.blocks, n) * each(self.convs, n) for n in range(self.levels))
+        count = down + sum(each(self.up_counts, n) for n in range(self.levels - 1))
+        if count > MOST_EDGES:
+            raise wrong(
+                f"are {count:,} convolutions in all; at most {MOST_EDGES:,} are taken", "convs"
+            )
 
     def _refuse_widths(self) -> None:
         for key in ("widths", "up_widths"):

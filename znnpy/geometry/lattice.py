@@ -76,10 +76,10 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
 def _refuse_far_apart(distances: Mapping[str, Steps], what: str) -> None:
     """Networks that no machine has memory for, and whose sizes take long to find."""
     for name, apart in distances.items():
-        if max(apart) > MOST_APART:
+        if any(max(step.numerator, step.denominator) > MOST_APART for step in apart):
             raise NetworkError(
-                f"{what.format(name)} lie {describe(apart)} voxels apart (z, y, x), more than {MOST_APART} along "
-                "an axis; take fewer or smaller steps"
+                f"{what.format(name)} lie {describe(apart)} voxels apart (z, y, x), beyond {MOST_APART} or "
+                f"1/{MOST_APART} along an axis; take fewer or smaller steps"
             )
 
 

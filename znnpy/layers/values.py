@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+MOST_EDGES = 5_000  # and nodes of a network: the deepest that are trained have some hundreds
 Triple = tuple[int, int, int]
 ONCE: Triple = (1, 1, 1)
 AXES = ("z", "y", "x")

@@ -13,6 +13,7 @@ from typing import get_args
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import EDGE_KINDS, edge_kind
 from znnpy.layers.functions import FUNCTIONS
+from znnpy.layers.values import MOST_EDGES
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, NodeKind, Norm
 
@@ -35,6 +36,9 @@ def checked_network(
     Among nodes that could come next, the one given first comes first, so the order depends on the
     file alone. Raises NetworkError that lists every problem, each with its node or edge and place.
     """
+    if max(len(nodes), len(edges)) > MOST_EDGES:
+        has = f"the network has {len(nodes):,} nodes and {len(edges):,} edges"
+        _refuse([("", f"{has}; at most {MOST_EDGES:,} of each are taken")], where)
     _refuse(chain(_naming(nodes, edges), _words(nodes, edges), _ends(nodes, edges)), where)
     ordered = _topological(nodes, edges, where)
     network = Network(tuple(ordered), tuple(edges))

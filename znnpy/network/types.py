@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 from znnpy.layers.functions import FunctionName
 from znnpy.layers.nodes import NodeKind
@@ -65,11 +66,19 @@ class Network:
 
     def incoming(self, name: str) -> tuple[Edge, ...]:
         """Edges that converge on a node, in the order of the file."""
-        return tuple(edge for edge in self.edges if edge.target == name)
+        return self._arriving.get(name, ())
 
     def outgoing(self, name: str) -> tuple[Edge, ...]:
         """Edges that leave a node, in the order of the file."""
-        return tuple(edge for edge in self.edges if edge.source == name)
+        return self._leaving.get(name, ())
+
+    @cached_property  # each is asked for of every node: else large networks take quadratic time
+    def _arriving(self) -> Mapping[str, tuple[Edge, ...]]:
+        return _by(self.edges, attrgetter("target"))
+
+    @cached_property
+    def _leaving(self) -> Mapping[str, tuple[Edge, ...]]:
+        return _by(self.edges, attrgetter("source"))
 
     @cached_property  # asked for in every update
     def inputs(self) -> tuple[Node, ...]:
@@ -80,3 +89,11 @@ class Network:
     def outputs(self) -> tuple[Node, ...]:
         """Nodes that no edge leaves."""
         return tuple(node for node in self.nodes if not self.outgoing(node.name))
+
+
+def _by(edges: Iterable[Edge], node: Callable[[Edge], str]) -> dict[str, tuple[Edge, ...]]:
+    """Edges by one of their nodes, in their order."""
+    found: dict[str, list[Edge]] = {}
+    for edge in edges:
+        found.setdefault(node(edge), []).append(edge)
+    return {name: tuple(own) for name, own in found.items()}
