@@ -18,10 +18,11 @@ from called import status_of
 from children import forked
 
 from znnpy.cli import app, main, predicting
-from znnpy.cli.limits import LEAST
+from znnpy.cli.limits import LEAST, LEAST_EACH, refuse_little_memory
 from znnpy.config import template
 from znnpy.distributed import watch
-from znnpy.errors import RunError, told
+from znnpy.errors import RunError, ZnnpyError, told
+from znnpy.scheduler.cores import available_cores
 
 START = "from znnpy.cli import main; main()"
 # Writes a dot once signals are handled.
@@ -83,6 +84,16 @@ def test_too_few_addresses(config: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "ulimit -v" in done.stderr
+
+
+def test_each_core_needs_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = LEAST + LEAST_EACH * available_cores()
+    for allowed in (needed, resource.RLIM_INFINITY):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, allowed=allowed: (allowed, allowed))
+        refuse_little_memory()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (needed - 1, needed))
+    with pytest.raises(ZnnpyError, match=r"of addresses \(ulimit -v\); it needs at least"):
+        refuse_little_memory()
 
 
 def test_names_that_are_no_text(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
