@@ -53,6 +53,10 @@ Positive = Annotated[Float, Field(gt=0)]
 NonNegative = Annotated[Float, Field(ge=0)]
 
 
+Factor = Annotated[NonNegative, Field(le=1e9)]
+"""What a loss, or a part of it, is multiplied by: gradients stay in the range of float32."""
+
+
 def _other_than_zero(value: float) -> float:
     if value == 0:
         raise wrong("must not be 0")
@@ -83,12 +87,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def of_python(value: Any) -> Any:
+    """Python's own value where NumPy's, or an array of one, is given; else the same."""
+    alone = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
+    return value.item() if alone else value
+
+
 def _triple_schema(item: dict[str, Any]) -> WithJsonSchema:
     triple = {"type": "array", "items": item, "minItems": 3, "maxItems": 3}
     return WithJsonSchema({"anyOf": [item, triple]})
 
 
-Extent = Annotated[Int, Field(ge=1, le=2**20)]
+MOST_VOXELS = 2**20
+Extent = Annotated[Int, Field(ge=1, le=MOST_VOXELS)]
 Size3 = Annotated[
     tuple[Extent, Extent, Extent],
     BeforeValidator(_cube),

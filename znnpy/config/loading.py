@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from znnpy.config.models import Config
 from znnpy.config.network_section import NetworkSection, Origin
 from znnpy.config.problems import Key, MalformedConfigError, Place, Problem, dotted
 from znnpy.config.reader import Document, read_file, read_text
-from znnpy.fields import shown, typed
+from znnpy.fields import of_python, shown, typed
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -34,7 +33,7 @@ def config_from(
     data: Mapping[str, Any], folder: str | Path | None = None, overrides: Sequence[str] = ()
 ) -> Config:
     """Validate a config given as plain values; `folder` is where relative paths count from."""
-    document = Document("config", data=deepcopy(dict(data)))
+    document = Document("config", data=_plain(data))
     return _config(document, overrides, Path(folder).resolve() if folder is not None else None)
 
 
@@ -50,13 +49,13 @@ def network_section_from(
     data: Mapping[str, Any], folder: str | Path | None = None
 ) -> NetworkSection:
     """The network of plain values: a whole config, or a `network` section alone."""
-    document = Document("network", data=deepcopy(dict(data)))
+    document = Document("network", data=_plain(data))
     return _network(document, ("network",) if "network" in data else (), folder)
 
 
 def check_section(section: type[Model], values: Mapping[str, Any], name: str) -> Model:
     """Validate plain values, NumPy's numbers too, as a section of a config; `name` begins each problem."""
-    return _validate(section, Document(name, data=_plain(dict(values))), (), None)
+    return _validate(section, Document(name, data=_plain(values)), (), None)
 
 
 def _plain(value: Any) -> Any:
@@ -65,8 +64,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_plain(item) for item in value)
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return value.item()
+    value = of_python(value)
     if isinstance(value, bool):
         return value
     if isinstance(value, Integral):

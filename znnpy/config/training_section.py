@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from znnpy.fields import (
     Bytes,
     Count,
+    Factor,
     FilePath,
     Int,
     NonNegative,
@@ -89,7 +90,7 @@ class ValidationSection(Strict):
 class OutputSection(Strict):
     """What one output of the network counts for."""
 
-    weight: NonNegative = Field(default=1.0, description="Factor of this output's loss.")
+    weight: Factor = Field(default=1.0, description="Factor of this output's loss.")
 
 
 class TrainingSection(Strict):

@@ -22,7 +22,7 @@ from znnpy.engine.memory.arrays import (
     unmasked,
 )
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.fields import shown
+from znnpy.fields import of_python, shown
 from znnpy.geometry import Geometry, describe
 from znnpy.learning.loss import Objective
 from znnpy.network import Network, parameter_shapes
@@ -108,7 +108,7 @@ class Given:
 
 def learning_rate_of(given: Any) -> float:
     """A number of at least 0, as Python's; ZnnpyError for anything else."""
-    plain = _plain(given)
+    plain = of_python(given)
     if type(plain) not in (int, float) or not 0 <= plain <= LARGEST:
         raise ZnnpyError(
             f"learning_rate: must be a finite number of at least 0; found {shown(given)}"
@@ -118,17 +118,12 @@ def learning_rate_of(given: Any) -> float:
 
 def whole_number_of(name: str, given: Any, least: int = 0, most: int = 2**63 - 1) -> int:
     """A whole number of a range, as Python's; ZnnpyError for anything else."""
-    plain = _plain(given)
+    plain = of_python(given)
     if type(plain) is not int or not least <= plain <= most:
         raise ZnnpyError(
             f"{name}: must be a whole number from {least} to {most}; found {shown(given)}"
         )
     return plain
-
-
-def _plain(given: Any) -> Any:
-    """Python's own number where NumPy's, or an array of one, is given."""
-    return given.item() if getattr(given, "shape", None) == () else given
 
 
 def _refuse_other(values: Any, what: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from operator import index
 
+import numpy as np
+
 from znnpy.errors import NetworkError, ShapeError
+from znnpy.fields import MOST_VOXELS, of_python, shown
 from znnpy.geometry.axes import ONE, Steps, describe
 from znnpy.geometry.lattice import Lattice, lattice_of
 from znnpy.geometry.line import Conflict, Found, Line
@@ -163,15 +166,25 @@ def _shapes(what: str, names: list[str], given: Extent | Mapping[str, Extent]) -
 
 def _sizes(what: str, name: str, shape: Extent) -> Triple:
     """Three whole numbers; ShapeError for anything else."""
+    given = of_python(shape)
+    several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, bytes | memoryview)
     try:
-        sizes = [index(size) for size in (shape if isinstance(shape, Iterable) else [shape] * 3)]
+        sizes = [_size(size) for size in (given if several else [given] * 3)]
     except TypeError:
         sizes = []
-    if len(sizes) != 3 or min(sizes) < 1:
+    if len(sizes) != 3 or min(sizes) < 1 or max(sizes) > MOST_VOXELS:
         raise ShapeError(
-            f"{what} {name!r}: shape {shape} must be three sizes (z, y, x) of at least 1, or one"
+            f"{what} {name!r}: shape {shown(shape)} must be three sizes (z, y, x) of at least 1, or one, "
+            f"and at most {MOST_VOXELS}"
         )
     return (sizes[0], sizes[1], sizes[2])
+
+
+def _size(given: object) -> int:
+    """A whole number; TypeError for anything else."""
+    if isinstance(given, bool | np.bool_):
+        raise TypeError
+    return index(given)  # type: ignore[arg-type]
 
 
 def _lines(network: Network, lattice: Lattice) -> list[Line]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from znnpy.fields import Bool, NonNegative, Positive
+from znnpy.fields import Bool, Factor, Positive
 from znnpy.learning.loss import Doubles, Loss, LossKeys, Part
 from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, Reading
 from znnpy.learning.voxelwise import binomial, cross_entropy
@@ -41,8 +41,10 @@ class BceDice(OverlapKeys):
     """Weighted sum of binomial cross-entropy and soft Dice of the logistic."""
 
     kind: Literal["bce_dice"] = Field(description="Loss.")
-    bce: NonNegative = Field(default=1.0, description="Factor of the binomial cross-entropy.")
-    dice: Positive = Field(default=1.0, description="Factor of the Dice loss.")
+    bce: Factor = Field(default=1.0, description="Factor of the binomial cross-entropy.")
+    dice: Annotated[Positive, Field(le=1e9)] = Field(
+        default=1.0, description="Factor of the Dice loss."
+    )
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -54,8 +56,10 @@ class CeDice(OverlapKeys):
     """Weighted sum of cross-entropy and soft Dice of the softmax."""
 
     kind: Literal["ce_dice"] = Field(description="Loss.")
-    ce: NonNegative = Field(default=1.0, description="Factor of the cross-entropy.")
-    dice: Positive = Field(default=1.0, description="Factor of the Dice loss.")
+    ce: Factor = Field(default=1.0, description="Factor of the cross-entropy.")
+    dice: Annotated[Positive, Field(le=1e9)] = Field(
+        default=1.0, description="Factor of the Dice loss."
+    )
 
     @property
     def factors(self) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from znnpy.fields import Fraction, NonNegative, wrong
+from znnpy.fields import Factor, Fraction, NonNegative, wrong
 from znnpy.learning.loss import Doubles, Loss, LossKeys, Part, class_mass, mean
 from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, VALUES, Reading
 
@@ -32,7 +32,7 @@ class Softmax(LossKeys):
     label_smoothing: Fraction = Field(
         default=0.0, description="Share of each target that is spread evenly over the classes."
     )
-    class_weights: tuple[NonNegative, ...] | None = Field(
+    class_weights: tuple[Factor, ...] | None = Field(
         default=None,
         description="How much each class counts, in the order of the output's images (default: alike). "
         "The mean counts voxels by the weight of their class.",

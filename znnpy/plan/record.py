@@ -65,7 +65,7 @@ def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
     values, known = dict(layer), list(ALGORITHMS)
     for which in PASSES:
         algorithm = values.get(which)
-        if algorithm not in known:
+        if not isinstance(algorithm, str) or algorithm not in known:
             raise PlanError(
                 f"the saved plan asks for {algorithm!r} in the {which} pass of "
                 f"{name!r}; this version knows {', '.join(known)}"
