@@ -39,7 +39,10 @@ def profile(
         typer.Option("--predict", metavar="RUN", help="Forward passes of a run, not updates."),
     ] = None,
     updates: Annotated[
-        int, typer.Option("--updates", min=1, help="Updates (or forward passes) to record.")
+        int,
+        typer.Option(
+            "--updates", metavar="N", min=1, help="Updates (or forward passes) to record."
+        ),
     ] = 10,
     threads: Annotated[
         str,
