@@ -332,12 +332,14 @@ def test_shuffled_refuses_places_that_flips_change() -> None:
         sampler([part], (1, 1, 4), (1, 1, 1), **options)
 
 
-def sliced(seed: int = 3, **options: object) -> Sampler:
-    """Samples of single slices: two lists of 5 and 4 images of two channels, a class for each."""
+def sliced(seed: int = 3, odd: float | None = None, **options: object) -> Sampler:
+    """Single slices: two lists of 5 and 4 images of two channels, a class for each; a voxel of each list is `odd`."""
     rng = np.random.default_rng(0)
     scenes = []
     for count in (5, 4):
-        images = ArrayVolume(rng.integers(0, 255, (2, count, 6, 7)).astype(np.uint8))
+        array = rng.integers(0, 255, (2, count, 6, 7)).astype(np.float32 if odd else np.uint8)
+        array[1, 2, 3, 3] = odd or 0
+        images = ArrayVolume(array)
         labels = ArrayVolume(rng.integers(0, 3, (1, count, 1, 1)).astype(np.uint8))
         scenes.append(Scene({"in": images}, {"out": spread(labels, images)}))
     return Sampler(
@@ -350,7 +352,10 @@ def sliced(seed: int = 3, **options: object) -> Sampler:
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"normalise": "unit"}, {"mirror": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"normalise": "unit"}, {"mirror": True}, {"odd": np.nan, "replace": True}],
+)
 def test_slices_made_at_once_are_those_made_one_by_one(options: dict[str, object]) -> None:
     made = sliced(**options)
     assert made._slices
