@@ -12,7 +12,7 @@ def test_control_characters_are_escaped() -> None:
 def test_a_screenful() -> None:
     assert screenful("one\ntwo \x1b") == "one\ntwo \\x1b"
     many = screenful("\n".join(f"problem {n}" for n in range(500)))
-    assert len(many.splitlines()) == MOST_LINES + 1
+    assert len(many.splitlines()) == MOST_LINES + 1 < 24
     assert many.endswith(f"... and {500 - MOST_LINES} more lines")
-    assert len(screenful("x" * 10**6)) < MOST_LETTERS + 10
+    assert len(screenful("x" * 10**6)) < MOST_LETTERS + 10 < 24 * 120
     assert len(screenful("\n".join(["x" * 900] * 50))) < 1.2 * MOST_LETTERS

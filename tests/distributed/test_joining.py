@@ -17,6 +17,7 @@ from znnpy.distributed import joining
 from znnpy.distributed.deadline import in_time
 from znnpy.distributed.errors import DistributedError, KnownToAllError
 from znnpy.distributed.launcher import announcing
+from znnpy.errors import ZnnpyError
 
 JOIN = "from znnpy.distributed.joining import joined\nwith joined(): pass"
 TRAIN = "import sys; {}; from znnpy.cli import main; main(['train', 'config.yaml'])"
@@ -115,7 +116,14 @@ def test_processes_that_know_no_mpi_do_not_work_alone(launched, capfd, tmp_path,
     assert status_of(command, tmp_path / "config.yaml") == 1
     assert capfd.readouterr().err == ""
     assert status_of(command, "--nonsense") != 0  # as who is alone says
-    assert capfd.readouterr().err == ""
+    assert status_of(command, "--help") == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_processes_that_know_no_mpi_do_not_try_to_meet(launched, monkeypatch):
+    launched(RANK="0", WORLD_SIZE="2")
+    monkeypatch.setattr(joining, "_meeting", lambda *_: pytest.fail("has met others"))
+    joining.end_together(ZnnpyError("config.yaml is missing"))
 
 
 def test_a_rank_of_an_uncounted_world_that_mpi_does_not_see_is_refused(launched, monkeypatch):

@@ -18,6 +18,7 @@ from znnpy.distributed.launcher import announced, announced_rank, announcing, fi
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967290"}, 1),  # its shell
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, 4),
         ({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, 1),
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}, 1),  # nobody's task
         ({"PMI_SIZE": "many"}, 1),
         ({"RANK": "1", "WORLD_SIZE": "2"}, 2),  # torchrun
         ({"RANK": "0", "WORLD_SIZE": "1"}, 1),

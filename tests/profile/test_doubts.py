@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from recorded import recorded, small_model
 
-from znnpy.profile.command import _runs
+from znnpy.profile import command
 from znnpy.profile.doubts import UNSCALED, find_doubts
 
 
@@ -75,16 +75,21 @@ def test_what_cannot_be_is_said(runs: list[dict[str, Any]], words: str) -> None:
     assert end == UNSCALED
 
 
-def test_the_advice_of_every_run_begins_with_what_is_doubted_of_any() -> None:
+def test_the_advice_of_every_run_begins_with_what_is_doubted_of_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What other ranks are waited for is not simulated, and so no error of it."""
     made = {threads: (recorded(threads), small_model(threads)) for threads in (1, 2)}
     simulation = {"workers": [1, 2], "seconds": [1.0, 0.5], "error": {"1": 0.3, "2": 0.0}}
-    machine = {"cores": 8, "sgemm_gflops": 50.0}
-    summary = {"machine": machine, "simulation": simulation, "what": "update"}
+    summary = {"machine": {"cores": 8, "sgemm_gflops": 50.0}, "simulation": simulation}
+    monkeypatch.setattr(command, "find_doubts", lambda runs, error, cores: [f"{error} {cores}"])
     try:
-        found = _runs(made, summary)
+        found = command._runs(made, summary | {"what": "update", "world": 1})
+        over = command._runs(made, summary | {"what": "update", "world": 2})
     finally:
         for _, model in made.values():
             model.close()
     doubts = found["doubts"]
-    assert doubts[-1] == UNSCALED
+    assert doubts == ["{'1': 0.3, '2': 0.0} 8"]
+    assert over["doubts"] == ["{} 8"]
     assert [it["advice"][: len(doubts)] for it in found["runs"]] == [doubts, doubts]

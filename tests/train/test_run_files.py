@@ -16,6 +16,7 @@ from znnpy.train.progress import Quiet
 from znnpy.train.rundir import RunDirectory
 from znnpy.train.session import train
 from znnpy.train.start import look, read_run
+from znnpy.train.versions import differences
 
 
 class Heard(Quiet):
@@ -196,6 +197,11 @@ def test_a_checkpoint_of_other_batches_is_not_trained_on(restored: Path) -> None
     rewritten(newest(restored), with_meta(next_sample=5))
     with pytest.raises(RunError, match="goes on with sample 5, and batches of 2 have come to 4"):
         looked(restored)
+
+
+def test_versions_of_what_is_new_or_gone_count_as_changed() -> None:
+    old, new = {"numpy": "2.0", "fftw": "3.3"}, {"numpy": "2.0", "mpi": "4.1"}
+    assert differences(old, new) == ["fftw 3.3 -> None", "mpi None -> 4.1"]
 
 
 @pytest.mark.slow

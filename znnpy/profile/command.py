@@ -229,7 +229,8 @@ def _runs(made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any])
         summarise(profile, flops_by_task(model), None if count == 1 else made[1][0])
         for count, (profile, model) in made.items()
     ]
-    doubts = find_doubts(runs, simulation["error"], machine["cores"])
+    alone = summary["world"] == 1  # waits for other ranks are not simulated
+    doubts = find_doubts(runs, simulation["error"] if alone else {}, machine["cores"])
     told = [
         run | {"advice": advise(run, machine, simulation, summary["what"], doubts)} for run in runs
     ]
