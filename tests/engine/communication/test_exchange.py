@@ -220,12 +220,19 @@ def forward(graph: TaskGraph, parity: int, owner: str) -> set[int]:
 def test_the_next_forward_pass_waits_layer_by_layer(rank: int, how: Any) -> None:
     """What brings a late layer's weights or sums is waited for by that layer and later ones alone."""
     graph = made(rank, 2, how).graph
-    first, *_, last = [edge.name for edge in load_network(NET).edges]
+    edges = load_network(NET).edges
+    first, last = edges[0].name, edges[-1].name
     arrivals = {
-        owner: tasks(graph, 0, Part.RECEIVED, owner) + tasks(graph, 0, Part.RANKS, owner)
-        for owner in (first, last)
+        edge.name: [
+            task
+            for part in (Part.RECEIVED, Part.RANKS)
+            for owner in (edge.name, edge.target)  # messages are called after what they begin with
+            for task in tasks(graph, 0, part, owner)
+        ]
+        for edge in edges
     }
     moves = {owner: tasks(graph, 0, Part.UPDATE, owner) or arrivals[owner] for owner in arrivals}
+    assert all(moves.values())
     for owner in (first, last):
         after = reached(graph, moves[owner])
         assert forward(graph, 1, last) <= after
