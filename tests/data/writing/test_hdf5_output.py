@@ -54,6 +54,13 @@ def test_blocks_in_any_order(tmp_path: Path) -> None:
         assert volume.resolution == (3, 2, 1)
 
 
+def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    out = writer(tmp_path / "out.h5")
+    out.write(CORNERS[0], block(CORNERS[0]))
+    out.discard()
+    assert not list(tmp_path.iterdir())
+
+
 def test_helpers_of_another_job_are_refused(tmp_path: Path) -> None:
     there, kind = Destination(tmp_path / "out.h5", "volumes/affinities"), np.dtype(np.float32)
     spec = OutputSpec(DATA.shape, kind, (3, 2, 4), {}, {"weights": "one"})
