@@ -76,6 +76,11 @@ def test_other_paths_of_configs_are_of_this_machine_too(name: str) -> None:
         RunSection.model_validate({"directory": name})
 
 
+def test_names_that_cannot_be_looked_for_are_cut_too() -> None:
+    for path in ("x" * 5000 + ".h5", "~nobody_there/a.h5"):
+        assert split(f"{path}:raw") == (path, "raw")
+
+
 def test_what_is_there_decides_where_suffixes_say_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

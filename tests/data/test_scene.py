@@ -7,7 +7,7 @@ import pytest
 
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume, Triple64
-from znnpy.errors import VolumeError
+from znnpy.errors import ChangedError, VolumeError
 
 
 def volume(
@@ -56,6 +56,19 @@ def test_a_part_may_begin_where_the_whole_does(offset: Triple64, said: str) -> N
 def test_refused(labels: ArrayVolume, words: str) -> None:
     with pytest.raises(VolumeError, match=words):
         Scene({"in": volume("image", resolution=(4, 4, 4))}, {"out": labels})
+
+
+@pytest.mark.parametrize("changed", ["image", "labels", "mask"])
+def test_each_volume_is_verified(changed: str) -> None:
+    made = {name: volume(name) for name in ("image", "labels", "mask")}
+
+    def verify() -> None:
+        raise ChangedError(f"{changed} has changed")
+
+    made[changed].verify = verify  # type: ignore[method-assign]
+    found = Scene({"in": made["image"]}, {"out": made["labels"]}, {"out": made["mask"]})
+    with pytest.raises(ChangedError, match=f"{changed} has changed"):
+        found.verify()
 
 
 def test_no_image() -> None:

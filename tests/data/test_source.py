@@ -123,6 +123,7 @@ def test_what_cannot_be_seen_is_told(tmp_path: Path) -> None:
         ("loop.h5", "cannot be read: Too many levels of symbolic links"),
         ("gone.h5", "does not exist: it is a link to /nowhere/x.h5"),
         ("x" * 300, "cannot be read: File name too long"),
+        ("none/a.h5", "does not exist; there is no folder .*/none$"),
     ):
         with pytest.raises(VolumeError, match=words):
             open_volume(tmp_path / name)

@@ -36,6 +36,16 @@ def test_a_file_that_changed_anywhere_is_another(
     assert found(tmp_path / name) != before
 
 
+def test_the_newest_file_has_the_time(tmp_path: Path) -> None:
+    FORMS["planes"][1](tmp_path / "planes", ARRAY)
+    for day, file in enumerate(sorted((tmp_path / "planes").iterdir()), 1):
+        os.utime(file, (0, day * 86400))
+    size = sum(file.stat().st_size for file in (tmp_path / "planes").iterdir())
+    assert f"{size} bytes changed 1970-01-09 00:00:00.000000000, 8 files" in found(
+        tmp_path / "planes"
+    )
+
+
 @pytest.mark.parametrize("form", ["planes", "zarr 3"])
 def test_what_lies_beside_the_data_does_not_count(tmp_path: Path, form: str) -> None:
     name, write = FORMS[form]

@@ -216,11 +216,16 @@ def test_napari_gets_sizes_and_places() -> None:
     placed = volume(labels, offset=(40.0, 0.0, 8.0))
     napari_viewer.add(viewer, Layer("labels", placed, "cells"))
     napari_viewer.add(viewer, Layer("raw", volume(np.zeros((2, 2, 3, 4), np.uint8)), "raw"))
-    (kind, array, named), (_, channels, more) = viewer.shown
+    flat = volume(np.full((2, 3, 4), 0.5, np.float32))
+    napari_viewer.add(viewer, Layer("raw", flat, "flat"))
+    napari_viewer.add(viewer, Layer("prediction", flat, "p"))
+    (kind, array, named), (_, channels, more), (_, plain, grey), (_, _, fire) = viewer.shown
     assert (kind, named) == ("labels", {"name": "cells", "scale": VOXEL, "translate": (40, 0, 8)})
     assert np.array_equal(array, labels)
     assert (channels.shape, more["channel_axis"]) == ((2, 2, 3, 4), 0)
     assert more["name"] == ["raw 0", "raw 1"]
+    assert (plain.shape, grey["name"], "colormap" in grey) == ((2, 3, 4), "flat", False)
+    assert fire["contrast_limits"] == (0, 1)
 
 
 def test_napari_missing_or_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
