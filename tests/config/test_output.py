@@ -19,6 +19,9 @@ from znnpy.config import (
     load_config,
     template,
 )
+from znnpy.layers.edges import EDGE_KINDS
+from znnpy.layers.functions import FUNCTIONS
+from znnpy.learning.losses import LOSSES
 
 GRAPH = {
     "nodes": {
@@ -98,6 +101,15 @@ def test_any_name_and_number_survive_a_dump(tmp_path: Path, name: str, rate: flo
 
 def test_the_template_loads(tmp_path: Path) -> None:
     assert reload(tmp_path, template()).training.iterations == 1000
+
+
+def test_the_template_names_all_functions_losses_and_layers() -> None:
+    lines = template().splitlines()
+    (functions,) = (line for line in lines if line.startswith("  #   function: linear"))
+    named = functions.rpartition("# ")[2].split(", ")
+    assert named == [name for name in FUNCTIONS if name != "linear"]
+    assert f"  loss: binomial_cross_entropy     # {', '.join(LOSSES)}" in lines
+    assert {f"  #   - {kind.example}" for kind in EDGE_KINDS.values() if kind.example} <= {*lines}
 
 
 def keys(schema: Any) -> set[str]:

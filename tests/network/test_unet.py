@@ -226,3 +226,42 @@ def test_its_full_form_is_the_same_network() -> None:
     network = unet(**RSUNET)
     data = network_to_section(network).model_dump(mode="json", by_alias=True, exclude_none=True)
     assert load_network(data) == network
+
+
+def test_a_slope_is_of_the_nodes_with_the_function_of_the_net() -> None:
+    network = unet(widths=[2, 3], function="leaky_relu", slope=0.3, output_function="leaky_relu")
+    slopes = {node.name: node.slope for node in network.nodes if node.function == "leaky_relu"}
+    assert {slopes[name] for name in ("down0.layer1", "up0.layer2")} == {0.3}
+    other = unet(widths=[2, 3], function="elu", slope=0.3)
+    found = {node.name: node.slope for node in other.nodes if node.kind == "transfer"}
+    assert found["down1.layer2"] == 0.3
+    assert (
+        found["output"]
+        == load_network({"layers": [{"conv": {"images": 1, "size": 1}}]}).nodes[1].slope
+    )
+
+
+@pytest.mark.parametrize("add", ["sum", "norm", "function"])
+def test_what_is_added_meets_where_the_block_says(add: str) -> None:
+    """Norms and functions of the nodes at the end of a residual block that changes the number of images."""
+    block = {"kind": "residual", "from": "input", "add": add}
+    network = unet(widths=[2, 3], block=block, norm="batch", function="elu")
+
+    def of(name: str) -> tuple[bool, str]:
+        node = network.node(name)
+        return node.norm is not None, node.function
+
+    ends = {
+        "sum": {"down1.layer2": (True, "elu")},
+        "norm": {"down1.layer2": (True, "linear"), "down1.projected": (True, "linear"), "down1.sum": (False, "elu")},
+        "function": {"down1.layer2": (True, "elu"), "down1.sum": (False, "linear")},
+    }  # fmt: skip
+    assert {name: of(name) for name in ends[add]} == ends[add]
+    present = {node.name for node in network.nodes}
+    assert ("down1.sum" in present) == (add != "sum")
+    assert ("down1.projected" in present) == (add == "norm")
+    arriving = network.incoming("down1.layer2" if add == "sum" else "down1.sum")
+    assert {edge.name for edge in arriving} == (
+        {"down1.conv2", "down1.shortcut"} if add == "sum"
+        else {"down1.add", "down1.project" if add == "norm" else "down1.shortcut"}
+    )  # fmt: skip

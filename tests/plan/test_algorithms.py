@@ -1,5 +1,6 @@
 """Every algorithm says of itself what plans ask, by the names that configs and saved plans know."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -8,7 +9,8 @@ from znnpy.config.training_section import ConvChoice
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Plan
-from znnpy.plan.algorithms import winograd
+from znnpy.plan.algorithms import depthwise, winograd
+from znnpy.plan.cost import STREAM_RATE
 from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, SHARED
 
 ONE = (1, 1, 1)
@@ -121,3 +123,15 @@ def test_weight_gradients_are_cut_into_ranges_while_their_sums_cost_little(image
     shape = padless((images, images), extent)
     planes = -(-extent // winograd.NEW)
     assert winograd.range_count(shape, planes) == count
+
+
+def test_a_depthwise_pass_is_bound_by_its_operations_or_by_its_images():
+    """20 images are two vectors of 16; by operations with many taps, by memory with one."""
+    from_, to = (1, 20, 20), (1, 16, 16)
+    shape = ConvShape(20, 20, (1, 5, 5), ONE, ONE, from_, to, 3, groups=20)
+    images, least = 3 * 32, depthwise.patch_seconds(replace(shape, size=ONE), None)
+    assert depthwise.patch_seconds(shape, None) == 2 * images * 25 * 256 / depthwise.RATE
+    assert least == 4 * images * (400 + 256) / STREAM_RATE
+    assert depthwise.costs(shape, None) == dict.fromkeys(
+        PASSES, depthwise.patch_seconds(shape, None)
+    )
