@@ -31,19 +31,40 @@ class Unchanged:
 class Never:
     """No signal."""
 
-    requested = None
+    requested: int | None = None
+
+
+class Later:
+    """A signal that comes while the second batch is looked at."""
+
+    asked = 0
+
+    @property
+    def requested(self) -> int | None:
+        """None twice."""
+        self.asked += 1
+        return 15 if self.asked > 2 else None
 
 
 def validated(batch: int, patches: int = 5) -> dict[str, float]:
+    found = cut_short(batch, patches, Never())
+    assert found
+    return found
+
+
+def cut_short(batch: int, patches: int, stop: Any) -> dict[str, float] | None:
     network = load_network({"layers": [{"conv": {"images": 1, "size": 1}}]})
     (source,), (output,) = network.inputs, network.outputs
     scene = Scene({source.name: ArrayVolume(ARRAY)}, {output.name: ArrayVolume(ARRAY)})
     target = OutputPatch((1, 1, 1), ImageTarget(1, LOGITS.taken(LOSS)))
     sampler = Sampler([scene], {source.name: InputPatch((1, 1, 1))}, {output.name: target}, seed=1)
     losses = objectives(network, LOSS)
-    found = Validation(Unchanged(), sampler, losses, batch, patches, Never())()
-    assert found
-    return found
+    return Validation(Unchanged(), sampler, losses, batch, patches, stop)()
+
+
+def test_a_signal_cuts_it_short_without_a_record() -> None:
+    assert cut_short(1, 5, Later()) is None
+    assert cut_short(3, 5, Later()) is not None  # it came with the last batch
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 8])
