@@ -1,5 +1,7 @@
 """Building task graphs: counters, edges, argument blocks, and the graphs that are refused."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,19 @@ def test_a_cycle_is_refused_by_name() -> None:
         "c" in text.split("cycle:")[1].split(".")[0]
     )
     assert (a, b) == (0, 1)
+
+
+def test_a_long_cycle_is_named_by_its_ends() -> None:
+    builder = GraphBuilder()
+    tasks = [add(builder, f"t{n}", phase=0) for n in range(20)]
+    for before, after in pairwise([*tasks, tasks[0]]):
+        builder.precede(before, after)
+    with pytest.raises(GraphError) as refusal:
+        builder.build()
+    names = str(refusal.value).split("cycle: ")[1].split(". ")[0].split(" -> ")
+    assert len(names) == 14
+    assert names[6] == "(8 more)"
+    assert names[0] == names[-1]
 
 
 def test_a_self_edge_is_a_cycle_unless_carried() -> None:
