@@ -52,6 +52,7 @@ def test_what_lies_beside_the_data_does_not_count(tmp_path: Path, form: str) -> 
     write(tmp_path / name, ARRAY)
     before = found(tmp_path / name)
     (tmp_path / name / "out.h5.partial").write_bytes(b"a prediction")
+    (tmp_path / name / ("raw" if form == "zarr 3" else "") / ".DS_Store").touch()
     assert found(tmp_path / name) == before
 
 

@@ -17,7 +17,7 @@ from znnpy.data.names import split_source
 from znnpy.data.tiff.folder import planes_of
 from znnpy.data.values.normalise import Normalisation
 from znnpy.data.volume import Triple, Volume
-from znnpy.data.zarr.folder import is_zarr
+from znnpy.data.zarr.folder import MARKS, is_zarr
 from znnpy.network.digest import network_digest
 from znnpy.network.types import Network
 from znnpy.plan import Plan
@@ -62,9 +62,11 @@ def _files(volume: Volume, path: Path) -> Iterable[Path]:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
+    """Metadata and chunks; hidden files are other programs'."""
     for place, folders, names in os.walk(folder):
         folders.sort()
-        yield from (Path(place, name) for name in sorted(names))
+        seen = (name for name in sorted(names) if name in MARKS or not name.startswith("."))
+        yield from (Path(place, name) for name in seen)
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
