@@ -265,3 +265,18 @@ def test_what_is_added_meets_where_the_block_says(add: str) -> None:
         {"down1.conv2", "down1.shortcut"} if add == "sum"
         else {"down1.add", "down1.project" if add == "norm" else "down1.shortcut"}
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pool", "edges"),
+    [
+        ("max", {"down1.pool": "max_pool", "down1.conv1": "conv"}),
+        ("average", {"down1.pool": "avg_pool", "down1.conv1": "conv"}),
+        ("strided", {"down1.conv1": "conv"}),
+    ],
+)
+def test_steps_down_are_of_the_kind_that_is_written(pool: str, edges: dict[str, str]) -> None:
+    network = unet(widths=[2, 3], convs=1, pool=pool, down=[1, 2, 2])
+    found = {edge.name: edge for edge in network.edges if edge.name.startswith("down1")}
+    assert {name: edge.kind for name, edge in found.items()} == edges
+    assert next(iter(found.values())).stride == (1, 2, 2)

@@ -42,6 +42,16 @@ def check(
     np.testing.assert_allclose(gradient, logits.grad.numpy(), rtol=100 * error, atol=error / 1000)
 
 
+@pytest.mark.parametrize(
+    ("name", "theirs"), [("square", "MSELoss"), ("binomial_cross_entropy", "BCEWithLogitsLoss")]
+)
+def test_means_over_voxels_and_images(name: str, theirs: str) -> None:
+    _, target, _ = made()
+    check(
+        objective_of(name), lambda x: getattr(torch.nn, theirs)()(x, torch.tensor(target)), target
+    )
+
+
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("reading", [LOGITS, CLASSES])
