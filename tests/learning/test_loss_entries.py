@@ -5,6 +5,7 @@ import pytest
 from objectives import every_objective, objective_of
 
 from znnpy.errors import ShapeError, ZnnpyError
+from znnpy.learning.overlap import OverlapKeys
 
 OBJECTIVES = every_objective()
 
@@ -115,3 +116,22 @@ def test_wrong_names_and_shapes_are_refused():
         loss_and_gradient("square", values, target[:, :2])
     with pytest.raises(ShapeError, match="weight"):
         loss_and_gradient("softmax", values, target, weight[:1])
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [it for it in OBJECTIVES if not isinstance(it.keys, OverlapKeys)],
+    ids=lambda it: f"{it.keys!r}-{it.reading.name}",
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_weight_of_a_mean_is_known_without_values(objective, weighted):
+    """Targets that weigh nothing may be NaN."""
+    values, target, weight = sample()
+    weight[0, :, 0, 0] = 0.0
+    target[0, :, 0, 0] = np.nan if weighted else target[0, :, 0, 0]
+    given = (target, objective.counting(weight, values.shape) if weighted else None)
+    (wanted,) = objective.part_weights(values, *given)
+    assert objective.total_weights(*given)[0] == pytest.approx(wanted)
+    counted = objective.counting(given[1], values.shape)
+    per = len(values) if objective.loss.by_sample else float(counted.sum())
+    assert objective.total_weights(*given)[1] == pytest.approx(per)
