@@ -136,11 +136,12 @@ def _refuse_other(values: Any, what: str) -> None:
 def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floats | None) -> None:
     """ZnnpyError for values that a loss does not take, where they weigh anything."""
     taken = objective.reading.taken(objective.keys.kind)
-    if taken.takes(target):
+    counts = None if weight is None else objective.counting(weight, target.shape)
+    if taken.takes(target, None if counts is None else counts[:, 0]):
         return
     wrong = taken.wrong(target)
-    if weight is not None:
-        wrong = wrong & (objective.counting(weight, target.shape) != 0)
+    if counts is not None:
+        wrong = wrong & (counts != 0)
     if not wrong.any():
         return
     place = np.unravel_index(int(wrong.argmax()), wrong.shape)

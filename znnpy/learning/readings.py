@@ -30,14 +30,18 @@ class Taken:
     high: float = np.inf
     shares: bool = False
 
-    def takes(self, values: Array) -> bool:
-        """Whether all values (..., image, z, y, x) are good: in few passes, whatever they are."""
-        if not self.inside(np.stack([values.min(), values.max()])).all():
+    def takes(self, values: Array, counts: Array | None = None) -> bool:
+        """Whether all values (..., image, z, y, x) are good, in few passes.
+
+        Shares need be where `counts` (..., z, y, x) is not 0. False may also mean that what is wrong does not count.
+        """
+        low, high = float(values.min()), float(values.max())
+        if not (self.low - SLACK <= low and high <= self.high + SLACK and high - low < np.inf):
             return False
         if not self.shares:
             return True
-        sums = values.sum(axis=IMAGES)
-        return bool(sums.min() >= 1 - SLACK_OF_SHARES and sums.max() <= 1 + SLACK_OF_SHARES)
+        missed = np.abs(values.sum(axis=IMAGES) - 1) > SLACK_OF_SHARES
+        return not bool((missed if counts is None else missed & (counts != 0)).any())
 
     def wrong(self, values: Array) -> NDArray[np.bool_]:
         """Where values (..., image, z, y, x) are not good; of shares that miss 1, the whole voxel."""
