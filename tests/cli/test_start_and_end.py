@@ -25,6 +25,7 @@ from znnpy.errors import RunError, ZnnpyError, told
 from znnpy.scheduler.cores import available_cores
 
 START = "from znnpy.cli import main; main()"
+COMMAND = Path(__file__).parents[2] / "scripts" / "znnpy"
 # Writes a dot once signals are handled.
 TELLING = """
 import os, _signal
@@ -47,11 +48,13 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_signals_are_handled_before_anything_is_loaded() -> None:
-    """Python's own start cannot be told what to do; all that comes before `main` beside is files of two lines."""
-    code = (
-        "import sys; before = set(sys.modules); import znnpy.cli; print(*set(sys.modules) - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    """Python's own start cannot be told what to do; all that comes before `main` beside are these."""
+    text = COMMAND.read_text()
+    assert text.startswith("#!python\n")  # for which installers put theirs
+    assert COMMAND.stat().st_mode & 0o111 == 0o111
+    code = "before = set(sys.modules); exec(sys.argv[1], {'__name__': ''}); print(*set(sys.modules) - before)"
+    line = [sys.executable, "-c", f"import sys; {code}", text]
+    done = subprocess.run(line, capture_output=True, text=True)
     assert sorted(done.stdout.split()) == ["znnpy", "znnpy.cli"]
 
 
