@@ -50,7 +50,9 @@ def test_one_number_is_a_cube():
         assert model.input_shape == (2, 2, 2)
 
 
-@pytest.mark.parametrize("shape", [0, 2.5, (3, 3), (3, 3, 2.5), "333", None])
+@pytest.mark.parametrize(
+    "shape", [0, 2.5, (3, 3), (3, 3, 2.5), "333", None, True, (3, 3, True), b"abc", 2**21, {3}]
+)
 def test_shapes_that_are_none_are_refused(shape):
     with pytest.raises(ZnnpyError, match="three sizes"):
         small(shape)

@@ -159,7 +159,9 @@ def _finest(wanted: Mapping[str, Triple], lattice: Lattice) -> dict[str, Triple]
 def _shapes(what: str, names: list[str], given: Extent | Mapping[str, Extent]) -> dict[str, Triple]:
     if isinstance(given, Mapping):
         if set(given) != set(names):
-            raise ShapeError(f"{what} shapes for {sorted(given)}, but the {what}s are {names}")
+            raise ShapeError(
+                f"{what} shapes for {sorted(map(str, given))}, but the {what}s are {names}"
+            )
         return {name: _sizes(what, name, shape) for name, shape in given.items()}
     return {name: _sizes(what, name, given) for name in names}
 

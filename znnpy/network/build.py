@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,11 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
     """
     if section.znn is not None:
         path = Path(folder, section.znn) if folder is not None else section.znn
-        if not path.is_file():
-            place = section.place("znn") or "network"
-            raise ConfigError(f"{place}: network.znn: there is no file {path}")
-        return read_znn(path)
+        with suppress(OSError):  # of names that no file can have
+            if path.is_file():
+                return read_znn(path)
+        place = section.place("znn") or "network"
+        raise ConfigError(f"{place}: network.znn: there is no file {path}")
     if section.layers is not None:
         return _chain(section, section.layers)
     if section.unet is not None:
