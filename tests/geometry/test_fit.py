@@ -70,6 +70,21 @@ def test_benchmark_net_has_the_papers_field_of_view():
     assert geometry.output_offset("input") == (12, 12, 12)
 
 
+def test_sparsity_multiplies_axis_by_axis():
+    def maximum(index, *size):
+        return Edge(
+            f"e{index}", "max_filter", f"n{index - 1}", f"n{index}", size=size, sparsens=size
+        )
+
+    sparse = {"sparsity": (5, 3, 1)}
+    net = chain(conv(1), maximum(2, 1, 2, 3), maximum(3, 4, 1, 2), conv(4, 2, **sparse))
+    geometry = fit(net, 1)
+    assert geometry.nodes["n3"].sparsity == (4, 2, 6)
+    assert geometry.dilations["e4"] == (20, 6, 6)
+    # 3 taps, then windows of 1, 2, 3 and of 4, 1, 2 that lie 1, 2, 3 apart, then 2 taps
+    assert geometry.fields_of_view["input"] == (3 + 0 + 3 + 20, 3 + 1 + 0 + 6, 3 + 2 + 3 + 6)
+
+
 def test_strides_and_anisotropic_filters():
     net = chain(Edge("e1", "conv", "input", "n1", size=(1, 3, 4), stride=(1, 2, 3)), conv(2))
     geometry = fit(net, (2, 2, 2))
