@@ -135,3 +135,23 @@ def test_the_weight_of_a_mean_is_known_without_values(objective, weighted):
     counted = objective.counting(given[1], values.shape)
     per = len(values) if objective.loss.by_sample else float(counted.sum())
     assert objective.total_weights(*given)[1] == pytest.approx(per)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "images", "why"),
+    [
+        ("malis", {}, 3, ""),
+        ("malis", {}, 2, "has 3 offsets"),
+        ("softmax", {}, 5, ""),
+        ("softmax", {"class_weights": (1.0, 2.0)}, 2, ""),
+        ("softmax", {"class_weights": (1.0, 2.0)}, 3, "has 2 class_weights"),
+        ("dice", {"include_background": False}, 2, ""),
+        ("dice", {"include_background": False}, 1, "leaves the first image out"),
+        ("dice", {}, 1, ""),
+    ],
+)
+def test_outputs_of_a_number_of_images_that_a_loss_cannot_train(name, keys, images, why):
+    objective = objective_of(name, **keys)
+    refused = objective.loss.refused(objective.keys, objective.reading, images)
+    assert refused.startswith(why)
+    assert bool(refused) == bool(why)
