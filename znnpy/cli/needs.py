@@ -7,12 +7,12 @@ from math import prod
 from typing import Any
 
 from znnpy.config.models import Config
+from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.memory.limits import TooLargeError, least_bytes
 from znnpy.engine.planning import MemoryPlan, estimated_work, planned_within
 from znnpy.engine.steps import Settings
 from znnpy.geometry import Geometry
-from znnpy.infer.build import make_optimizer
 from znnpy.network import Network, training_losses
 from znnpy.plan import Plan
 from znnpy.plan.choose import UNMEASURED
@@ -54,7 +54,7 @@ def find_needs(
 ) -> Needs:
     """Counted `always`, or where there are few tasks by estimate; PlanError when it is more than `most` bytes."""
     training = config.training
-    count, optimizer = training.batch // training.at_once, make_optimizer(training.optimizer)
+    count, optimizer = training.batch // training.at_once, Optimizer.of(training.optimizer)
     tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
     if not always and tasks > MOST_TASKS:
         states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from znnpy.config.models import Config
 from znnpy.engine.autotune import planned
+from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.planning import planned_memory
 from znnpy.engine.steps import Settings
 from znnpy.files import write_text
 from znnpy.geometry import trained_geometry
-from znnpy.infer.build import make_optimizer, pinned_plan, plan_room
+from znnpy.infer.build import pinned_plan, plan_room
 from znnpy.network import trained_network, training_losses
 from znnpy.plan.saved import saved_plan, to_text
 
@@ -27,6 +28,6 @@ def save_plan(config: Config, path: Path) -> None:
         plan = planned(*sizes, training.conv, known, max_memory=most)
     layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)
     losses = training_losses(config, network)
-    optimizer = make_optimizer(training.optimizer)
+    optimizer = Optimizer.of(training.optimizer)
     planned_memory(layout, Settings(losses, optimizer, training.clip_norm, 1))  # plans FFTs
     write_text(path, to_text(saved_plan(plan)))

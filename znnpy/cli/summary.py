@@ -11,10 +11,11 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.cli.needs import find_needs
 from znnpy.config.models import Config
 from znnpy.engine.autotune import known_or_estimated, measuring_bytes, planned
+from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest import finest
-from znnpy.infer.build import make_optimizer, pinned_plan, plan_room, saved_bytes
+from znnpy.infer.build import pinned_plan, plan_room, saved_bytes
 from znnpy.infer.dense import densest
 from znnpy.infer.material import make_targets
 from znnpy.infer.tiling import Tiling, unused_windows
@@ -55,7 +56,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     prediction = Tiling.of(config, predicted).words()
     at_once = network, geometry, training.at_once
     with plan_room(config, network) as most:
-        states = len(make_optimizer(training.optimizer).state_names)
+        states = len(Optimizer.of(training.optimizer).state_names)
         refuse_hopeless(*at_once, True, most, staged=training.batch, states=states)
         volumes = survey(config, network)
         pinned = pinned_plan(config, network)

@@ -29,6 +29,7 @@ from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry
 from znnpy.graph import TaskGraph
 from znnpy.learning.loss import LossKeys
+from znnpy.learning.optimizers import OptimizerKeys
 from znnpy.network import Network, initial_parameters
 from znnpy.network.folding import fold
 from znnpy.network.types import Triple
@@ -75,7 +76,7 @@ class Model:
         seed: int = 0,
         conv: Choice = "auto",
         loss: str | Mapping[str, Any] | LossKeys = "binomial_cross_entropy",
-        optimizer: Optimizer | str | Mapping[str, Any] | None = None,
+        optimizer: Optimizer | OptimizerKeys | str | Mapping[str, Any] | None = None,
         factors: Mapping[str, float] | None = None,
         clip_norm: float | None = None,
         max_memory: int | str | None = None,
@@ -101,16 +102,12 @@ class Model:
         self.microbatch, self.threads = parts.microbatch, arguments.threads
         self._logits, self._settings, self._layout = parts.run, parts.settings, parts.layout
         self._opened: SingleEngine | DoubleEngine | None = parts.engine
-        self._close = weakref.finalize(
-            self, parts.engine.close
-        )  # a dropped model leaves no threads
+        self._close = weakref.finalize(self, parts.engine.close)  # dropped, it leaves no threads
         samples, dtype = self._layout.samples, parts.engine.dtype
         self._given = Given(self.network, self.geometry, self.losses, samples, dtype)
         self._unfolded: dict[str, Floats] | None = {} if parts.folds else None
         party, self._staging, self._iteration = parts.settings.party, Staging(), 0
-        self._turn = Turn.of(
-            party and party.world
-        )  # messages between ranks are of one model at a time
+        self._turn = Turn.of(party and party.world)  # models of one world share its messages
         self.set_parameters(initial_parameters(self.network, self.seed))
 
     @property
@@ -147,9 +144,8 @@ class Model:
     @property
     def samples(self) -> range:
         """Which samples of each update are computed here: those that `submit` and `step` take."""
-        layout = self._layout
-        first = layout.numbers.start * layout.batch
-        return range(first, first + layout.samples)
+        first = self._layout.numbers.start * self._layout.batch
+        return range(first, first + self._layout.samples)
 
     @property
     def field_of_view(self) -> Triple | dict[str, Triple]:
@@ -318,9 +314,8 @@ class Model:
 
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """
-        workers = whole_number_of("threads", threads, 0, 4096)
-        layout = replace(self._layout, workers=max(1, workers))
-        memory = planned_with_replicas(layout, self._settings)
+        workers = max(1, whole_number_of("threads", threads, 0, 4096))
+        memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
         return declared_graph(memory, self._settings)
 
     def added_up(self) -> Sequence[Sequence[Pieces]]:
@@ -389,15 +384,15 @@ class Model:
         return self._opened
 
     def _values(self, x: Arrays) -> dict[str, Floats]:
-        engine, inputs = self._engine, self._given.inputs(x)
+        _ = self._engine  # a closed one says so first
         self._staging.use()
-        return engine.forward(inputs, self.iteration)
+        return self._engine.forward(self._given.inputs(x), self.iteration)
 
     def _batch(
         self, x: Arrays, target: Arrays, weight: Arrays | None
     ) -> tuple[ByName, ByName, ByName]:
         if not self._layout.training:
             raise ShapeError("this model was made with training=False: it has no gradients")
-        _, batch = self._engine, self._given.batch(x, target, weight)
+        _ = self._engine  # a closed one says so first
         self._staging.use()
-        return batch
+        return self._given.batch(x, target, weight)

@@ -21,7 +21,6 @@ from znnpy.infer.material import normalisations
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.search import Candidate, best_patch, counted_workers, covering
 from znnpy.infer.tiling import Tiling
-from znnpy.learning.optimizers import OptimizerKeys
 from znnpy.network.types import Network, Triple
 from znnpy.plan import fftw
 from znnpy.plan.saved import read_plan
@@ -75,7 +74,7 @@ def _trained(
         seed=training.seed,
         conv=training.conv,
         loss=training.loss,
-        optimizer=make_optimizer(training.optimizer),
+        optimizer=training.optimizer,
         factors={node.name: training.weight(node.name) for node in network.outputs},
         clip_norm=training.clip_norm,
         max_memory=most,
@@ -112,7 +111,7 @@ def plan_room(config: Config, network: Network) -> Iterator[int | None]:
 
 def saved_bytes(config: Config, network: Network) -> int:
     """Bytes of the copy that a checkpoint is written from."""
-    return copied_bytes(network, len(make_optimizer(config.training.optimizer).state_names))
+    return copied_bytes(network, len(Optimizer.of(config.training.optimizer).state_names))
 
 
 def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:
@@ -153,11 +152,6 @@ def patch_model(
         record=record,
         report=report,
     )
-
-
-def make_optimizer(section: OptimizerKeys) -> Optimizer:
-    """The engine's optimiser from the config's."""
-    return Optimizer(**section.model_dump())
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import numpy as np
 
 from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
+from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
 from znnpy.geometry.finest import finest
-from znnpy.infer.build import Weights, make_optimizer
+from znnpy.infer.build import Weights
 from znnpy.network import (
     Network,
     learned,
@@ -180,7 +181,7 @@ def contents_of(config: Config) -> Contents:
         name: Kind(shape, dtype, name not in squares)
         for name, shape in parameter_shapes(network).items()
     }
-    optimizer = make_optimizer(training.optimizer)
+    optimizer = Optimizer.of(training.optimizer)
     states = {
         f"{name}/{state}": replace(kinds[name], negative=state not in optimizer.entry.squares)
         for name in learned(network)
