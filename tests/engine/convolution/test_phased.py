@@ -202,7 +202,7 @@ def test_strided_layers_that_see_as_many_taps_of_different_sizes():
 @pytest.mark.parametrize("images", [2, 4, 6, 8, 16])
 def test_plans_and_tasks_agree_on_where_lanes_go_over_tiles(images, stride):
     """Of vectors that are wider or narrower than those that plans count with, so many more or fewer images."""
-    images = images * LANES // LANES_COUNTED
+    images = max(1, images * LANES // LANES_COUNTED)
     nodes = [("input", "input", images, {}), ("out", "transfer", 16, {})]
     net = network(nodes, [("conv", "input", "out", {"size": (5, 5, 5), "stride": stride})])
     geometry = fit(net, (4, 4, 4))
