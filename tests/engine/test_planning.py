@@ -16,7 +16,13 @@ from znnpy.distributed.strategies import strategy
 from znnpy.distributed.world import World
 from znnpy.engine import making, planning
 from znnpy.engine.communication.exchange import Party
-from znnpy.engine.memory.limits import least_bytes
+from znnpy.engine.memory.limits import (
+    copied_bytes,
+    image_bytes,
+    least_bytes,
+    parameter_bytes,
+)
+from znnpy.geometry import fit
 
 
 @pytest.fixture
@@ -114,6 +120,32 @@ def test_what_is_staged_counts_for_both_steps() -> None:
         inputs = 4 * model.network.inputs[0].images * int(np.prod(model.input_shape))
         one, five = (least_bytes(net, geometry, 1, True, staged) for staged in (None, 5))
         assert five - one == 2 * 4 * inputs
+
+
+def test_the_least_is_counted_by_hand() -> None:
+    """A chain of 3 + 2 images: floats of images and of parameters, with gradients and states where they are trained."""
+    convs = [
+        {"images": 3, "size": 3, "norm": "batch"},
+        {"images": 2, "size": 1},
+        {"images": 1, "size": 1},
+    ]
+    net = load_network({"layers": [{"conv": keys} for keys in convs]})
+    geometry = fit(net, 4)
+    inputs, three, two, output = 6**3, 3 * 64, 2 * 64, 64
+    filters, others, running = (
+        81 + 6 + 2,
+        2 + 1,
+        2 * 3,
+    )  # weights; biases; running mean and variance
+    learned = filters + others + 2 * 3  # and scale and shift of the norm
+    assert image_bytes(net, geometry, 5, False) == 4 * 5 * (inputs + three + output)
+    assert image_bytes(net, geometry, 5, True, keeps=False) == 4 * 5 * (2 * inputs + three + output)
+    kept = 4 * 5 * (2 * inputs + three + two + output)
+    assert image_bytes(net, geometry, 5, True) == kept
+    assert parameter_bytes(net, False, 2) == 4 * (filters + others)
+    assert parameter_bytes(net, True, 2) == 4 * (4 * learned + running)
+    assert copied_bytes(net, 2) == 4 * (3 * learned + running)
+    assert least_bytes(net, geometry, 5, True, states=2) == kept + 4 * (4 * learned + running)
 
 
 def test_a_party_counts_the_ranks_of_its_host() -> None:

@@ -9,11 +9,13 @@ from unets import unet
 
 from znnpy.errors import NetworkError, ShapeError
 from znnpy.geometry import fit, fit_input, largest, smallest
+from znnpy.geometry.finest import finest
 from znnpy.geometry.fit import _inputs as inputs_search
 from znnpy.geometry.fit import _outputs as outputs_search
 from znnpy.geometry.lattice import lattice_of
 from znnpy.geometry.line import Line
 from znnpy.geometry.search import Search
+from znnpy.layers.sizes import Spreads
 from znnpy.layers.values import BARE
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Edge, Network, Node
@@ -438,3 +440,37 @@ def test_nearest_sizes_are_those_found_by_trying_all(net, backwards):
         below = max((by + 1 for by in possible if by < size), default=None)
         above = min((by + 1 for by in possible if by >= size - 1), default=None)
         assert found == (below, above)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("span", [1, 2, 3, 5])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_spreads_see_what_windows_see_the_other_way(stride, span, before):
+    """A voxel of the target sees those of the source that go to it: by trying all."""
+    spreads = Spreads(span, stride, before, 0)
+    for low in range(6, 12):
+        for high in range(low, 14):
+            goes = [
+                i
+                for i in range(-20, 40)
+                for to in range(i * stride - before, i * stride - before + span)
+                if low <= to <= high
+            ]
+            if goes:
+                first, last = spreads.seen(low, high)
+                assert (min(goes), max(goes)) == (first, last)
+
+
+def test_the_finest_outputs_and_what_they_need_are_left():
+    step = {"size": (2,) * 3, "stride": (2,) * 3}
+    nodes = [Node("in", "input", 1), *(Node(name, "sum", 1) for name in ("low", "coarse", "fine"))]
+    edges = (
+        Edge("down", "max_pool", "in", "low", **step),
+        Edge("side", "identity", "low", "coarse"),
+        Edge("stay", "identity", "in", "fine"),
+    )
+    net = Network(tuple(nodes), edges)
+    found = finest(net)
+    assert [node.name for node in found.nodes] == ["in", "fine"]
+    assert [edge.name for edge in found.edges] == ["stay"]
+    assert finest(found) is found

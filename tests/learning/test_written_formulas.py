@@ -20,7 +20,7 @@ from znnpy.learning.loss import Objective
 from znnpy.learning.losses import LOSSES
 from znnpy.learning.optimizers import OPTIMIZERS, Adam
 
-SHAPE = (2, 3, 2, 2, 3)  # batch, image, z, y, x
+SHAPE = (2, 3, 3, 2, 2)  # batch, image, z, y, x
 BATCH, IMAGE, VOXELS = 0, 1, (2, 3, 4)
 Formula = Callable[[Any, str, Any, Any, Any], Any]
 """The loss of keys, the output's function, its values, targets and weights, the latter (batch, 1, z, y, x)."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from znnpy.errors import NetworkError
 from znnpy.network import initial_parameters, learned, load_network, parameter_shapes
-from znnpy.network.parameters import generator
+from znnpy.network.parameters import generator, repeated
 from znnpy.network.types import Edge, Init, Network, Node
 
 
@@ -138,3 +138,21 @@ def test_names_of_what_nodes_keep_are_taken() -> None:
 def test_groups_must_divide_the_images(groups: int, words: str) -> None:
     with pytest.raises(NetworkError, match=f"node 'output': norm: .*{words} would"):
         chain({"images": 10, "norm": {"kind": "group", "groups": groups}})
+
+
+def test_repeated_filters_have_the_means_of_their_blocks() -> None:
+    filters = np.arange(2 * 4 * 1 * 6, dtype=np.float32).reshape(1, 2, 4, 1, 6) ** 2
+    found = repeated(filters, (2, 1, 3))
+    for image, z, x in np.ndindex(2, 2, 2):
+        block = (0, image, slice(2 * z, 2 * z + 2), 0, slice(3 * x, 3 * x + 3))
+        np.testing.assert_allclose(found[block], filters[block].mean(dtype=np.float64), rtol=1e-6)
+    assert np.array_equal(repeated(found, (2, 1, 3)), found)
+
+
+def test_standardised_filters_of_one_weight_are_refused_group_by_group() -> None:
+    wide = {"images": 4, "size": 1, "weight_standardization": True}
+    layers = [{"conv": {"images": 4, "size": 1}}, {"conv": {**wide, "groups": 2}}]
+    assert load_network({"layers": layers}).edges[1].weight_standardization
+    layers[1] = {"conv": {**wide, "groups": 4}}
+    with pytest.raises(NetworkError, match="single weight"):
+        load_network({"layers": layers})
