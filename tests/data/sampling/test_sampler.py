@@ -260,6 +260,26 @@ def test_several_inputs_and_outputs() -> None:
         assert np.array_equal(fine[:, 0:3, 1:2, 2:3] + 1, patch.targets["core"])
 
 
+def test_positions_count_by_the_output_that_counts_most() -> None:
+    """Patches whose outputs all show nothing are passed over; one that shows something is enough."""
+    image, labels = ArrayVolume(np.zeros((4, 4, 4))), ArrayVolume(np.ones((4, 4, 4), np.uint8))
+    none, half = np.zeros((4, 4, 4), np.uint8), np.ones((4, 4, 4), np.uint8)
+    half[:2] = 0
+    made = Sampler(
+        [
+            Scene(
+                {"in": image},
+                {"a": labels, "b": labels},
+                {"a": ArrayVolume(none), "b": ArrayVolume(half)},
+            )
+        ],
+        {"in": InputPatch((4, 4, 4))},
+        {name: OutputPatch((4, 4, 4), ImageTarget()) for name in ("a", "b")},
+        normalise="none",
+    )
+    assert made.counted(0, ((0, 0, 0), (1, 1, 1))) == 0.5
+
+
 def test_labels_that_lie_elsewhere_are_told() -> None:
     away = ArrayVolume(np.ones((9, 9, 9), np.uint8), "gt", offset=(200.0, 0.0, 0.0))
     far = Scene({"in": ArrayVolume(np.zeros((9, 9, 9)), "raw")}, {"out": away})

@@ -13,6 +13,7 @@ import zarr
 from zarr.core.sync import sync
 
 from znnpy.data.source import open_volume
+from znnpy.data.zarr.folder import ZarrFolder
 from znnpy.errors import VolumeError
 
 CUBE = np.random.default_rng(0).integers(0, 60000, (7, 20, 24)).astype(np.uint16)
@@ -248,3 +249,14 @@ def test_a_failed_read_leaves_nothing_behind_that_asyncio_would_tell_of(
 async def others() -> int:
     """Tasks of zarr's loop besides this one."""
     return len(asyncio.all_tasks()) - 1
+
+
+def test_stored_bytes_are_counted_until_they_are_enough(tmp_path: Path) -> None:
+    sizes = {"c/0": 10, "c/1/0": 20, "c/1/1": 30, "c/zarr.json": 1000}
+    for name, size in sizes.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(size))
+    folder = ZarrFolder(tmp_path)
+    assert folder.stored("c", 1e9) == 60
+    assert folder.stored("c", 1) == 10
+    assert folder.stored("c", 11) == 60
