@@ -107,6 +107,32 @@ def interrupt_after():
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_what_ctrl_c_kept_from_starting_is_not_waited_for(
+    threads, started, interrupt_after, monkeypatch
+):
+    """And what it did not is, wherever between the lines of Python it came."""
+    with small(threads=threads) as model:
+        x, target = data(model)
+        wanted = [model.step(x, target, learning_rate=0.0) for _ in range(2)]
+        executor = type(model._engine._graphs.executor("update"))
+        release = executor.release
+
+        def interrupted(self, phase):
+            if started:
+                release(self, phase)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(executor, "release", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model.step(x, target, learning_rate=0.0)
+        interrupt_after(60)  # what waits without end
+        assert [model.step(x, target, learning_rate=0.0) for _ in range(4)] == 2 * wanted
+        assert np.isfinite(model.forward(x)).all()
+
+
 INTERRUPTED = {
     "forward": lambda m, x, t: m.forward(x),
     "gradients": lambda m, x, t: m.loss_and_gradients(x, t)[1]["e1"],

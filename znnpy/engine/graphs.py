@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
@@ -12,7 +13,7 @@ from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.arena import Arena, Sharing
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.build import STEPS, Build
 from znnpy.engine.memory.images import Layout
 from znnpy.engine.report import COMPILING, Report
 from znnpy.engine.steps import Declarations, Settings, declare_all, declare_gradients
@@ -52,7 +53,6 @@ class Graphs:
         _compile(self._declared, settings, report)
         self._executors: dict[str, Executor | SerialExecutor] = {}
         self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
-        self._released: dict[tuple[str, int], int] = {}
 
     def add_gradients(self) -> str:
         """Name of the graph that computes gradients without an update, made when it is first wanted."""
@@ -110,8 +110,11 @@ class Graphs:
         executor = self.executor(name)
         if name == "update":
             self._attach(executor)
-        self._released[name, parity] = self._released.get((name, parity), 0) + 1
         executor.release(parity)
+
+    def released(self, name: str, parity: int) -> int:
+        """How many steps of this parity have started."""
+        return self._executors[name].released(parity) if name in self._executors else 0
 
     def finish(self, name: str, parity: int) -> None:
         """Wait until the last released step of this parity is complete."""
@@ -125,7 +128,7 @@ class Graphs:
 
     def drain(self) -> None:
         """Wait until every released step of every graph is complete."""
-        for name, parity in list(self._released):
+        for name, parity in product(list(self._executors), range(STEPS)):
             self.finish(name, parity)
 
     def close(self) -> None:
@@ -150,7 +153,7 @@ class Graphs:
             party.world.messenger.attach(self._transfers, executor.release, self.drain)
 
     def _wait(self, name: str, parity: int, group: int) -> None:
-        count = self._released.get((name, parity), 0)
+        count = self.released(name, parity)
         if not count:
             return
         executor = self.executor(name)

@@ -42,7 +42,6 @@ class SingleEngine:
             self.settings = settings
         self._graphs = Graphs(self._build, plan.sharing, settings, report)
         self._main = "update" if layout.training else "forward"
-        self._submitted = 0
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
         self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
@@ -160,7 +159,6 @@ class SingleEngine:
         )
         self._stage_hyper(parity, learning_rate, iteration)
         self._graphs.release("update", parity)
-        self._submitted += 1
         return ticket
 
     def result(self, ticket: int) -> StepResult:
@@ -193,6 +191,11 @@ class SingleEngine:
             if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
                 return name
         return None
+
+    @property
+    def _submitted(self) -> int:
+        """How many updates have started, whatever has interrupted them."""
+        return sum(self._graphs.released("update", parity) for parity in range(STEPS))
 
     def task_graph(self) -> TaskGraph:
         """The task graph of an even and an odd update; of a forward pass without training."""

@@ -17,6 +17,7 @@ from znnpy.scheduler.control_block import ControlBlock
 from znnpy.scheduler.cores import available_cores, keep_to, own_cores
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
+from znnpy.scheduler.releases import Releases
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
 
 SLICE_NS = 50_000_000
@@ -66,7 +67,12 @@ class Executor:
         check_phase(self.graph, phase)
         self._running()  # the lock may be held for ever in the child of a fork
         with self._release_lock:
-            native.release(self._running().address, phase)
+            releases = self._releases.setdefault(phase, Releases())
+            releases.call(native.release.compile(), self._running().address, phase)
+
+    def released(self, phase: int) -> int:
+        """How many times the phase was released since the start or the last reset, whatever has interrupted that."""
+        return self._releases[phase].number if phase in self._releases else 0
 
     def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
         """Wait until the group has completed `count` times; False when the time is up first.
@@ -153,6 +159,7 @@ class Executor:
     def _start(self) -> None:
         self._block = ControlBlock(self.graph, self.workers, **self._options)
         native.prepare(self._block.address)
+        self._releases: dict[int, Releases] = {}
         self._left = [threading.Event() for _ in range(self.workers)]
         cores = own_cores(self.workers)
         for worker, left in enumerate(self._left):

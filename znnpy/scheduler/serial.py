@@ -12,6 +12,7 @@ from znnpy_kernels.scheduling import serial as native
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import WorkerRecording, ring_in_order
+from znnpy.scheduler.releases import Releases
 
 SLICE_NS = 50_000_000
 """Longest stay in compiled code, so that Ctrl-C is seen."""
@@ -39,11 +40,17 @@ class SerialExecutor:
         self._groups = np.stack([members, members, np.zeros_like(members)], axis=1)
         self._heap = np.zeros(self.graph.size, np.int64)
         self._state = np.zeros(native.STATE_WORDS, np.int64)
+        self._releases: dict[int, Releases] = {}
 
     def release(self, phase: int) -> None:
         """Give every source of the phase the token that it waits for from outside."""
         check_phase(self.graph, phase)
-        native.release(self._tasks, self._ranks, self._heap, self._state, self._sources[phase])
+        words = self._tasks, self._ranks, self._heap, self._state, self._sources[phase]
+        self._releases.setdefault(phase, Releases()).call(native.release.compile(), *words)
+
+    def released(self, phase: int) -> int:
+        """How many times the phase was released since the start or the last reset, whatever has interrupted that."""
+        return self._releases[phase].number if phase in self._releases else 0
 
     def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
         """Run tasks until the group has completed `count` times; False when the time is up first.
