@@ -123,12 +123,12 @@ def test_pipelined_steps_equal_steps_one_by_one():
 
 
 def test_planned_memory_is_what_is_reserved_and_limits_are_obeyed():
-    with Model(small(), (6, 7, 8), threads=1, conv="direct") as model:
+    with Model(small(), (22, 23, 24), threads=1, conv="direct") as model:
         needed = model.memory
-    with Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed):
+    with Model(small(), (22, 23, 24), threads=1, conv="direct", max_memory=needed):
         pass
     with pytest.raises(PlanError, match=r"output_shape .* would fit"):
-        Model(small(), (6, 7, 8), threads=1, conv="direct", max_memory=needed * 2 // 3)
+        Model(small(), (22, 23, 24), threads=1, conv="direct", max_memory=needed * 2 // 3)
 
 
 def test_wrong_arrays_are_refused_with_what_would_fit():
