@@ -305,7 +305,9 @@ def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
     sizes = {}
     for batch, microbatch in ((32, None), (32, 2), (2, None)):
         with made(net, batch, microbatch, threads=1, output=(8, 16, 16)) as model:
-            sizes[batch, microbatch] = model.memory
+            sizes[batch, microbatch] = (
+                model._engine._arena.bytes
+            )  # of tasks, each microbatch has its own
             assert model.in_flight == 1
     assert sizes[32, 2] < sizes[32, None] / 3
     monkeypatch.setattr(planning, "CHAIN_SHARE", 1e-6)
