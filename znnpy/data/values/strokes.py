@@ -9,13 +9,11 @@ import numpy as np
 from znnpy.data.values.glance import looked_at
 from znnpy.data.volume import Array, Volume
 
-FEW = (
-    1 / 4
-)  # share of voxels that are labelled; cells that touch fill more than half, with membranes of 0 too
+# Share of voxels that are labelled: cells that touch fill more than half, with membranes of 0 too.
+FEW = 1 / 4
 HARDLY_ANY = 1 / 50
-THIN = (
-    1 / 4
-)  # share of labelled voxels whose 6 neighbours have the same label; in a ball of radius 2 a fifth
+# Share of labelled voxels whose 6 neighbours have the same label: in a ball of radius 2 a fifth.
+THIN = 1 / 4
 
 
 @dataclass(frozen=True)
