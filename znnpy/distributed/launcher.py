@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 _COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 _STEP, _OF_STEP = "SLURM_STEP_ID", "SLURM_NTASKS"
 _LAST_STEP = 0xFFFFFFF0  # greater numbers are a job's batch script and its shells, which nobody started by srun
-_UNSPOKEN, _UNSPOKEN_RANK = (
-    "WORLD_SIZE",
-    "RANK",
-)  # torchrun, and what starts processes like it: they know no MPI
+# Of torchrun, and what starts processes like it: they know no MPI.
+_UNSPOKEN, _UNSPOKEN_RANK = "WORLD_SIZE", "RANK"
 _UNCOUNTED = ("PMI_RANK", "PMIX_RANK")  # say by themselves that there are others
 _PLACES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")

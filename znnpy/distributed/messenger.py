@@ -104,9 +104,8 @@ class Messenger:
         self._requests: list[MPI.Request] = []
         self._complete: list[Callable[[], None]] = []  # what to do when each request is
         self._graphs: dict[int, _Graph] = {}  # by what their messages are in memory
-        self._graph = self._attached = (
-            _Graph()
-        )  # as the communication thread has it; as others know
+        # As the communication thread has it; as others know.
+        self._graph = self._attached = _Graph()
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
         self._active = 0.0  # when something has happened
