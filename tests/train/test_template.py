@@ -46,9 +46,20 @@ FIRST = {
     "weight_standardization": {"size": "3"},
 }
 UNETS = {"valid": {"size": [1, 3, 3]}}  # volumes are thin
-OUTPUTS = {"data.target={kind: affinity": 3, "kind: malis": 3, "softmax": 2, "kind: ce_dice": 2}
-FUNCTIONS = {"kind: focal": "logistic", "kind: dice": "logistic"}
-CLASSES = ("training.loss=softmax", "training.loss={kind: softmax", "training.loss={kind: ce_dice")
+
+
+def as_loss(*names: str) -> tuple[str, ...]:
+    """How settings begin that take these losses."""
+    return tuple(f"training.loss={begin}{name}" for name in names for begin in ("", "{kind: "))
+
+
+OUTPUTS = {
+    "data.target={kind: affinity": 3,
+    **dict.fromkeys(as_loss("malis"), 3),
+    **dict.fromkeys(as_loss("softmax", "ce_dice"), 2),
+}
+FUNCTIONS = dict.fromkeys(as_loss("focal", "dice"), "logistic")
+TARGETS = {as_loss("softmax", "ce_dice"): "labels", as_loss("malis"): "affinity"}
 # These hide what other keys say, or do not suit them: tried without them.
 ALONE = (
     "augment.enabled=",
@@ -207,9 +218,8 @@ def rounds() -> list[list[str]]:
     alone = []
     for example in examples():
         if any(example.startswith(words) for words in ALONE):
-            classes = ["data.target=labels"] if example.startswith(CLASSES) else []
-            affinity = ["data.target=affinity"] if "kind: malis" in example else []
-            alone.append([*classes, *affinity, example])
+            targets = [it for words, it in TARGETS.items() if example.startswith(words)]
+            alone.append([*(f"data.target={it}" for it in targets), example])
         else:
             by_key.setdefault(example.partition("=")[0], []).append(example)
     most = max(map(len, by_key.values()))
