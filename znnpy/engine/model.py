@@ -281,7 +281,7 @@ class Model:
 
     @in_turn
     def result(self, ticket: int) -> StepResult:
-        """Loss and error of one of the last 1024 submitted updates, of whichever thread; ZnnpyError for others.
+        """Loss and error of one of the last 16,384 submitted updates, of any thread; ZnnpyError for others.
 
         Waits for that update's forward pass and loss only.
         """

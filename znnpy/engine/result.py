@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from znnpy.errors import ZnnpyError
 
-KEPT = 1024
-"""Results of updates: of several threads, another's may come before one's own is asked for."""
+KEPT = 1 << 14
+"""Results of updates: thousands of other threads may come before one asks for its own, as locks are not fair."""
 
 
 @dataclass(frozen=True)
