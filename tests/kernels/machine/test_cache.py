@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -305,3 +307,20 @@ def test_what_was_kept_and_is_damaged_is_made_anew(
     kept.write_bytes(damage(kept.read_bytes()))
     assert cache.labels.__wrapped__() == first
     assert set(json.loads(kept.read_bytes())) == set(first)
+
+
+def test_threads_that_keep_it_at_once_all_find_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that each make a model, with an empty cache."""
+    together = threading.Barrier(8)
+
+    def hashes() -> dict[str, str]:
+        together.wait()
+        return {"a:b": "1"}
+
+    monkeypatch.setattr(cache.sources, "hashes", hashes)
+    monkeypatch.setattr(cache.json, "dumps", lambda found: '{"a:b": "1"}' + " " * 1_000_000)
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(cache.labels.__wrapped__) for _ in range(8)]
+    assert all(it.result() == found[0].result() for it in found)
