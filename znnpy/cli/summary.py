@@ -84,7 +84,8 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "counted": needs.counted,
         "memory_bytes": needs.bytes,
         "memory_uses": needs.uses,
-        "measuring_bytes": 0 if measure else _measuring(*sizes, conv, most),
+        # Where an update has too many tasks to count, so have its layers.
+        "measuring_bytes": _measuring(*sizes, conv, most) if needs.counted and not measure else 0,
         "memory_kept_bytes": needs.kept,
         "checkpoint_bytes": saved_bytes(config, network),
         "again_seconds": needs.again,
@@ -181,7 +182,7 @@ def _affordable(config: Config, network: Network, geometry: Geometry, *, measure
 def _measuring(
     config: Config, network: Network, geometry: Geometry, conv: Choice, most: int | None
 ) -> int:
-    """Bytes that training takes at its start to measure layers; 0 where it measures none, or many."""
+    """Bytes that training takes at its start to measure layers; 0 where it measures none."""
     if conv != "auto" or config.training.plan is not None:
         return 0
     return measuring_bytes(network, geometry, config.training.at_once, True, most)
