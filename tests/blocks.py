@@ -1,4 +1,7 @@
-"""Blocks of the documents: Python, YAML and shell that readers may try, and sketches, which nobody runs."""
+"""Blocks of the documents: Python, YAML and shell that readers may try, and sketches, which nobody runs.
+
+Cells of tutorials are none of them: the build of the site runs them (`scripts/docs`), in their order.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ DOCUMENTS = [
     *ROOT.glob("*.md"),
     *(path for room in ("docs", "znnpy", "volumes") for path in (ROOT / room).rglob("*.md")),
 ]
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DIRECTIVE = "{"  # of the site: a fence of {toctree}, {code-cell} ...
 ENDS = frozenset("&;|")
 INDENTED = re.compile(r"(?<=\n\n)(?:    .*\n)+")
 
@@ -57,6 +61,8 @@ def blocks(document: Path) -> Iterator[Block]:
     """All of a document; those in fences come first."""
     text = document.read_text()
     for found in FENCED.finditer(text):
+        if found[1][:1] == DIRECTIVE:
+            continue
         yield Block(document, _line(text, found), found[1] or "nothing", found[2].splitlines())
     rest = FENCED.sub(lambda found: "\n" * found[0].count("\n"), text)
     for found in INDENTED.finditer(rest):

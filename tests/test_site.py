@@ -1,0 +1,99 @@
+"""Pages of the site that are made from the code: they name all that users may write."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from blocks import ROOT
+
+import znnpy
+from znnpy.cli.app import app
+from znnpy.config import json_schema
+
+DOCS = ROOT / "docs"
+PROGRAM: Any = typer.main.get_command(app)
+
+
+@pytest.fixture(autouse=True)
+def _extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
+
+
+def test_every_key_of_a_config_is_named() -> None:
+    from _site.config_page import page
+
+    text = page(json_schema())
+    sections = json_schema()["$defs"].values()
+    keys = {key for section in sections for key in section["properties"]}
+    assert len(keys) > 80
+    assert {key for key in keys if f"\n`{key}`\n: " not in text} == set()
+
+
+def test_every_link_to_a_mapping_leads_to_its_heading() -> None:
+    from _site.config_page import page
+
+    text = page(json_schema())
+    linked = set(re.findall(r"\]\(#([\w-]+)\)", text))
+    assert len(linked) > 20
+    assert linked <= set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+
+
+def test_values_stand_with_their_bounds_and_defaults() -> None:
+    from _site.config_page import page
+
+    text = page(json_schema())
+    assert (
+        "`batch`\n: Patches per update.\\\n  [whole number at least 1; default `1`]{.values}"
+        in text
+    )
+
+
+def test_every_option_is_named() -> None:
+    from _site.cli_page import page
+
+    text = page(PROGRAM)
+    for name, command in PROGRAM.commands.items():
+        _, _, after = text.partition(f"## znnpy {name}\n")
+        here = after.partition("\n## ")[0]
+        options = [option for it in command.params for option in it.opts if option[:2] == "--"]
+        assert [option for option in options if f"`{option}`" not in here] == [], name
+
+
+def test_every_public_name_has_its_heading() -> None:
+    from _site.python_page import page
+
+    text = page(znnpy)
+    names = [name for name in znnpy.__all__ if name[:1] != "_"]
+    assert [name for name in names if f"## {name}\n" not in text] == []
+    assert "autoclass:: znnpy.Model" in text
+    assert "autofunction:: znnpy.load_network" in text
+
+
+def test_links_of_other_folders_lead_to_pages_of_the_site() -> None:
+    from _site.sources import linked
+
+    page = DOCS / "design" / "rooms.md"
+    text = "[a](scheduler/README.md) [b](../docs/design/order.md#x) [c](https://example.org)"
+    led = linked(text, ROOT / "znnpy" / "README.md", page)
+    assert led == "[a](scheduler.md) [b](order.md#x) [c](https://example.org)"
+
+
+def test_every_document_is_on_the_site() -> None:
+    from _site.sources import MARK, PAGES
+
+    pages = [path for path in DOCS.rglob("*.md") if "_site" not in path.parts]
+    filled = {found[2] for path in pages for found in MARK.finditer(path.read_text())}
+    elsewhere = {str(path.relative_to(ROOT)) for path in (ROOT / "znnpy").rglob("*.md")}
+    assert elsewhere | {"CHANGELOG.md", "CONTRIBUTING.md"} <= filled
+    assert [page for page in PAGES.values() if not (DOCS / page).is_file()] == []
+    assert elsewhere <= set(PAGES)
+
+
+def test_what_is_shown_as_a_path_is_there() -> None:
+    for path in re.findall(r"[\w/]+\.css", (DOCS / "conf.py").read_text()):
+        assert Path(DOCS, "_static", path).is_file()
