@@ -52,7 +52,7 @@ def test_files_are_there(document: Path) -> None:
 @documents
 def test_rooms_are_there(document: Path) -> None:
     paths = re.findall(
-        r"(?<![/\w])((?:tests|scripts|docs|kernels)/[\w/.]*\w)", document.read_text()
+        r"(?<![/\w])((?:tests|scripts|docs|kernels)/[\w/.-]*\w)", document.read_text()
     )
     assert [path for path in paths if not (ROOT / path).exists()] == []
 

@@ -1,9 +1,11 @@
 """Cells of tutorials: where they run, and how lines that start a command are shown.
 
-A line `!znnpy check config.yaml` of a cell is a command of the shell; one that fails ends the build.
+A line `!znnpy check config.yaml` of a cell is a command of the shell; one that fails ends the build. Shown are the
+command and what it says; of a cell that begins with `%%writefile NAME`, the file.
 """
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from docutils import nodes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+WRITTEN = "%%writefile "
 
 
 def prepare(app: Any) -> None:
@@ -27,18 +30,22 @@ def prepare(app: Any) -> None:
 
 
 def show_prompts(app: Any, doctree: Any) -> None:
-    """Show cells of commands as a terminal does."""
+    """Show cells of commands as a terminal does, and files that cells write as files."""
     for block in doctree.findall(nodes.literal_block):
         lines = block.astext().splitlines()
-        if lines and all(
-            line.startswith(("!", "#")) or after(lines, i) for i, line in enumerate(lines)
-        ):
-            text = "\n".join(f"$ {line[1:]}" if line[:1] == "!" else line for line in lines)
-            block["language"] = "console"
-            block.rawsource = text
-            block.children = [nodes.Text(text)]
+        if lines and lines[0].startswith(WRITTEN):
+            name = lines[0].removeprefix(WRITTEN)
+            _show(block, Path(name).suffix[1:], [f"# {name}", *lines[1:]])
+        elif lines and all(map(_is_command, ["", *lines], lines)):
+            _show(block, "console", [re.sub("^!", "$ ", line) for line in lines])
 
 
-def after(lines: list[str], i: int) -> bool:
-    """Whether a line goes on with a command."""
-    return i > 0 and lines[i - 1].endswith("\\")
+def _show(block: Any, language: str, lines: list[str]) -> None:
+    block["language"] = language
+    block.rawsource = "\n".join(lines)
+    block.children = [nodes.Text(block.rawsource)]
+
+
+def _is_command(before: str, line: str) -> bool:
+    """Whether a line is one, or goes on with the one before."""
+    return line.startswith(("!", "# ")) or before.endswith("\\")
