@@ -16,11 +16,16 @@ import numpy as np
 from kernel_calls import call_of, zeros
 from stopwatch import seconds
 from threadpoolctl import threadpool_limits
+from znnpy_kernels.direct.correlation import VALID, full_words
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.direct.filters import block_offset, group_offset, output_groups, packed_size
 from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
-from znnpy_kernels.direct.gradient import earlier_words, weight_gradient_kernel
-from znnpy_kernels.direct.lattices import VALID, full_words
+from znnpy_kernels.direct.packed_filters import (
+    block_offset,
+    group_offset,
+    output_groups,
+    packed_size,
+)
+from znnpy_kernels.direct.weight_gradient import earlier_words, weight_gradient_kernel
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 

@@ -101,8 +101,8 @@ def replay(options: argparse.Namespace) -> Iterator[Row]:
     from ranks.cases import case_of
 
     import znnpy
+    from znnpy.profile.recorded_updates import events_needed, profile_updates
     from znnpy.profile.simulation import simulate_ranks
-    from znnpy.profile.updates import events_needed, profile_updates
     from znnpy.simulate import Links
 
     case = case_of(options.net, options.samples)

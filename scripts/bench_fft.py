@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from kernel_calls import call_of, noise
 from stopwatch import best
 from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
-from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
+from znnpy_kernels.fft.fused_products import filter_gradients, filtered_sum
 from znnpy_kernels.fft.images import image_spectra, spectra_images
 from znnpy_kernels.fft.products import spectral_product
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import FftPlan, good_size, plan_forward, plan_inverse
-from znnpy.plan.filters import FilterPlan, plan_filter
+from znnpy.plan.twiddle_tables import FilterPlan, plan_filter
 
 LAYERS = ("10,10,3,30", "10,10,5,30", "40,40,3,24", "40,40,5,24", "40,40,7,24")
 

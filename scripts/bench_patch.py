@@ -19,14 +19,14 @@ import numpy as np
 
 from znnpy.config import load_config
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import Normalisation
+from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import ArrayVolume, Triple
 from znnpy.engine.model import Model
 from znnpy.infer.blocks import Region, whole_field
 from znnpy.infer.grid import Grid
-from znnpy.infer.parts import parts_of
+from znnpy.infer.parallel import parts_of
+from znnpy.infer.patch_search import Candidate, best_patch, candidates
 from znnpy.infer.predict import Finish, VolumePrediction
-from znnpy.infer.search import Candidate, best_patch, candidates
 from znnpy.learning.readings import LOGITS
 from znnpy.network import Network, build_network, load_network
 from znnpy.plan import Choice

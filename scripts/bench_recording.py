@@ -19,7 +19,7 @@ from bench_scheduler import layered, one_run
 from stopwatch import seconds
 
 import znnpy
-from znnpy.profile.updates import events_needed, random_batch
+from znnpy.profile.recorded_updates import events_needed, random_batch
 from znnpy.scheduler import Executor
 
 

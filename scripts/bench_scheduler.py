@@ -22,7 +22,7 @@ import numpy as np
 from stopwatch import seconds
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.native import native
-from znnpy_kernels.scheduling import shared_state as at
+from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling.deque import push, steal, take
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph

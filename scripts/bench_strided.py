@@ -17,7 +17,7 @@ import argparse
 from znnpy.engine.timing import timed
 from znnpy.network.types import Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Costs, Method, PassName, candidates
-from znnpy.plan.combine import cheapest, needed, shared_total
+from znnpy.plan.joint_choice import cheapest, needed, shared_total
 
 LAYERS = (
     "conv 16 16 5 2 32",

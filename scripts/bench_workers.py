@@ -27,10 +27,10 @@ from bench_recording import run
 from stopwatch import seconds
 
 from znnpy.config import load_config
-from znnpy.infer.build import training_model
+from znnpy.infer.config_model import training_model
 from znnpy.network import build_network
-from znnpy.profile.updates import random_batch
-from znnpy.scheduler.cores import keep_to
+from znnpy.profile.recorded_updates import random_batch
+from znnpy.scheduler.core_count import keep_to
 
 FREE = 0.97
 STEPS = 4_000_000

@@ -18,7 +18,7 @@ from stopwatch import seconds
 import znnpy
 from znnpy.infer.blocks import Region
 from znnpy.infer.grid import Grid
-from znnpy.infer.search import Candidate, best_patch, counted_workers
+from znnpy.infer.patch_search import Candidate, best_patch, counted_workers
 
 # Dense output voxels/s of ZNNi on 72 cores (4 x Xeon E7-8890v3), by the paper's table of CPU results.
 PAPER, PAPER_CORES = {"n337": 262_131, "n537": 194_683, "n726": 300_312, "n926": 249_190}, 72

@@ -17,7 +17,7 @@ from pathlib import Path
 from peers.cases import network_case
 
 from znnpy.engine.estimate import estimated_graph
-from znnpy.profile.sums import compare_sums
+from znnpy.profile.sum_strategies import compare_sums
 from znnpy.simulate import Replay, simulate
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -6,9 +6,9 @@ from typing import Any
 
 from znnpy.engine.emit import emit_update
 from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.tasks.dependencies import Declared
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import fit

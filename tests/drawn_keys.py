@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.layers.kind import EdgeKind
+from znnpy.layers.edge_kind import EdgeKind
 
 
 def drawn_keys(kind: EdgeKind, rng: np.random.Generator, *, flat: bool = False) -> dict[str, Any]:

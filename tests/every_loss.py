@@ -21,7 +21,7 @@ from small_run import final, short
 
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.errors import ZnnpyError
-from znnpy.infer.write import run_job
+from znnpy.infer.block_writer import run_job
 from znnpy.train import loop
 from znnpy.train.checkpoint import save
 from znnpy.train.progress import Quiet

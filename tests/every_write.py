@@ -27,9 +27,9 @@ from small_run import SHORT, final, write_config
 from znnpy.cli.app import main as znnpy
 from znnpy.data.writing.destination import journal_of
 from znnpy.infer.log import log_of
-from znnpy.train import keeper, session
+from znnpy.train import run_writer, session
 from znnpy.train.progress import Quiet
-from znnpy.train.rundir import PATCHES
+from znnpy.train.run_directory import PATCHES
 from znnpy.train.start import read_run
 
 NOTE = "znnpy: note: "  # costs nobody anything
@@ -125,7 +125,7 @@ class Prediction:
 
 def main(folder: Path, what: str, mode: str, step: int) -> None:
     session.choose_reporter = Quiet
-    keeper.TIMING_INTERVAL = 0.0  # every update has its line
+    run_writer.TIMING_INTERVAL = 0.0  # every update has its line
     command: Command = Training(folder) if what == "train" else Prediction(folder, what)
     here(command.words)  # kernels are compiled and loaded
     whole = command.result()

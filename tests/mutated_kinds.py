@@ -17,15 +17,14 @@ from mutations import Kind
 from znnpy.config import dump, load_config
 from znnpy.config.models import Config
 from znnpy.config.template import template
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.network import initial_parameters, trained_network
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.log import RunLog
+from znnpy.train.environment import versions
+from znnpy.train.log import RunLog, drop_after, up_to
 from znnpy.train.progress import Quiet
-from znnpy.train.records import drop_after, up_to
-from znnpy.train.rundir import CONFIG, LOG, PLAN, VERSIONS, RunDirectory, write_json
+from znnpy.train.run_directory import CONFIG, LOG, PLAN, VERSIONS, RunDirectory, write_json
 from znnpy.train.start import contents_of, look, read_run
-from znnpy.train.versions import versions
 
 OTHER = """\
 network:

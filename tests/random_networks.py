@@ -14,10 +14,10 @@ from drawn_keys import drawn_keys
 from znnpy.errors import NetworkError, ShapeError
 from znnpy.geometry import fit, refuse_single_values, smallest
 from znnpy.geometry.axes import scale
-from znnpy.geometry.fit import ONE, Geometry
+from znnpy.geometry.shape_inference import ONE, Geometry
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.functions import FUNCTIONS
-from znnpy.layers.values import BARE, BorderName, Norm, NormKind
+from znnpy.layers.types import BARE, BorderName, Norm, NormKind
 from znnpy.network import parameter_shapes
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Network, Node, Triple
@@ -62,7 +62,7 @@ def loss_of(seed: int) -> str:
 def random_network(
     seed: int, functions: tuple[str, ...] = HIDDEN, blocks: int = 6
 ) -> tuple[Network, OutputShape]:
-    """A random directed acyclic network and an output shape that `znnpy.geometry.fit` takes.
+    """A random directed acyclic network and an output shape that `znnpy.geometry.shape_inference` takes.
 
     Over 70 seeds: all edge kinds and functions that are listed, 1-2 inputs and outputs, sums and concats
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,

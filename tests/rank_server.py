@@ -26,9 +26,9 @@ IMPORTS = (
     "mpi4py",
     "znnpy.cli.app",
     "znnpy.cli.tables",
-    "znnpy.distributed.joining",
+    "znnpy.distributed.rendezvous",
     "znnpy.engine",
-    "znnpy.train.follow",
+    "znnpy.train.worker_rank",
     "znnpy.train.session",
 )
 HIGH = 500  # above all numbers of files

@@ -18,7 +18,7 @@ from blocks import DOCUMENTS, ROOT, Block, blocks
 from called import status_of
 
 from znnpy.cli.app import app
-from znnpy.cli.predicting import spelled_out
+from znnpy.cli.predict import spelled_out
 from znnpy.config import load_config
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from znnpy.config.data_section import VolumeSection
 from znnpy.config.training_section import RunSection
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.data.writing.destination import Destination
+from znnpy.dataset_path import joined, split
 from znnpy.errors import VolumeError
-from znnpy.sources import joined, split
 
 NAMES = {
     "a.h5": ("a.h5", None),

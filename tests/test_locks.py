@@ -20,7 +20,7 @@ from znnpy import locks
 from znnpy.locks import alone
 from znnpy.plan import fftw, wisdom
 from znnpy.plan.types import Method
-from znnpy.train.remembered import remember
+from znnpy.train.run_directory import remember
 
 HOLDER = """
 import sys

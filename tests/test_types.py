@@ -35,7 +35,7 @@ CASES = {
             layer.method("backward")  # error: arg-type
         """,
     "what a task is": """
-        from znnpy.engine.tasks.identity import Identity, Kind, Part, Pass
+        from znnpy.engine.tasks.task_identity import Identity, Kind, Part, Pass
 
         Identity("conv1", Pass.BACKWARD, Part.PRODUCTS)
         Identity("conv1", "backward", Part.PRODUCTS)  # error: arg-type
@@ -48,7 +48,7 @@ CASES = {
     "a declared task": """
         from znnpy_kernels.machine.abi import Kernel
 
-        from znnpy.engine.tasks.identity import Identity, Part, Pass
+        from znnpy.engine.tasks.task_identity import Identity, Part, Pass
         from znnpy.engine.tasks.step import Step
 
         def declare(step: Step, kernel: Kernel) -> None:
@@ -58,7 +58,7 @@ CASES = {
         """,
     "an algorithm's tasks": """
         from znnpy.engine.convolution import winograd
-        from znnpy.engine.convolution.emitter import ConvEmitter
+        from znnpy.engine.convolution.algorithm import ConvEmitter
         from znnpy.engine.convolution.passes import CONV_EMITTERS
 
         class Misspelt:
@@ -98,11 +98,11 @@ CASES = {
         from typing import assert_never
 
         from znnpy.engine.emit import EMITTERS, Emitter
-        from znnpy.engine.layers import moves
+        from znnpy.engine.layers import data_movement
         from znnpy.layers.crop import CropLayer, cropped, cropped_gradient
-        from znnpy.layers.functions import Function
-        from znnpy.layers.kind import EdgeKind
-        from znnpy.layers.nodes import NodeKind
+        from znnpy.layers.activation_functions import Function
+        from znnpy.layers.edge_kind import EdgeKind
+        from znnpy.layers.edge_kind import NodeKind
         from znnpy.network.types import Edge, Node
 
         EdgeKind(name="a", summary="", keys=CropLayer, forward=cropped)  # error: call-arg
@@ -114,10 +114,10 @@ CASES = {
             data_gradient=cropped_gradient,
         )
         Function(name="a", value=lambda x, shape: x)  # error: call-arg
-        EMITTERS["crop"] = Emitter(moves.crop_forward, moves.crop_backward)
-        EMITTERS["corp"] = Emitter(moves.crop_forward, moves.crop_backward)  # error: index
-        Emitter(moves.crop_forward)  # error: call-arg
-        Emitter(moves.crop_backward, moves.crop_backward)  # error: arg-type
+        EMITTERS["crop"] = Emitter(data_movement.crop_forward, data_movement.crop_backward)
+        EMITTERS["corp"] = Emitter(data_movement.crop_forward, data_movement.crop_backward)  # error: index
+        Emitter(data_movement.crop_forward)  # error: call-arg
+        Emitter(data_movement.crop_backward, data_movement.crop_backward)  # error: arg-type
         Edge("e", "conv", "a", "b")
         Edge("e", "cnov", "a", "b")  # error: arg-type
         Node("n", "transfer", 1, "rleu")  # error: arg-type
@@ -135,7 +135,7 @@ CASES = {
                     assert_never(kind)  # error: arg-type
         """,
     "what a task touches": """
-        from znnpy.engine.memory.build import Build
+        from znnpy.engine.memory.allocation import Build
         from znnpy.engine.memory.regions import Buffer, Name, Region, Use
         from znnpy.engine.tasks.dependencies import DependencyTracker
 

@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from znnpy.dataset_path import refuse_elsewhere, there
 from znnpy.errors import VolumeError
-from znnpy.sources import refuse_elsewhere, there
 
 Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 

@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from znnpy_kernels.machine import cache
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.cache import CacheError
+from znnpy_kernels.machine.cache_eviction import hold, remove_unused
 from znnpy_kernels.machine.loading import kept
 from znnpy_kernels.machine.native import Native
-from znnpy_kernels.machine.old_caches import hold, remove_unused
-from znnpy_kernels.machine.shared import Shared, reached
+from znnpy_kernels.machine.shared_functions import Shared, reached
 from znnpy_kernels.scheduling import serial, worker
 
 Compiled = Kernel | Native | Shared

@@ -21,11 +21,11 @@ from stopwatch import seconds
 from peers.cases import Case
 from peers.contestants import FORMATS, Torch
 from znnpy.config.models import VolumeSection
-from znnpy.data.values.normalise import normalisation
+from znnpy.data.config_volumes import open_scene
+from znnpy.data.values.normalization import normalisation
 from znnpy.geometry import fit
 from znnpy.infer.blocks import Field, Region, region_of_interest, whole_field
 from znnpy.infer.grid import Grid
-from znnpy.infer.material import open_scene
 from znnpy.infer.predict import Finish, VolumePrediction
 from znnpy.network import training_losses
 from znnpy.network.types import Triple

@@ -19,13 +19,13 @@ from dataclasses import replace
 import numpy as np
 from mpi4py import MPI
 
-from znnpy.distributed.bundles import in_turn
-from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.buckets import in_turn
+from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import STRATEGIES, Strategy
 from znnpy.distributed.world import World
 from znnpy.engine.communication.outbox import Outbox
-from znnpy.engine.communication.sums import add_by_library, add_up, hand_down
-from znnpy.engine.layers.totals import Total
+from znnpy.engine.communication.reductions import add_by_library, add_up, hand_down
+from znnpy.engine.layers.gradient_accumulation import Total
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.step import Step

@@ -12,7 +12,7 @@ from soaking.process import WrongError
 from znnpy.data.writing.destination import journal_of, partial_of
 from znnpy.infer.log import log_of
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.rundir import LOG
+from znnpy.train.run_directory import LOG
 
 PATCH = "8,16,16"
 BLOCK = "8,32,32"

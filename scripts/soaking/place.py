@@ -14,7 +14,7 @@ from znnpy_kernels.machine import cache
 from soaking.jobs import Job, Prediction, Training
 from soaking.process import Process, WrongError
 from znnpy.infer.log import log_of
-from znnpy.train.rundir import TIMINGS
+from znnpy.train.run_directory import TIMINGS
 
 CONFIG = """
 network:

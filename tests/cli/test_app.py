@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 import znnpy
 from znnpy.cli import main
-from znnpy.cli.predicting import SEAMS, spelled_out
+from znnpy.cli.predict import SEAMS, spelled_out
 from znnpy.config import load_config
 from znnpy.errors import ZnnpyError
 

@@ -18,7 +18,7 @@ from znnpy.engine import autotune
 from znnpy.network import trained_network
 from znnpy.plan.choose import candidates, estimated_costs
 from znnpy.plan.types import SHARED
-from znnpy.train.patches import open_sampler
+from znnpy.train.patch_sources import open_sampler
 
 CONFIG = """\
 network:
@@ -167,7 +167,7 @@ def test_places_of_a_large_volume_tell_nothing_of_the_rest(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"WHOLE": 1, "LONGEST": 4, "SHALLOWEST": 4}.items():
-        monkeypatch.setattr(f"znnpy.data.values.glance.{name}", value)
+        monkeypatch.setattr(f"znnpy.data.values.sampled_range.{name}", value)
     aside = np.zeros((20, 24, 24), np.uint8)
     aside[:4, 16:] = 1  # beside the diagonal
     with h5py.File(tmp_path / "data.h5", "a") as file:

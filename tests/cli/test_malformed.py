@@ -14,7 +14,7 @@ import pytest
 from called import status_of
 
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.rundir import CONFIG, LOCK
+from znnpy.train.run_directory import CONFIG, LOCK
 
 GOOD = """\
 network:

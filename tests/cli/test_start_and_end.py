@@ -17,12 +17,12 @@ import pytest
 from called import status_of
 from children import forked
 
-from znnpy.cli import app, main, predicting
-from znnpy.cli.limits import LEAST, LEAST_EACH, refuse_little_memory
+from znnpy.cli import app, main, predict
+from znnpy.cli.preconditions import LEAST, LEAST_EACH, refuse_little_memory
 from znnpy.config import template
-from znnpy.distributed import watch
+from znnpy.distributed import failure_detector
 from znnpy.errors import RunError, ZnnpyError, told
-from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.core_count import available_cores
 
 START = "from znnpy.cli import main; main()"
 COMMAND = Path(__file__).parents[2] / "scripts" / "znnpy"
@@ -130,7 +130,7 @@ def test_an_unforeseen_error_is_one_line(
     def fail(*_: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr(predicting, "spelled_out", lambda words: words)
+    monkeypatch.setattr(predict, "spelled_out", lambda words: words)
     monkeypatch.setattr(app, "_commands", fail)
     with pytest.raises(SystemExit) as end:
         main(["check"])
@@ -140,7 +140,7 @@ def test_an_unforeseen_error_is_one_line(
         main(["check", "--debug"])
 
 
-@pytest.mark.parametrize("tell", [app._complain, watch.say])
+@pytest.mark.parametrize("tell", [app._complain, failure_detector.say])
 def test_a_line_is_written_at_once(
     monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]
 ) -> None:

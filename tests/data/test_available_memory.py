@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from znnpy.data import memory
-from znnpy.data.memory import (
+from znnpy.data import process_memory
+from znnpy.data.process_memory import (
     available,
     available_memory,
     kept_no_longer,
@@ -68,7 +68,7 @@ def test_processes_that_share_a_host_have_equal_parts(
 ) -> None:
     (tmp_path / "memory.max").write_text("1048576\n")
     assert available(1 << 20) == "1.0 MiB are available"
-    monkeypatch.setattr(memory, "_part", None)
+    monkeypatch.setattr(process_memory, "_part", None)
     share_memory(processes, 1 << 20)
     assert available_memory(tmp_path, NOWHERE) == (1 << 20) // processes
     assert total_memory(tmp_path, NOWHERE) == 1 << 20
@@ -81,7 +81,7 @@ def test_what_others_of_a_host_have_taken_changes_no_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "memory.max").write_text("1048576\n")
-    monkeypatch.setattr(memory, "_part", None)
+    monkeypatch.setattr(process_memory, "_part", None)
     share_memory(4, 1 << 20)
     (tmp_path / "memory.current").write_text(f"{3 << 18}\n")
     assert available_memory(tmp_path, NOWHERE) == 1 << 18

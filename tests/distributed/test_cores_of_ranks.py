@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from znnpy.distributed.cores import Place, threads_of
+from znnpy.distributed.core_shares import Place, threads_of
 
 WHOLE = range(8)
 
@@ -15,7 +15,7 @@ WHOLE = range(8)
 def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(WHOLE))
-    monkeypatch.setattr("znnpy.scheduler.cores.quota_cores", lambda: None)
+    monkeypatch.setattr("znnpy.scheduler.core_count.quota_cores", lambda: None)
 
 
 def test_cores_are_divided_among_the_ranks_of_a_host_that_have_them_in_common() -> None:

@@ -13,7 +13,7 @@ try:
     for process in stopped:
         os.waitpid(process.pid, os.WUNTRACED)
     print(f"rank 3 (pid {stopped[1].pid})", flush=True)
-    start("from znnpy.distributed.deadline import stopped_here; print(stopped_here())").wait()
+    start("from znnpy.distributed.rendezvous import stopped_here; print(stopped_here())").wait()
 finally:
     for process in stopped:
         process.kill()

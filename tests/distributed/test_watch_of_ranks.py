@@ -11,17 +11,17 @@ from ranked import SECONDS, mpiexec, ranked, ranks_of, send
 SCRIPT = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from znnpy.distributed import watch
+from znnpy.distributed import failure_detector
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.joining import joined
+from znnpy.distributed.rendezvous import joined
 from znnpy.errors import VolumeError
 from znnpy.train.signals import Stopped
 
 what, who = sys.argv[1], int(sys.argv[2])
 if what in ("SIGSTOP", "leave"):
-    watch.BEAT = 0.3
+    failure_detector.BEAT = 0.3
 if what == "suspend":
-    watch.BEAT = 0.1
+    failure_detector.BEAT = 0.1
 try:
     with joined(debug=what == "trace") as world:
         if world.rank == who:

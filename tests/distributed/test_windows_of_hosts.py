@@ -8,7 +8,7 @@ from launched import launched
 SEE = """
 import ctypes, sys
 import numpy as np
-from znnpy.distributed.windows import Windows
+from znnpy.distributed.shared_memory import Windows
 from znnpy.distributed.world import World
 from znnpy.engine.memory.arena import aligned_bytes
 

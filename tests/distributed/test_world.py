@@ -10,7 +10,7 @@ import pytest
 from launched import launched
 
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.values import joined, packed, split, unpacked
+from znnpy.distributed.serialization import joined, packed, split, unpacked
 from znnpy.distributed.world import World
 
 TELL = """

@@ -6,7 +6,7 @@ import pytest
 
 from znnpy import load_network
 from znnpy.engine import autotune, timing
-from znnpy.engine.report import MEASURING
+from znnpy.engine.progress import MEASURING
 from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method
 

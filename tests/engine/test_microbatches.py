@@ -9,9 +9,9 @@ import pytest
 from loss_cases import cases, named
 
 from znnpy import Model, Optimizer, load_network
-from znnpy.engine import planning
-from znnpy.engine.convolution.direct import weights
-from znnpy.engine.tasks.identity import Part, identities
+from znnpy.engine import memory_planning
+from znnpy.engine.convolution.direct import weight_gradients
+from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.errors import ConfigError, PlanError, ZnnpyError
 from znnpy.plan import PASSES
 from znnpy.plan.cost import convolutions
@@ -97,7 +97,7 @@ def test_bits_are_the_same_however_microbatches_run(how: Any, serial: dict[str, 
 def test_bits_are_the_same_for_any_number_in_flight(
     share: float, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "CHAIN_SHARE", share)
+    monkeypatch.setattr(memory_planning, "CHAIN_SHARE", share)
     with made(section(), 10, 2, threads=8) as model:
         assert model.in_flight == (5 if share < 1 else 1)
     assert_same(trained(section(), 10, 2, threads=8), serial)
@@ -291,11 +291,11 @@ def test_weight_gradients_add_what_earlier_microbatches_have_left(
             return sum((it.owner, it.part) == ("conv2", part) for it in tasks)
 
     found, left, by = trained(net, *sizes, output=output), of(Part.MICROBATCHES), of(Part.DIRECT)
-    monkeypatch.setattr(weights, "MOST_EARLIER", 0)
+    monkeypatch.setattr(weight_gradients, "MOST_EARLIER", 0)
     assert_same(found, trained(net, *sizes, output=output))
     assert of(Part.MICROBATCHES) > left
     assert bool(left) == (count == 33)
-    monkeypatch.setattr(weights, "ranges", lambda rows, _: [(0, rows)])
+    monkeypatch.setattr(weight_gradients, "ranges", lambda rows, _: [(0, rows)])
     assert (by > of(Part.DIRECT)) == several
 
 
@@ -310,7 +310,7 @@ def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
             )  # of tasks, each microbatch has its own
             assert model.in_flight == 1
     assert sizes[32, 2] < sizes[32, None] / 3
-    monkeypatch.setattr(planning, "CHAIN_SHARE", 1e-6)
+    monkeypatch.setattr(memory_planning, "CHAIN_SHARE", 1e-6)
     with made(net, 32, 2, threads=8, output=(8, 16, 16)) as model:
         assert model.in_flight == 8
         most = model.memory

@@ -49,9 +49,9 @@ def updated(name, plan, updates=3, **options):
 @pytest.fixture
 def finest_tasks(monkeypatch):
     """Cut finely, so that small images make many tasks."""
-    monkeypatch.setattr(sys.modules["znnpy.plan.ranges"], "TARGET_SECONDS", 5e-7)
+    monkeypatch.setattr(sys.modules["znnpy.plan.partition"], "TARGET_SECONDS", 5e-7)
     monkeypatch.setattr("znnpy.engine.convolution.fft.spectra.TARGET_SECONDS", 5e-7)
-    monkeypatch.setattr("znnpy.engine.convolution.direct.weights.SLAB_BYTES", 1 << 12)
+    monkeypatch.setattr("znnpy.engine.convolution.direct.weight_gradients.SLAB_BYTES", 1 << 12)
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def test_shapes_that_no_memory_holds_are_refused_before_planning(training, monke
     def planned(*args):
         raise AssertionError("it is planned")
 
-    monkeypatch.setattr("znnpy.engine.making.planned", planned)
+    monkeypatch.setattr("znnpy.engine.construction.planned", planned)
     with pytest.raises(ZnnpyError, match=r"at least [\d.]+ TiB of memory; this machine has"):
         small(20_000, training=training)
     with pytest.raises(ZnnpyError, match=r"at least .* of memory; max_memory is 1.0 MiB"):
@@ -83,7 +83,7 @@ def test_shapes_that_no_memory_holds_are_refused_before_planning(training, monke
 )  # fmt: skip
 def test_parameters_that_no_memory_holds_are_refused_before_planning(training, needs, monkeypatch):
     """2^32 of four bytes; as much again for the gradient of each, and for its momentum."""
-    monkeypatch.setattr("znnpy.engine.making.planned", None)
+    monkeypatch.setattr("znnpy.engine.construction.planned", None)
     wide = {"conv": {"images": 2**16, "size": 1}}
     net = {"layers": [wide, wide, {"conv": {"images": 1, "size": 1}}]}
 

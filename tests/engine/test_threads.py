@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_models import data, small
 
-from znnpy.engine.calls import Turn, in_turn
+from znnpy.engine.thread_safety import Turn, in_turn
 from znnpy.errors import ZnnpyError
 
 CALLERS = 8

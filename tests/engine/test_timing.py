@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from znnpy.engine import autotune, lone, timing
+from znnpy.engine import autotune, single_layer, timing
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.choose import candidates, estimated_seconds
@@ -39,7 +39,7 @@ def test_every_wanted_pass_and_no_other_is_measured(method, passes, planar):
 def test_padded_layers_are_measured_with_their_padding(method, border):
     padding = ((1, 1), (2, 0), (0, 1))
     shape = replace(SMALL, padding=padding, border=border, source=(10, 10, 11))
-    layout, edge = lone.lone(shape, Method.named(method))
+    layout, edge = single_layer.lone(shape, Method.named(method))
     assert (layout.shape("source"), layout.padding(edge)) == (shape.source, padding)
     (costs,) = timing.timed(shape, [Method.named(method)]).values()
     assert min(costs.values()) > 0
@@ -166,7 +166,7 @@ def test_measuring_takes_no_more_memory_than_allowed(monkeypatch):
 
 def test_what_leaves_little_to_flush_caches_with_is_measured_as_well(monkeypatch):
     methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
-    least = max(lone.lone_bytes(timing.smaller(WIDE, it, 1), it) for it in methods)
+    least = max(single_layer.lone_bytes(timing.smaller(WIDE, it, 1), it) for it in methods)
     bytes_, all_, *_ = taken(monkeypatch, least + 4096)
     assert (bytes_, all_) == (least, least + 4096)
 
@@ -174,7 +174,7 @@ def test_what_leaves_little_to_flush_caches_with_is_measured_as_well(monkeypatch
 def test_half_of_little_memory_is_for_images():
     direct = Method("direct")
     some = timing.smaller(WIDE, direct, 2 * timing.FLUSHED_BYTES)
-    held = lone.lone_bytes(some, direct)
+    held = single_layer.lone_bytes(some, direct)
     assert some.batch > 1
     assert held < timing.FLUSHED_BYTES
     assert timing.smaller(WIDE, direct, 2 * held) == some

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy.layers.values import BARE
+from znnpy.layers.types import BARE
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Network, Node
 

@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 
 from znnpy.config import config_from
+from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
-from znnpy.data.source import open_volume
 from znnpy.data.writing.destination import Destination
-from znnpy.infer.build import Weights
+from znnpy.infer.block_writer import run_job
+from znnpy.infer.config_model import Weights
 from znnpy.infer.job import Job, Request, plan_job
-from znnpy.infer.write import run_job
 from znnpy.network import build_network, initial_parameters
 
 LAYERS = [

@@ -17,9 +17,9 @@ from jobs import Small
 from znnpy.data.scene import Scene
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.errors import ZnnpyError
+from znnpy.infer.block_writer import run_job
 from znnpy.infer.job import Job
 from znnpy.infer.log import log_of
-from znnpy.infer.write import run_job
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ShapeError
-from znnpy.geometry.fit import fit
+from znnpy.geometry.shape_inference import fit
 from znnpy.infer.blocks import Region, input_region, middle, region_of_interest, whole_field
 from znnpy.infer.grid import Grid
 from znnpy.network.types import Edge, Network, Node

@@ -11,14 +11,14 @@ from changes import CHANGES, FORMS
 from jobs import EXTENT, small
 
 from znnpy.config.models import VolumeSection
+from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
-from znnpy.data.source import open_volume
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ChangedError, VolumeError
-from znnpy.infer.build import prediction_of
-from znnpy.infer.cluster import cluster
-from znnpy.infer.distributed import run_distributed
-from znnpy.infer.write import Done, run_job
+from znnpy.infer.block_writer import Done, run_job
+from znnpy.infer.config_model import prediction_of
+from znnpy.infer.dask_cluster import cluster
+from znnpy.infer.dask_prediction import run_distributed
 
 BLOCK = (3, 5, 6)
 RAW = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)

@@ -25,12 +25,12 @@ from children import forked
 from damage import CUBE, damaged, mutate, write_image
 from jobs import Small, small
 
+from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
-from znnpy.data.source import open_volume
 from znnpy.data.volume import Array, ArrayVolume, Volume
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ZnnpyError
-from znnpy.infer.write import run_job
+from znnpy.infer.block_writer import run_job
 
 ROOM = 1 << 30  # bytes of address space beyond what the process has
 SECONDS = 60

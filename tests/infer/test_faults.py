@@ -25,12 +25,12 @@ from znnpy_kernels.machine.cache import CacheError
 
 from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
-from znnpy.data.writing.contract import Finished
 from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.formats import open_output
 from znnpy.data.writing.journal import Journal
-from znnpy.data.writing.outputs import open_output
+from znnpy.data.writing.protocol import Finished
 from znnpy.errors import VolumeError, ZnnpyError
-from znnpy.infer.write import run_job
+from znnpy.infer.block_writer import run_job
 
 BLOCK = (2, 5, 5)  # 5 x 4 x 4 blocks
 MEMORY = Path("/dev/shm")  # syncs cost nothing there, and a killed process is no lost power

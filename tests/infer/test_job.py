@@ -17,11 +17,11 @@ from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
+from znnpy.infer.block_writer import run_job
 from znnpy.infer.blocks import Region
 from znnpy.infer.grid import Grid
 from znnpy.infer.log import log_of
 from znnpy.infer.seams import verify_seams
-from znnpy.infer.write import run_job
 from znnpy.learning.losses import loss_keys
 
 MIB = 1 << 20

@@ -18,7 +18,7 @@ sys.path.insert(0, sys.argv[1])
 from jobs import small
 from znnpy.data.scene import Scene
 from znnpy.data.writing.destination import Destination
-from znnpy.infer.write import run_job
+from znnpy.infer.block_writer import run_job
 
 folder, limit = Path(sys.argv[2]), int(sys.argv[3])
 padded = {"layers": [

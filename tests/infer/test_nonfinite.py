@@ -12,11 +12,11 @@ import pytest
 from called import status_of
 from jobs import small
 
-from znnpy.data.values.normalise import normalisation
+from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import RunError
 from znnpy.infer import tiling
-from znnpy.infer.identity import norms_record
+from znnpy.infer.provenance import norms_record
 
 CONFIG = """
 network: {layers: [{conv: {images: 3, size: [1, 3, 3], function: relu}}, {conv: {images: 1, size: 2}}]}

@@ -12,11 +12,11 @@ import pytest
 from znnpy.config import config_from
 from znnpy.engine import autotune
 from znnpy.errors import PlanError
-from znnpy.infer.build import training_model
+from znnpy.infer.config_model import training_model
 from znnpy.network import build_network
 from znnpy.plan import Method, fftw, wisdom
 from znnpy.plan.choose import estimated
-from znnpy.plan.saved import saved_plan, to_text
+from znnpy.plan.record import saved_plan, to_text
 
 LAYERS = [
     {"conv": {"images": 4, "size": 5, "function": "relu"}},

@@ -12,16 +12,16 @@ import pytest
 
 from znnpy.config import config_from
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import normalisation
+from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume, mirror_read
-from znnpy.geometry.fit import fit
+from znnpy.geometry.shape_inference import fit
 from znnpy.infer.blocks import Region, input_region, whole_field
-from znnpy.infer.build import Weights, patch_model, prediction_of
-from znnpy.infer.dense import dense
+from znnpy.infer.config_model import Weights, patch_model, prediction_of
 from znnpy.infer.grid import Grid
 from znnpy.infer.predict import Finish, VolumePrediction
 from znnpy.learning.readings import LOGITS
 from znnpy.network import build_network, initial_parameters
+from znnpy.network.dense_conversion import dense
 from znnpy.reference import evaluate as reference
 
 LAYERS = [

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from znnpy.cli.summary import summarise
+from znnpy.cli.config_summary import summarise
 from znnpy.config import Config, config_from
 from znnpy.errors import PlanError
-from znnpy.infer.build import plan_room, training_model
+from znnpy.infer.config_model import plan_room, training_model
 from znnpy.network import trained_network
 
 KIB = 1 << 10

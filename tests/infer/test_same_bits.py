@@ -15,7 +15,7 @@ from children import KILLED, counted, forked
 from jobs import EXTENT, Small, small
 from killing import content, predict
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.data.writing.destination import journal_of
 
 BLOCK = (2, 5, 5)

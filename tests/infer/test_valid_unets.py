@@ -11,16 +11,16 @@ import pytest
 from jobs import Small, small
 
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import normalisation
+from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume, mirror_read
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ShapeError
-from znnpy.geometry.fit import fit, fit_input, smallest
+from znnpy.geometry.shape_inference import fit, fit_input, smallest
+from znnpy.infer.block_writer import run_job
 from znnpy.infer.blocks import Region
-from znnpy.infer.build import prediction_of
-from znnpy.infer.dense import densest
+from znnpy.infer.config_model import prediction_of
 from znnpy.infer.seams import verify_seams
-from znnpy.infer.write import run_job
+from znnpy.network.dense_conversion import densest
 from znnpy.reference import evaluate as reference
 
 EXTENT = (13, 27, 30)

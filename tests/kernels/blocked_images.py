@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 GUARD = -12345.0

@@ -8,8 +8,10 @@ from itertools import pairwise, product
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from znnpy_kernels.direct.correlation import VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.direct.filters import (
+from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
+from znnpy_kernels.direct.packed_filters import (
     block_offset,
     group_offset,
     output_groups,
@@ -18,10 +20,8 @@ from znnpy_kernels.direct.filters import (
     transpose_filters,
     unpack_filters,
 )
-from znnpy_kernels.direct.forward import forward_kernel, gradient_halo
-from znnpy_kernels.direct.gradient import earlier_words, weight_gradient_kernel
-from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.direct.weight_gradient import earlier_words, weight_gradient_kernel
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 GUARD = np.float32(12345.0)

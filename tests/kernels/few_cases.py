@@ -17,10 +17,12 @@ from direct_cases import (
     reference_weight_gradient,
     transposed,
 )
+from znnpy_kernels.direct.correlation import VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.direct.few import few_kernel
-from znnpy_kernels.direct.few_gradient import FEW_INPUTS, FEW_OUTPUTS
-from znnpy_kernels.direct.filters import (
+from znnpy_kernels.direct.few_channels import few_kernel
+from znnpy_kernels.direct.few_channels_gradient import FEW_INPUTS, FEW_OUTPUTS
+from znnpy_kernels.direct.forward import gradient_halo
+from znnpy_kernels.direct.packed_filters import (
     block_offset,
     group_offset,
     output_groups,
@@ -28,10 +30,8 @@ from znnpy_kernels.direct.filters import (
     packed_size,
     unpack_filters,
 )
-from znnpy_kernels.direct.forward import gradient_halo
-from znnpy_kernels.direct.lattices import VALID, full_words, tap_words
 from znnpy_kernels.layers.reduction import sum_lanes
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 

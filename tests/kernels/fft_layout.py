@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.fft.filters import filter_spectra, spectra_filters
 from znnpy_kernels.fft.images import image_spectra, spectra_images
-from znnpy_kernels.machine.guarded import unguarded
+from znnpy_kernels.machine.guards import unguarded
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import aligned_bytes
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import FftPlan
-from znnpy.plan.filters import FilterPlan
+from znnpy.plan.twiddle_tables import FilterPlan
 
 Floats = NDArray[np.float32]
 

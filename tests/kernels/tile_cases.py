@@ -8,8 +8,13 @@ from itertools import product
 import numpy as np
 from direct_cases import GUARD, Tensor, Triple, random_values
 from numpy.lib.stride_tricks import as_strided
-from znnpy_kernels.direct.filters import group_offset, output_groups, pack_filters, unpack_filters
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.direct.packed_filters import (
+    group_offset,
+    output_groups,
+    pack_filters,
+    unpack_filters,
+)
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import Field
-from znnpy_kernels.layers import transfer
+from znnpy_kernels.layers import activation_kernels
 
 from znnpy.fields import Offset3, Strict
-from znnpy.layers.functions import FUNCTIONS, Function
+from znnpy.layers.activation_functions import FUNCTIONS, Function
 
 FUNCTIONS["hard_tanh"] = Function(
     name="hard_tanh",
@@ -26,8 +26,8 @@ FUNCTIONS["hard_tanh"] = Function(
     gradient=lambda y, g, shape: np.where(np.abs(y) < 1, g, 0.0),
 )
 
+from znnpy.layers.edge_kind import EdgeKind
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.kind import EdgeKind
 from znnpy.layers.sizes import Windows
 
 
@@ -66,14 +66,14 @@ from random_networks import loss_of, random_inputs, random_network, random_param
 from znnpy import Model, Optimizer, load_network
 from znnpy.config import json_schema, load_config, template
 from znnpy.engine.emit import EMITTERS, Emitter
-from znnpy.engine.layers import moves
+from znnpy.engine.layers import data_movement
 from znnpy.errors import ConfigError, NetworkError
 from znnpy.geometry import fit
 from znnpy.network import build_network, network_to_section
 from znnpy.reference import forward, gradients
 
 # An image is copied from an offset on, and its gradient put there: the tasks of a crop.
-TASKS = Emitter(moves.crop_forward, moves.crop_backward)
+TASKS = Emitter(data_movement.crop_forward, data_movement.crop_backward)
 
 CONFIG = """\
 network:
@@ -90,9 +90,9 @@ SHAPE = (3, 4, 5)
 @pytest.fixture(autouse=True)
 def bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EMITTERS, "trim", TASKS)
-    monkeypatch.setitem(transfer.FORWARD, "hard_tanh", transfer_hard_tanh)
-    monkeypatch.setitem(transfer.BACKWARD, "hard_tanh", backward_hard_tanh)
-    monkeypatch.setitem(transfer.NORMED, "hard_tanh", normed_hard_tanh)
+    monkeypatch.setitem(activation_kernels.FORWARD, "hard_tanh", transfer_hard_tanh)
+    monkeypatch.setitem(activation_kernels.BACKWARD, "hard_tanh", backward_hard_tanh)
+    monkeypatch.setitem(activation_kernels.NORMED, "hard_tanh", normed_hard_tanh)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_float64_runs_what_has_no_tasks_or_kernel_yet(
     with pytest.raises(NetworkError, match="edge 'trim1': trim has no tasks in float32; precision"):
         Model(network, SHAPE, conv="direct")
     monkeypatch.setitem(EMITTERS, "trim", TASKS)
-    monkeypatch.delitem(transfer.BACKWARD, "hard_tanh")
+    monkeypatch.delitem(activation_kernels.BACKWARD, "hard_tanh")
     with pytest.raises(NetworkError, match=r"node 'layer\d|output': hard_tanh has no kernel"):
         Model(network, SHAPE, conv="direct")
     with Model(network, SHAPE, conv="direct", precision="float64") as model:

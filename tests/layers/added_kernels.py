@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.layers.function_rows import (
+from znnpy_kernels.layers.activation_rows import (
     BACKWARD_WORDS,
     FORWARD_WORDS,
     NORMED_WORDS,

@@ -11,10 +11,10 @@ from scipy import ndimage
 
 from znnpy.layers.convolution import convolve, convolve_data_gradient, convolve_weight_gradient
 from znnpy.layers.dropout import dropped
+from znnpy.layers.edge_kind import Applied
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.kind import Applied
-from znnpy.layers.maxima import maximum, maximum_gradient
-from znnpy.layers.numbers import Numbers
+from znnpy.layers.max_pooling import maximum, maximum_gradient
+from znnpy.layers.operation import Numbers
 
 small = st.tuples(*[st.integers(1, 3)] * 3)
 

@@ -9,18 +9,18 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from drawn_keys import drawn_keys
-from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+from znnpy_kernels.layers.activation_kernels import BACKWARD, FORWARD
 
 from znnpy import Model, load_network
 from znnpy.config import template
 from znnpy.engine.emit import EMITTERS
 from znnpy.errors import NetworkError
 from znnpy.geometry import fit
+from znnpy.layers.activation_functions import FUNCTIONS, FunctionName
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.functions import FUNCTIONS, FunctionName
 from znnpy.layers.keys import InitSection
-from znnpy.layers.numbers import EdgeKindName
-from znnpy.layers.values import InitKind
+from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.types import InitKind
 from znnpy.network.types import Edge, Network, Node
 from znnpy.reference import forward, gradients
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from znnpy.layers import norms
-from znnpy.layers.values import Norm
+from znnpy.layers import normalization
+from znnpy.layers.types import Norm
 
 KINDS = [
     Norm("batch"),
@@ -25,8 +25,8 @@ def values(seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("norm", KINDS, ids=str)
 def test_groups_have_mean_0_and_variance_1(norm: Norm) -> None:
     x = values()
-    by = norms.statistics(x, norm)
-    unit = norms.normalised(x, norm, by)
+    by = normalization.statistics(x, norm)
+    unit = normalization.normalised(x, norm, by)
     over = {"batch": (0, 2, 3, 4), "instance": (2, 3, 4)}
     if norm.kind in over:
         mean, variance = unit.mean(over[norm.kind]), unit.var(over[norm.kind])
@@ -43,10 +43,10 @@ def test_gradients_by_finite_differences(norm: Norm) -> None:
     x, wanted, step = values(), values(1), 1e-5
 
     def loss(x: np.ndarray) -> float:
-        found = norms.normalised(x, norm, norms.statistics(x, norm))
+        found = normalization.normalised(x, norm, normalization.statistics(x, norm))
         return float((found * wanted).sum())
 
-    gradient = norms.normalised_gradient(x, wanted, norm)
+    gradient = normalization.normalised_gradient(x, wanted, norm)
     for place in [(0, 0, 0, 0, 0), (1, 5, 1, 2, 1), (0, 3, 1, 0, 1)]:
         moved = np.zeros(SHAPE)
         moved[place] = step
@@ -56,7 +56,9 @@ def test_gradients_by_finite_differences(norm: Norm) -> None:
 
 def test_running_statistics_take_unbiased_variances() -> None:
     x = values()
-    mean, variance = norms.moved(np.full(6, 5.0), np.full(6, 7.0), x, Norm("batch", momentum=0.25))
+    mean, variance = normalization.moved(
+        np.full(6, 5.0), np.full(6, 7.0), x, Norm("batch", momentum=0.25)
+    )
     over = (0, 2, 3, 4)
     np.testing.assert_allclose(mean, 0.75 * 5 + 0.25 * x.mean(over))
     np.testing.assert_allclose(variance, 0.75 * 7 + 0.25 * x.var(over, ddof=1))

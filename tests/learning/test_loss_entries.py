@@ -5,7 +5,7 @@ import pytest
 from objectives import every_objective, objective_of
 
 from znnpy.errors import ShapeError, ZnnpyError
-from znnpy.learning.overlap import OverlapKeys
+from znnpy.learning.dice import OverlapKeys
 
 OBJECTIVES = every_objective()
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znnpy.data.sampling.rebalance import count_patch, rebalance
+from znnpy.data.opening import open_volume
+from znnpy.data.sampling.class_weights import count_patch, rebalance
 from znnpy.data.sampling.targets import BoundaryTarget
-from znnpy.data.source import open_volume
 from znnpy.errors import VolumeError
 from znnpy.metrics import average_precision, fit_threshold, mean_prediction, voxel_error
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.config import load_config
-from znnpy.config.output import dump
+from znnpy.config.export import dump
 from znnpy.errors import ConfigError, NetworkError, ZnnpyError
 from znnpy.network import (
     build_network,

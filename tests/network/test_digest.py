@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from znnpy.layers.values import Norm
+from znnpy.layers.types import Norm
 from znnpy.network import load_network, network_digest
 from znnpy.network.types import Edge, Network
 

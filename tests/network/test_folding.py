@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from znnpy import Model, load_network, reference
-from znnpy.engine.tasks.identity import Kind
+from znnpy.engine.tasks.task_identity import Kind
 from znnpy.geometry import fit
 from znnpy.network import Network, parameter_shapes
 from znnpy.network.folding import fold, folded

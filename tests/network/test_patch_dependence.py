@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from znnpy.network import load_network
+from znnpy.network.patch_dependence import depends_on_patch, patch_dependence
 from znnpy.network.types import Network, Norm
-from znnpy.network.windows import depends_on_patch, patch_dependence
 
 CONV = {"conv": {"images": 2, "size": 3}}
 NETWORK = load_network({"input": 1, "layers": [CONV, {"max_pool": 2}, CONV]})

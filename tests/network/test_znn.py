@@ -8,7 +8,7 @@ import pytest
 
 from znnpy.config import changes_that_matter, dump, load_config
 from znnpy.errors import ConfigError, NetworkError
-from znnpy.layers.functions import FunctionName
+from znnpy.layers.activation_functions import FunctionName
 from znnpy.network import load_network, self_contained
 from znnpy.network.types import Edge, Init, Network, Node
 from znnpy.network.znn import parse_znn

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy.layers.borders import sides
+from znnpy.layers.edge_kind import Applied
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.kind import Applied
-from znnpy.layers.numbers import Numbers
-from znnpy.layers.values import BARE
+from znnpy.layers.operation import Numbers
+from znnpy.layers.padding import sides
+from znnpy.layers.types import BARE
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812

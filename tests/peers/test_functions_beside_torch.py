@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy.layers.functions import FUNCTIONS, Shaped
+from znnpy.layers.activation_functions import FUNCTIONS, Shaped
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812

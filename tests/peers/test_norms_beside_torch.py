@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy.layers import norms
-from znnpy.layers.values import Norm
+from znnpy.layers import normalization
+from znnpy.layers.types import Norm
 
 torch = pytest.importorskip("torch")
 
@@ -41,21 +41,21 @@ def test_values_gradients_and_running_statistics(kind: Any, epsilon: float, affi
     found = peer(given)
     (found * torch.tensor(g)).sum().backward()
 
-    unit = norms.normalised(x, norm, norms.statistics(x, norm))
+    unit = normalization.normalised(x, norm, normalization.statistics(x, norm))
     by_image = (slice(None), None, None, None)
     values = unit * scale[by_image] + shift[by_image]
     np.testing.assert_allclose(values, found.detach().numpy(), atol=1e-10)
-    gradient = norms.normalised_gradient(x, g * scale[by_image], norm)
+    gradient = normalization.normalised_gradient(x, g * scale[by_image], norm)
     np.testing.assert_allclose(gradient, given.grad.numpy(), atol=1e-10)
     if affine:
         over = (0, 2, 3, 4)
         np.testing.assert_allclose((g * unit).sum(over), peer.weight.grad.numpy(), atol=1e-9)
         np.testing.assert_allclose(g.sum(over), peer.bias.grad.numpy(), atol=1e-9)
     if kind == "batch":
-        mean, variance = norms.moved(np.zeros(IMAGES), np.ones(IMAGES), x, norm)
+        mean, variance = normalization.moved(np.zeros(IMAGES), np.ones(IMAGES), x, norm)
         np.testing.assert_allclose(mean, peer.running_mean.numpy(), atol=1e-12)
         np.testing.assert_allclose(variance, peer.running_var.numpy(), atol=1e-12)
         peer.eval()
-        by = norms.given(mean, variance)
-        values = norms.normalised(x, norm, by) * scale[by_image] + shift[by_image]
+        by = normalization.given(mean, variance)
+        values = normalization.normalised(x, norm, by) * scale[by_image] + shift[by_image]
         np.testing.assert_allclose(values, peer(given).detach().numpy(), atol=1e-10)

@@ -14,13 +14,13 @@ importance = pytest.importorskip("monai.data.utils")
 
 from znnpy.config import config_from  # noqa: E402
 from znnpy.data.scene import Scene  # noqa: E402
-from znnpy.data.values.normalise import normalisation  # noqa: E402
+from znnpy.data.values.normalization import normalisation  # noqa: E402
 from znnpy.data.volume import ArrayVolume  # noqa: E402
 from znnpy.geometry import Geometry, fit  # noqa: E402
 from znnpy.infer.blocks import Region, whole_field  # noqa: E402
-from znnpy.infer.build import Weights, prediction_of  # noqa: E402
+from znnpy.infer.config_model import Weights, prediction_of  # noqa: E402
 from znnpy.infer.predict import VolumePrediction  # noqa: E402
-from znnpy.infer.windows import Windows  # noqa: E402
+from znnpy.infer.sliding_window import Windows  # noqa: E402
 from znnpy.network import (  # noqa: E402
     Network,
     build_network,

@@ -13,9 +13,9 @@ from matplotlib.image import imread
 
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
-from znnpy.pictures import layers as module
 from znnpy.pictures import napari_viewer
-from znnpy.pictures.layers import Layer, draw_slices, kind_of, title_of
+from znnpy.pictures import overlays as module
+from znnpy.pictures.overlays import Layer, draw_slices, kind_of, title_of
 from znnpy.pictures.panels import Panel, length, scale_bar
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from znnpy_kernels.fft.lines import MOST_TAPS
+from znnpy_kernels.fft.pruned_lines import MOST_TAPS
 
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
@@ -15,7 +15,7 @@ from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.choose import DIRECT, candidates
-from znnpy.plan.combine import cheapest
+from znnpy.plan.joint_choice import cheapest
 from znnpy.plan.tiles import best_tiles, lattices, tile_count
 from znnpy.plan.types import SHARED
 

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from znnpy.plan.combine import cheapest, shared_total
-from znnpy.plan.compare import compared
+from znnpy.cli.config_summary import compared
 from znnpy.plan.cost import ConvShape
+from znnpy.plan.joint_choice import cheapest, shared_total
 from znnpy.plan.types import COST_PARTS, PASSES, Costs, Method
 
 METHODS = [Method("direct"), Method("spectral", (8, 8, 8)), Method("spectral", (16, 16, 16))]

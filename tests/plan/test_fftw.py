@@ -24,7 +24,7 @@ warnings.simplefilter("always")
 from znnpy.plan import fftw
 fftw.wisdom_path = lambda: Path(sys.argv[1])
 from znnpy_kernels.fft.images import image_spectra
-from znnpy_kernels.machine.guarded import unguarded
+from znnpy_kernels.machine.guards import unguarded
 size = (12, 18, 21)
 plan = fftw.plan_forward(size)
 fftw.plan_inverse(size)

@@ -6,7 +6,7 @@ import pytest
 
 from znnpy.errors import PlanError
 from znnpy.plan.fftw import plan_forward
-from znnpy.plan.filters import plan_filter
+from znnpy.plan.twiddle_tables import plan_filter
 
 
 def test_layout_is_that_of_images() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from znnpy.plan import ranges
-from znnpy.plan.ranges import FEWEST, LEAST_SECONDS, TARGET_SECONDS
+from znnpy.plan.partition import FEWEST, LEAST_SECONDS, TARGET_SECONDS
 
 
 @pytest.mark.parametrize("extent", [1, 3, 20, 1000])

@@ -11,7 +11,7 @@ import pytest
 from znnpy.errors import PlanError
 from znnpy.network import load_network
 from znnpy.plan import LayerPlan, Plan, fftw
-from znnpy.plan.saved import MOST_BYTES, read_plan, saved_plan, to_text
+from znnpy.plan.record import MOST_BYTES, read_plan, saved_plan, to_text
 
 NETWORK = load_network({"input": 1, "layers": [{"conv": {"images": 2, "size": 3}}]})
 PLAN = Plan({"conv1": LayerPlan("fft", "direct", "fft", "because")})

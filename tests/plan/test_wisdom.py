@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from znnpy_kernels.machine import cache
 
-from znnpy.engine.convolution.winograd import weight
+from znnpy.engine.convolution.winograd import weight_gradients
 from znnpy.plan import Method, fftw, wisdom
 
 DIRECT = Method("direct")
@@ -31,7 +31,7 @@ def test_the_first_measurement_stands():
 
 
 def test_what_was_timed_by_other_tasks_is_measured_anew(tmp_path, monkeypatch):
-    assert Path(weight.__file__) in wisdom.sources()
+    assert Path(weight_gradients.__file__) in wisdom.sources()
     for room in ("engine", "plan", "cli"):
         (tmp_path / room).mkdir()
         (tmp_path / room / "constants.py").write_text("PANEL_PAIRS = 1536")

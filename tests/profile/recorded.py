@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import znnpy
-from znnpy.profile.updates import Profile, events_needed, profile_predictions, profile_updates
+from znnpy.profile.recorded_updates import (
+    Profile,
+    events_needed,
+    profile_predictions,
+    profile_updates,
+)
 
 NET = {
     "input": 1,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from znnpy.profile.sums import Converging, compare_sums
+from znnpy.profile.sum_strategies import Converging, compare_sums
 from znnpy.scheduler import Executor
 
 

@@ -8,9 +8,9 @@ import pytest
 from launched import launched
 
 import znnpy
-from znnpy.engine.tasks.identity import PASS_OF, Identity, Kind, Part, Pass, identities
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Kind, Part, Pass, identities
 from znnpy.plan.types import PASSES
-from znnpy.profile.flops import convolution_flops, flops_by_task
+from znnpy.profile.command import convolution_flops, flops_by_task
 
 NET = {
     "input": 1,
@@ -94,8 +94,8 @@ import json, sys
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine import Model
-from znnpy.engine.tasks.identity import Pass, identities
-from znnpy.profile.flops import convolution_flops, flops_by_task
+from znnpy.engine.tasks.task_identity import Pass, identities
+from znnpy.profile.command import convolution_flops, flops_by_task
 
 with World.open() as world:
     keys = {"threads": 1, "conv": "direct", "distributed": DistributedSection(strategy=sys.argv[2])}

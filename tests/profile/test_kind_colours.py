@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from znnpy.engine.tasks.identity import Kind
+from znnpy.engine.tasks.task_identity import Kind
 from znnpy.profile.colours import KINDS, LOSSES, PALETTE, colour_of, name_of
 
 STILL = {Kind.COPY, Kind.DROPOUT, Kind.GATE, Kind.BARRIER}

@@ -16,12 +16,12 @@ from written_events import MS, worker
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.network import load_network
-from znnpy.profile.losses import find_losses
+from znnpy.profile.lost_time import find_losses
 from znnpy.profile.messages import Passed, arrivals, lanes
+from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.summary import summarise
 from znnpy.profile.timeline import MESSAGE
 from znnpy.profile.trace import write_trace
-from znnpy.profile.updates import Profile
 
 
 def passed(

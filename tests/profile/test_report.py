@@ -14,7 +14,7 @@ import pytest
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.cli import main
-from znnpy.cli.profiling import _print
+from znnpy.cli.profile import _print
 from znnpy.graph.policies import POLICIES
 from znnpy.profile.report import write_report
 from znnpy.profile.svg import seconds

@@ -11,7 +11,7 @@ import pytest
 
 from znnpy.config.models import Config
 from znnpy.profile.command import share_of_cores, with_microbatches
-from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.core_count import available_cores
 
 HERE, OWN = gethostname(), sorted(os.sched_getaffinity(0))
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import znnpy
-from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.transfers import Transfer, Way
-from znnpy.engine.communication.exchange import Party
+from znnpy.engine.communication.gradient_exchange import Party
+from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.build import STEPS, Build
-from znnpy.engine.steps import declare_update
-from znnpy.engine.tasks.declared import Declared
-from znnpy.engine.tasks.identity import Identity, Kind, Part
+from znnpy.engine.step_tasks import declare_update
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.task_identity import Identity, Kind, Part
 from znnpy.profile.simulation import exchanges, urgent
 from znnpy.simulate import Links, Replay, exchanged
 

@@ -9,9 +9,9 @@ import pytest
 from recorded import recorded, small_model
 
 from znnpy.profile.advice import advise
-from znnpy.profile.dot import write_dot
+from znnpy.profile.graphviz import write_dot
+from znnpy.profile.recorded_updates import random_batch
 from znnpy.profile.summary import _sizes, step_edges, summarise, typical_costs
-from znnpy.profile.updates import random_batch
 
 SIMULATION = {"workers": [1, 2, 3, 8, 16], "seconds": [1.0, 0.51, 0.35, 0.24, 0.2]}
 

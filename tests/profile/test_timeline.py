@@ -9,9 +9,9 @@ from written_events import MS, worker
 
 from znnpy.graph import GraphBuilder, Named
 from znnpy.network import load_network
-from znnpy.profile.losses import find_losses
+from znnpy.profile.lost_time import find_losses
+from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import MISSING, StepFunction, build_timeline
-from znnpy.profile.updates import Profile
 
 
 def chain_graph():

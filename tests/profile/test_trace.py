@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from recorded import recorded
 
+from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.trace import UPDATES, write_trace
-from znnpy.profile.updates import Profile
 
 Events = list[dict[str, Any]]
 

@@ -7,10 +7,10 @@ import pytest
 from random_networks import random_batch, random_inputs, random_network, random_parameters
 
 from znnpy.geometry import fit
+from znnpy.layers.activation_functions import FUNCTIONS
+from znnpy.layers.edge_kind import NodeKind
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.functions import FUNCTIONS
-from znnpy.layers.nodes import NodeKind
-from znnpy.layers.values import BARE, BorderName, NormKind
+from znnpy.layers.types import BARE, BorderName, NormKind
 from znnpy.network.types import Network
 from znnpy.reference import forward
 

@@ -1,7 +1,7 @@
 """The control block: lines apart, deques large enough, groups counted by their last members."""
 
 import numpy as np
-from znnpy_kernels.scheduling import shared_state as at
+from znnpy_kernels.scheduling import control_block as at
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler.control_block import ControlBlock, counted

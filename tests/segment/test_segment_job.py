@@ -11,7 +11,7 @@ import pytest
 import zarr
 from called import status_of
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.segment import Request, segment

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from znnpy.simulate import sums
-from znnpy.simulate.sums import STRATEGIES, FanIn, simulate_sums
+from znnpy.simulate import sum_strategies
+from znnpy.simulate.sum_strategies import STRATEGIES, FanIn, simulate_sums
 
 
 @pytest.fixture(autouse=True)
 def _no_jitter(monkeypatch):
-    monkeypatch.setattr(sums, "JITTER", 0.0)
+    monkeypatch.setattr(sum_strategies, "JITTER", 0.0)
 
 
 @pytest.mark.parametrize(("strategy", "additions"), [("tree", 7), ("exchange", 8), ("lock", 8)])

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.archive import Kind
 from znnpy.train.checkpoint import Contents
 from znnpy.train.loop import Batch
+from znnpy.train.npz_reader import Kind
 
 PACE: dict[str, Any] = {
     "iterations": 30,

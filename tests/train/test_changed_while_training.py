@@ -13,11 +13,10 @@ from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import ChangedError
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.keeper import Pace, RunKeeper
-from znnpy.train.log import RunLog
+from znnpy.train.log import RunLog, up_to
 from znnpy.train.loop import Loop
 from znnpy.train.progress import Quiet
-from znnpy.train.records import up_to
+from znnpy.train.run_writer import Pace, RunKeeper
 from znnpy.train.signals import StopSignals
 
 

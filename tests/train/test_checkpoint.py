@@ -7,8 +7,8 @@ from rewriting import rewritten, with_array, with_meta
 
 from znnpy.errors import RunError
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.archive import Kind
 from znnpy.train.checkpoint import Checkpoint, Contents
+from znnpy.train.npz_reader import Kind
 
 
 def make(iteration):

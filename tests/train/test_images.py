@@ -16,8 +16,8 @@ from image_files import squares, write_cifar, write_idx
 from znnpy.cli import main
 from znnpy.config import load_config
 from znnpy.config.data_section import DataSection, Source
+from znnpy.data.config_volumes import open_source
 from znnpy.errors import ZnnpyError
-from znnpy.infer.material import open_source
 from znnpy.network import trained_network
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train

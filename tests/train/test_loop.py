@@ -11,12 +11,11 @@ from standin import PACE, LinearModel, batches, newest
 
 from znnpy.errors import TrainingError
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train import keeper
-from znnpy.train.keeper import Pace, RunKeeper
-from znnpy.train.log import RunLog
+from znnpy.train import run_writer
+from znnpy.train.log import RunLog, drop_after, up_to
 from znnpy.train.loop import Batch, Loop
 from znnpy.train.progress import Plain, Quiet
-from znnpy.train.records import drop_after, up_to
+from znnpy.train.run_writer import Pace, RunKeeper
 from znnpy.train.signals import StopSignals
 
 
@@ -98,7 +97,7 @@ def test_stopped_in_a_validation_makes_up_for_it(tmp_path, undisturbed):
 
 def test_rates_are_noted_once_a_second(tmp_path, monkeypatch):
     now = itertools.count(0.0, 0.25)
-    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(run_writer, "time", SimpleNamespace(monotonic=lambda: next(now)))
     run(tmp_path, LinearModel(), iterations=12)
     lines = (tmp_path / "timings.jsonl").read_text().splitlines()
     noted = [json.loads(line) for line in lines]

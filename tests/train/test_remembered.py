@@ -8,8 +8,7 @@ import subprocess
 import pytest
 from small_run import command, write_config, znnpy
 
-from znnpy.train.remembered import remember, remembered
-from znnpy.train.rundir import PATCHES
+from znnpy.train.run_directory import PATCHES, remember, remembered
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def test_what_is_remembered_anew_replaces_what_was(tmp_path):
 
 @pytest.mark.slow
 def test_several_processes_remember_at_once(tmp_path):
-    words = "from pathlib import Path; import sys; from znnpy.train.remembered import remember; "
+    words = "from pathlib import Path; import sys; from znnpy.train.run_directory import remember; "
     words += "[remember(Path(sys.argv[1]), {f'{sys.argv[2]} {n}': n}, print) for n in range(20)]"
     line = [command()[0], "-c", words, str(tmp_path)]
     started = [subprocess.Popen([*line, str(number)]) for number in range(3)]

@@ -12,11 +12,11 @@ from small_run import write_config, znnpy
 from znnpy.config import load_config
 from znnpy.errors import RunError
 from znnpy.network import self_contained
+from znnpy.train.environment import differences
 from znnpy.train.progress import Quiet
-from znnpy.train.rundir import RunDirectory
+from znnpy.train.run_directory import RunDirectory
 from znnpy.train.session import train
 from znnpy.train.start import look, read_run
-from znnpy.train.versions import differences
 
 
 class Heard(Quiet):

@@ -14,7 +14,7 @@ import pytest
 from ranked import SECONDS, mpiexec, ranked, ranks_of, send
 from small_run import command, final, state, write_config, znnpy
 
-from znnpy.train.records import drop_after
+from znnpy.train.log import drop_after
 
 TIMES = int(os.environ.get("ZNNPY_FAILURES", "0"))  # of each kind; 20 take some minutes
 MICROBATCHES = ("--set", "training.batch=4", "--set", "training.microbatch=1")
@@ -53,13 +53,13 @@ def whole(run):
 
 CHECK = """
 import sys
-from znnpy.cli import main, summary
-from znnpy.data.memory import available
-survey = summary.survey
+from znnpy.cli import config_summary, main
+from znnpy.data.process_memory import available
+survey = config_summary.survey
 def told(*words):
     print(available(0), file=sys.stderr)
     return survey(*words)
-summary.survey = told
+config_summary.survey = told
 main(["check", *sys.argv[1:], "--json"])
 """
 
@@ -85,8 +85,8 @@ LOOKS = """
 import os, sys
 from pathlib import Path
 from znnpy.cli import main
-from znnpy.data.sampling import examined
-from znnpy.data.values import normalise
+from znnpy.data.sampling import volume_statistics
+from znnpy.data.values import normalization
 def counted(module, name):
     made = getattr(module, name)
     def look(*words, **keys):
@@ -94,8 +94,8 @@ def counted(module, name):
             print(name, os.environ["PMI_RANK"], file=file)
         return made(*words, **keys)
     setattr(module, name, look)
-counted(normalise, "moments")
-counted(examined, "count_volume")
+counted(normalization, "moments")
+counted(volume_statistics, "count_volume")
 main(["train", *sys.argv[1:]])
 """
 
@@ -161,9 +161,9 @@ def test_ctrl_c_stops_all_and_another_number_of_ranks_goes_on(undisturbed, confi
 def test_what_another_rank_cannot_open_is_told_with_its_number(config, debug):
     script = (
         "import os; from znnpy.cli import main\n"
-        "from znnpy.train import patches; from znnpy.errors import VolumeError\n"
+        "from znnpy.train import patch_sources; from znnpy.errors import VolumeError\n"
         "def broken(*_): raise VolumeError('data.h5 is not here')\n"
-        "if os.environ['PMI_RANK'] == '1': patches.open_scene = broken\n"
+        "if os.environ['PMI_RANK'] == '1': patch_sources.open_scene = broken\n"
         "main(['train', *__import__('sys').argv[1:]])"
     )
     words = (config, *MICROBATCHES, *["--debug"] * debug)
@@ -224,21 +224,21 @@ SLOW = """
 import os, sys, time
 from pathlib import Path
 from znnpy.cli import main
-from znnpy.train import follow, keeper
+from znnpy.train import run_writer, worker_rank
 checkpoints = Path(sys.argv[1]).parent / "run/checkpoints"
 if os.environ["PMI_RANK"] == "0":
-    save = keeper.save
+    save = run_writer.save
     def slow(*words):
         time.sleep(1)
         save(*words)
-    keeper.save = slow
+    run_writer.save = slow
 else:
-    save = follow.Bystander.save
+    save = worker_rank.Bystander.save
     def looked(self, model, iteration):
         save(self, model, iteration)
         with open(checkpoints.parent.parent / "seen", "a") as file:
             print(iteration, (checkpoints / f"iteration-{iteration:09}.npz").exists(), file=file)
-    follow.Bystander.save = looked
+    worker_rank.Bystander.save = looked
 main(["train", *sys.argv[1:]])
 """
 
@@ -257,10 +257,10 @@ import os, sys
 from znnpy.cli import main
 from znnpy.errors import RunError
 from znnpy.train import loop
-from znnpy.distributed import watch
+from znnpy.distributed import failure_detector
 rank, at, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if kind == "SIGSTOP":
-    watch.BEAT = 0.4  # the others shall not wait for long
+    failure_detector.BEAT = 0.4  # the others shall not wait for long
 if kind == "exception" and int(os.environ["PMI_RANK"]) == rank:
     submit = loop.Loop._submit
     def failing(self):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from znnpy.plan import LayerPlan, Plan, fftw
-from znnpy.train.rundir import FFTW
-from znnpy.train.wisdom import keep_wisdom, pin_wisdom
+from znnpy.train.run_directory import FFTW, keep_wisdom, pin_wisdom
 
 BY_FFT = Plan({"c": LayerPlan("direct", "direct", "fft")})
 

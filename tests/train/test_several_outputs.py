@@ -16,9 +16,9 @@ from znnpy.config import config_from, load_config
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ConfigError, ZnnpyError
-from znnpy.geometry.finest import finest
+from znnpy.geometry.finest_outputs import finest
 from znnpy.network import trained_network, training_losses
-from znnpy.train.patches import make_sampler
+from znnpy.train.patch_sources import make_sampler
 from znnpy.train.session import train
 
 NETWORK = """

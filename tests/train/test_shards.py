@@ -17,8 +17,8 @@ from ranked import SECONDS, mpiexec, ranks_of, send
 from small_run import command, final, state, write_config, znnpy
 
 from znnpy.config import load_config
-from znnpy.data import memory
-from znnpy.data.memory import share_memory, take
+from znnpy.data import process_memory
+from znnpy.data.process_memory import share_memory, take
 from znnpy.data.sampling import sampler
 from znnpy.distributed.world import World
 from znnpy.errors import RunError, VolumeError
@@ -169,12 +169,12 @@ def test_another_number_of_ranks_goes_on(config, tmp_path):
 FAIL = """
 import os, signal, sys
 from znnpy.cli import main
-from znnpy.distributed import watch
+from znnpy.distributed import failure_detector
 from znnpy.errors import RunError
 from znnpy.train.shards import Shards
 how, rank, pass_on = sys.argv[1], sys.argv[2], Shards._pass_on
 if how == "SIGSTOP":
-    watch.BEAT = 0.4  # the others shall not wait for long
+    failure_detector.BEAT = 0.4  # the others shall not wait for long
 def failing(self, wave):
     if os.environ["PMI_RANK"] == rank:
         if how == "exception":
@@ -340,7 +340,7 @@ def test_files_are_counted_no_longer_than_they_are_held(config, monkeypatch):
 
     open_sampler = shards.open_sampler
     monkeypatch.setattr(shards, "open_sampler", whole)
-    monkeypatch.setattr(memory, "_part", None)
+    monkeypatch.setattr(process_memory, "_part", None)
     share_memory(4, 1 << 40)
     found = opened(config)
-    assert memory._part.taken == shards._needed(found._blocks, 4)
+    assert process_memory._part.taken == shards._needed(found._blocks, 4)

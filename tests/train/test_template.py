@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from znnpy.cli.saving import save_plan
+from znnpy.cli.plan_saving import save_plan
 from znnpy.config import load_config
 from znnpy.config.template import template
 from znnpy.config.unet_section import UnetSection

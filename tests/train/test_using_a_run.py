@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_run import apart, write_config, znnpy
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 
 
 @pytest.fixture(scope="module")

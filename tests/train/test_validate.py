@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy.data.sampling.patches import InputPatch, OutputPatch
+from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import ImageTarget
 from znnpy.data.scene import Scene

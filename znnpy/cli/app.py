@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 import znnpy
-from znnpy.cli import configs, evaluating, predicting, profiling, segmenting, training, viewing
-from znnpy.cli.limits import refuse_little_memory
+from znnpy.cli import config, evaluate, predict, profile, segment, train, view
+from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import WaitWarning, screenful, told
 
@@ -27,15 +27,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train and run 3-D convolutional networks on many-core CPUs.",
 )
-app.command("train")(training.train)
-app.command("predict")(predicting.predict)
-app.command("evaluate")(evaluating.evaluate)
-app.command("segment")(segmenting.segment)
-app.command("view")(viewing.view)
-app.command("profile")(profiling.profile)
-app.command("check")(configs.check)
-app.command("init")(configs.init)
-app.command("schema")(configs.schema)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("segment")(segment.segment)
+app.command("view")(view.view)
+app.command("profile")(profile.profile)
+app.command("check")(config.check)
+app.command("init")(config.init)
+app.command("schema")(config.schema)
 
 
 def _version(wanted: bool) -> None:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. Errors are one message on stderr."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in line
-    words = predicting.spelled_out([word for word in line if word != "--debug"])
+    words = predict.spelled_out([word for word in line if word != "--debug"])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what matters becomes an error
     for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
@@ -97,7 +97,7 @@ def _run(words: Sequence[str], debug: bool) -> None:
             sys.exit(_commands()(words, prog_name="znnpy", obj=debug, standalone_mode=speaks))
     except (Exception, SystemExit) as error:
         if announced() != 1:
-            from znnpy.distributed.joining import end_together
+            from znnpy.distributed.rendezvous import end_together
 
             end_together(error, debug=debug)
         raise

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def new_path(text: str | Path) -> Path:
     """A place to write to; wrong usage for what is none of this machine."""
-    from znnpy.data.names import local_path
+    from znnpy.data.dataset_names import local_path
     from znnpy.errors import VolumeError
 
     try:

@@ -8,9 +8,9 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from znnpy.cli.summary import MOST_SHAPES, UNPLANNED
+from znnpy.cli.config_summary import MOST_SHAPES, UNPLANNED
 from znnpy.cli.tables import console
-from znnpy.data.memory import readable
+from znnpy.data.process_memory import readable
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.plan.choose import UNMEASURED
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from znnpy.infer.evaluate import Evaluation
-    from znnpy.infer.scores import Deviations, Scores
+    from znnpy.evaluation.scores import Deviations, Scores
+    from znnpy.evaluation.volume import Evaluation
 
 _TITLES = {
     "voxel_error": "voxel error",

@@ -1,5 +1,6 @@
 """YAML to validated models; an error names file, line, key, what is allowed, and what was meant."""
 
+from znnpy.config.export import changes_that_matter, described_changes, dump, json_schema
 from znnpy.config.loading import (
     check_section,
     config_from,
@@ -8,7 +9,6 @@ from znnpy.config.loading import (
     network_section_from,
 )
 from znnpy.config.models import Config
-from znnpy.config.output import changes_that_matter, described_changes, dump, json_schema
 from znnpy.config.problems import MalformedConfigError, Problem
 from znnpy.config.template import template
 

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from znnpy.dataset_path import joined, split, there
 from znnpy.errors import VolumeError
 from znnpy.fields import (
     Bool,
@@ -31,7 +32,6 @@ from znnpy.fields import (
     shown,
     wrong,
 )
-from znnpy.sources import joined, split, there
 
 
 class Source(Strict):

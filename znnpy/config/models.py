@@ -1,9 +1,12 @@
-"""The whole config: seven sections, frozen, paths absolute once loaded from a file."""
+"""The whole config: seven sections, frozen, paths absolute once loaded from a file.
+
+The `inference` section: how volumes are predicted where values depend on the patch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,7 +23,6 @@ from znnpy.config.data_section import (
     VolumeSection,
 )
 from znnpy.config.distributed_section import DistributedSection
-from znnpy.config.inference_section import BlendName, InferenceSection
 from znnpy.config.network_section import (
     EdgeSection,
     LayerSection,
@@ -39,7 +41,9 @@ from znnpy.config.training_section import (
     TrainingSection,
     ValidationSection,
 )
-from znnpy.fields import Strict
+from znnpy.fields import Share3, Size3, Strict
+
+BlendName = Literal["gaussian", "linear", "constant"]
 
 __all__ = [
     "AffinityTarget",
@@ -71,6 +75,24 @@ __all__ = [
     "ValidationSection",
     "VolumeSection",
 ]
+
+
+class InferenceSection(Strict):
+    """Windows over whole volumes, for networks with padding or with statistics of images; others need none."""
+
+    window: Size3 | None = Field(
+        default=None,
+        description="Output voxels of one window, z y x (default: training.output_shape).",
+    )
+    overlap: Share3 = Field(
+        default=(0.5, 0.5, 0.5),
+        description="Share of a window that the next one covers too, z y x, in [0, 1).",
+    )
+    blend: BlendName = Field(
+        default="gaussian",
+        description="What a window's voxels weigh where windows overlap: gaussian (sigma an eighth of the "
+        "window), linear (a ramp as long as the overlap) or constant.",
+    )
 
 
 class Config(Strict):

@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr, create_model, model_validator
 from znnpy.config.problems import Key, Place, dotted
 from znnpy.config.unet_section import UnetSection
 from znnpy.fields import FilePath, Images, Strict, shorthand, wrong
+from znnpy.layers.edge_kind import EdgeKind, NodeKind
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.keys import (
     ZERO,
@@ -23,10 +24,8 @@ from znnpy.layers.keys import (
     Slope,
     refuse_other_shape,
 )
-from znnpy.layers.kind import EdgeKind
-from znnpy.layers.nodes import NodeKind
-from znnpy.layers.norm_keys import BiasKey, NormField
-from znnpy.layers.numbers import EdgeKindName
+from znnpy.layers.normalization_keys import BiasKey, NormField
+from znnpy.layers.operation import EdgeKindName
 
 
 class LayerSection(Strict):

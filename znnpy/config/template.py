@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from znnpy.config.training_section import TrainingSection
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.functions import FUNCTIONS
 from znnpy.learning.losses import LOSSES
 from znnpy.learning.optimizers import OPTIMIZERS
 

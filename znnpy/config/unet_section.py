@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from znnpy.fields import Images, Int, Size3, Strict, shorthand, shown, wrong
 from znnpy.layers.dropout import DropoutLayer
 from znnpy.layers.keys import FunctionKey, Slope, refuse_other_shape
-from znnpy.layers.norm_keys import BiasKey, NormField, biased, norm_of
-from znnpy.layers.values import MOST_EDGES, BorderName, Triple
+from znnpy.layers.normalization_keys import BiasKey, NormField, biased, norm_of
+from znnpy.layers.types import MOST_EDGES, BorderName, Triple
 
 Value = TypeVar("Value")
 

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from znnpy.distributed.errors import DistributedError, traced
+from znnpy.distributed.serialization import Value, joined, packed, split, unpacked
 from znnpy.distributed.transfers import Delays, Parcel
-from znnpy.distributed.values import Value, joined, packed, split, unpacked
 
 if TYPE_CHECKING:
-    from znnpy.distributed.messenger import Messenger
+    from znnpy.distributed.communication_thread import Messenger
 
 TO_FIRST, TO_ALL, FIRST_FREE_CHANNEL = range(3)
 """Channels of small messages: one value to rank 0, the values of all ranks back; others may take the rest."""
@@ -46,7 +46,7 @@ class World:
 
         Raises ModuleNotFoundError without mpi4py, DistributedError where MPI lets only one thread use it.
         """
-        from znnpy.distributed.messenger import Messenger
+        from znnpy.distributed.communication_thread import Messenger
         from znnpy.distributed.mpi import begin
 
         begin()
@@ -100,7 +100,7 @@ class World:
         Does not return with a messenger. What ends a process without an error (SystemExit) is its status alone.
         """
         if self._messenger:
-            from znnpy.distributed.watch import kill_all
+            from znnpy.distributed.failure_detector import kill_all
 
             if not isinstance(error, SystemExit):
                 print(traced(error, self.rank), file=sys.stderr, flush=True)

@@ -2,6 +2,6 @@
 
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
-from znnpy.engine.result import StepResult
+from znnpy.engine.step_result import StepResult
 
 __all__ = ["Model", "Optimizer", "StepResult"]

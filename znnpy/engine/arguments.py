@@ -13,11 +13,11 @@ from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.training_section import RunSection, TrainingSection
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.report import Report
+from znnpy.engine.progress import Report
 from znnpy.errors import ConfigError
 from znnpy.fields import Bool, Int, Strict, shown
 from znnpy.plan import Plan
-from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.core_count import available_cores
 
 Record = Mapping[str, Mapping[str, Any]]
 WHO = "Model"

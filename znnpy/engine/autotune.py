@@ -10,16 +10,16 @@ from typing import Any
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.data.memory import readable
-from znnpy.engine.lone import lone_kernels
-from znnpy.engine.report import COMPILING, MEASURING, Report
+from znnpy.data.process_memory import readable
+from znnpy.engine.progress import COMPILING, MEASURING, Report
+from znnpy.engine.single_layer import lone_kernels
 from znnpy.engine.timing import as_without_limit, fits, measurable, smaller, timed, trial_bytes
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan import Choice, ConvShape, Costs, Plan, candidates, choose
 from znnpy.plan.choose import ESTIMATED, MEASURED, UNMEASURED, close_calls, estimated_costs
 from znnpy.plan.wisdom import recall, remember
-from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.core_count import available_cores
 
 
 def planned(

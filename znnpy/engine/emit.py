@@ -1,35 +1,71 @@
 """A network's passes as declared tasks: the one module that binds operations to their emitters.
 
 Each operation of each pass is a stage of its own, which matters to the policy `layers` alone.
+
+The order in which microbatches are computed and added up: a binary tree over their numbers.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from znnpy.engine.communication.exchange import Exchange
-from znnpy.engine.convolution import frames
+from znnpy.engine.communication.gradient_exchange import Exchange
+from znnpy.engine.convolution import padding
 from znnpy.engine.convolution import passes as convolution
-from znnpy.engine.layers import averages, moves, pooling, upsampling
+from znnpy.engine.layers import average_pooling, data_movement, max_pooling, upsampling
+from znnpy.engine.layers.constrained_filters import (
+    average_gradient,
+    clear_gradient,
+    standardize,
+    standardized_gradient,
+)
+from znnpy.engine.layers.gradient_accumulation import add_totals
 from znnpy.engine.layers.loss import emit_loss
 from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.layers.repeats import average_gradient, clear_gradient
-from znnpy.engine.layers.standardized import standardize, standardized_gradient
-from znnpy.engine.layers.totals import add_totals
-from znnpy.engine.layers.updates import emit_updates
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import trained_nodes
+from znnpy.engine.layers.parameter_updates import emit_updates
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.feature_maps import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.again import repeated
-from znnpy.engine.tasks.step import Step
-from znnpy.engine.tasks.turns import turns
+from znnpy.engine.tasks.rematerialization import repeated
+from znnpy.engine.tasks.step import Step, tree
 from znnpy.errors import NetworkError
-from znnpy.layers.numbers import EdgeKindName
-from znnpy.network.outputs import Objectives
+from znnpy.layers.operation import EdgeKindName
+from znnpy.network.objectives import Objectives
 from znnpy.network.types import Edge, Network, Node
+
+
+class Turn(NamedTuple):
+    """A microbatch: the slot for its sums, and pairs of slots (into, from) that can be added after it."""
+
+    slot: int
+    pairs: list[tuple[int, int]]
+
+
+def turns(count: int, slots: int) -> list[Turn]:
+    """What happens to microbatch after microbatch; slot 0 ends with the sum of all.
+
+    Slots are used again in the order in which they come free, so that who takes one seldom waits.
+    """
+    free, found = deque(range(slots)), list[Turn]()
+    for ready in _ready(count):
+        found.append(Turn(free.popleft(), []))
+        pairs = [(found[into].slot, found[other].slot) for into, other in ready]
+        found[-1].pairs.extend(pairs)
+        free.extend(other for _, other in pairs)
+    return found
+
+
+def _ready(count: int) -> list[list[tuple[int, int]]]:
+    """Pairs of the tree by the leaf after which both of their sums are whole."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    for into, other in tree(count):
+        found[min(2 * other - into, count) - 1].append((into, other))
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,13 +96,13 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
         convolution.weight_gradient,
         convolution.derive,
     ),
-    "max_filter": Emitter(pooling.forward, pooling.backward),
-    "max_pool": Emitter(pooling.forward, pooling.backward),
+    "max_filter": Emitter(max_pooling.forward, max_pooling.backward),
+    "max_pool": Emitter(max_pooling.forward, max_pooling.backward),
     "upsample": Emitter(upsampling.forward, upsampling.backward),
-    "avg_pool": Emitter(averages.forward, averages.backward),
-    "dropout": Emitter(moves.dropout_forward, moves.dropout_backward),
-    "identity": Emitter(moves.identity_forward, moves.identity_backward),
-    "crop": Emitter(moves.crop_forward, moves.crop_backward),
+    "avg_pool": Emitter(average_pooling.forward, average_pooling.backward),
+    "dropout": Emitter(data_movement.dropout_forward, data_movement.dropout_backward),
+    "identity": Emitter(data_movement.identity_forward, data_movement.identity_backward),
+    "crop": Emitter(data_movement.crop_forward, data_movement.crop_backward),
 }
 
 
@@ -94,15 +130,15 @@ def emit_values(step: Step, build: Build, node: Node) -> None:
     """Values of a node from those of its sources."""
     if node.kind == "input":
         if node.name in build.images.activations:
-            moves.pack_input(step, build, node.name)
-        frames.fill(step, build, node.name)
+            data_movement.pack_input(step, build, node.name)
+        padding.fill(step, build, node.name)
         return
     for edge in build.layout.network.incoming(node.name):
         emitter_of(edge).forward(step, build, edge)
         step.stage += 1
     convolution.finish_forward(step, build, node)
     converge_forward(step, build, node)
-    frames.fill(step, build, node.name)
+    padding.fill(step, build, node.name)
     step.stage += 1
 
 
@@ -117,7 +153,7 @@ def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
         if node.name in trained:
             convolution.finish_backward(step, build, node)
             converge_backward(step, build, node, losses.get(node.name))
-            frames.clear(step, build, node.name)
+            padding.clear(step, build, node.name)
             step.stage += 1
             _emit_edges_backward(step, build, node, trained)
 

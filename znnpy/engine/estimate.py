@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.images import Layout
-from znnpy.engine.planning import declared_graph, planned_memory
-from znnpy.engine.steps import Settings
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory_planning import declared_graph, planned_memory
+from znnpy.engine.step_tasks import Settings
 from znnpy.geometry import fit
 from znnpy.graph import TaskGraph
 from znnpy.network import objectives

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from znnpy.config.distributed_section import DistributedSection
-from znnpy.distributed.bundles import Pieces
+from znnpy.distributed.buckets import Pieces
 from znnpy.distributed.strategies import Strategy
 from znnpy.distributed.world import World
 from znnpy.engine.arguments import Arguments
-from znnpy.engine.calls import Staging, Turn, in_turn
-from znnpy.engine.given import Given, learning_rate_of, whole_number_of
+from znnpy.engine.array_checks import Given, learning_rate_of, whole_number_of
+from znnpy.engine.construction import Precision, made
+from znnpy.engine.float32_engine import SingleEngine
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
-from znnpy.engine.making import Precision, made
 from znnpy.engine.memory.arrays import Arrays, ByName, Floats, alone
-from znnpy.engine.planning import declared_graph, declared_layers, planned_with_replicas
-from znnpy.engine.report import Report
-from znnpy.engine.result import StepResult
-from znnpy.engine.single import SingleEngine
+from znnpy.engine.memory_planning import declared_graph, declared_layers, planned_with_replicas
+from znnpy.engine.progress import Report
+from znnpy.engine.step_result import StepResult
+from znnpy.engine.thread_safety import Staging, Turn, in_turn
 from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry
 from znnpy.graph import TaskGraph
@@ -37,7 +37,7 @@ from znnpy.plan import Choice, Plan
 from znnpy.scheduler.recording import WorkerRecording
 
 if TYPE_CHECKING:
-    from znnpy.engine.double import DoubleEngine
+    from znnpy.engine.float64_engine import DoubleEngine
 
 DISTRIBUTED = DistributedSection()
 

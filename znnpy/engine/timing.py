@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
 
-from znnpy.engine.lone import declared, derived, given, lone, lone_bytes
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena, aligned_bytes
 from znnpy.engine.memory.arrays import Floats
-from znnpy.engine.memory.build import Build
+from znnpy.engine.single_layer import declared, derived, given, lone, lone_bytes
 from znnpy.engine.tasks.dependencies import connect, last_group
-from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass, identities
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass, identities
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Triple
 from znnpy.plan import ConvShape, Costs, Method
 from znnpy.plan.choose import estimated, estimated_seconds
-from znnpy.plan.settle import Look, settle
+from znnpy.plan.robust_timing import Look, settle
 from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.scheduler import SerialExecutor
 

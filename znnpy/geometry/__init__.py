@@ -1,9 +1,17 @@
 """Geometry: shapes, strides, sparsity, field of view. Knows nothing of algorithms."""
 
 from znnpy.geometry.axes import AXES, describe, voxels
-from znnpy.geometry.fit import Extent, Geometry, NodeGeometry, fit, fit_input, largest, smallest
-from znnpy.geometry.samples import refuse_single_values
-from znnpy.geometry.trained import trained_geometry
+from znnpy.geometry.finest_outputs import trained_geometry
+from znnpy.geometry.normalization_samples import refuse_single_values
+from znnpy.geometry.shape_inference import (
+    Extent,
+    Geometry,
+    NodeGeometry,
+    fit,
+    fit_input,
+    largest,
+    smallest,
+)
 
 __all__ = [
     "AXES",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 
-from znnpy.layers.values import AXES, Triple
+from znnpy.layers.types import AXES, Triple
 
 __all__ = ["AXES", "ONE", "Step", "Steps", "describe", "scale", "voxels", "whole"]
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.graph.described import Described
-from znnpy.graph.paths import bottom_levels, chain
+from znnpy.graph.critical_path import bottom_levels, chain
+from znnpy.graph.task_description import Described
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
-from znnpy.geometry.fit import Geometry, fit
+from znnpy.geometry.shape_inference import Geometry, fit
 from znnpy.network.types import Network
 
 ONE: Triple = (1, 1, 1)

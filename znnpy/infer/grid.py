@@ -12,10 +12,10 @@ import numpy as np
 
 from znnpy.data.volume import Triple
 from znnpy.errors import ShapeError
-from znnpy.geometry.fit import Geometry
+from znnpy.geometry.shape_inference import Geometry
+from znnpy.infer.blending import SideBySide
 from znnpy.infer.blocks import Region, add, lattice_unit, made, triple
-from znnpy.infer.joined import SideBySide
-from znnpy.infer.parts import Parts
+from znnpy.infer.parallel import Parts
 
 
 @dataclass(frozen=True)

@@ -14,24 +14,24 @@ import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget, MaskTarget
-from znnpy.data.memory import readable
+from znnpy.data.config_volumes import normalisations
+from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import Normalisation
+from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple
-from znnpy.data.writing.contract import OutputSpec
-from znnpy.data.writing.outputs import aligned_phase, begun
+from znnpy.data.writing.formats import aligned_phase, begun
+from znnpy.data.writing.protocol import OutputSpec
 from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
-from znnpy.infer.build import Weights
-from znnpy.infer.dense import densest
-from znnpy.infer.identity import fingerprint, norms_record, plan_record, weights_digest
-from znnpy.infer.material import normalisations
+from znnpy.infer.config_model import Weights
+from znnpy.infer.default_patch import Chosen, chosen_patch, patch_of, warnings_of
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
+from znnpy.infer.patch_search import Candidate, Needs, best_patch
 from znnpy.infer.predict import FLOAT32, Finish
-from znnpy.infer.search import Candidate, Needs, best_patch
+from znnpy.infer.provenance import fingerprint, norms_record, plan_record, weights_digest
 from znnpy.infer.tiling import AnyGrid, Tiling
-from znnpy.infer.usual import Chosen, chosen_patch, patch_of, warnings_of
 from znnpy.network import training_losses
+from znnpy.network.dense_conversion import densest
 from znnpy.network.types import Network, Node
 
 WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync

@@ -7,10 +7,10 @@ from math import prod
 
 import psutil
 
-from znnpy.data.memory import total_memory
+from znnpy.data.process_memory import total_memory
 from znnpy.data.volume import Triple
 from znnpy.infer.blocks import Field, Region, input_region
-from znnpy.infer.search import Candidate, counted_workers
+from znnpy.infer.patch_search import Candidate, counted_workers
 from znnpy.infer.tiling import AnyGrid, Tiling
 
 LOADING = 224 << 20  # kernels to be compiled or loaded, libraries that are not loaded yet, stacks

@@ -1,4 +1,7 @@
-"""Dense prediction: any region of a volume from canonical patches, each with its real neighbours."""
+"""Dense prediction: any region of a volume from canonical patches, each with its real neighbours.
+
+Values of patches that a later block needs too, as many as there is room for.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,62 @@ import numpy as np
 import numpy.typing as npt
 
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import Normalisation
-from znnpy.data.volume import Array, mirror_read
+from znnpy.data.values.normalization import Normalisation
+from znnpy.data.volume import Array, Triple, mirror_read
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import RunError
-from znnpy.geometry.fit import Geometry
+from znnpy.geometry.shape_inference import Geometry
+from znnpy.infer.blending import Joined
 from znnpy.infer.blocks import Field, Region, input_region, sub, triple
 from znnpy.infer.grid import Grid
-from znnpy.infer.joined import Joined
-from znnpy.infer.kept import Kept
-from znnpy.infer.parts import Parts, whole_part
-from znnpy.infer.windows import Windows
+from znnpy.infer.parallel import Parts, whole_part
+from znnpy.infer.sliding_window import Windows
 from znnpy.learning.readings import Reading
 from znnpy.network.types import Network
+
+Values = dict[str, Array]
 
 Floats = npt.NDArray[np.float32]
 FLOAT32 = np.dtype(np.float32)
 Progress = Callable[[int, int], None]
 """Called with (patches done, patches in all)."""
+
+
+class Kept:
+    """Remembers at most `room` patches; those that are needed last go first (Belady 1966).
+
+    Blocks come z slowest. In another order fewer are found again.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._found: dict[Triple, tuple[Triple, Values]] = {}
+
+    def take(self, patch: Region) -> Values | None:
+        """What is remembered of a patch, and no longer is."""
+        found = self._found.pop(patch.lower, None)
+        return found[1] if found else None
+
+    def keep(self, patch: Region, values: Values, now: Region, everything: Region) -> None:
+        """Remember what the block `now` was made with, if any of `everything` that comes needs it."""
+        place = _needed_next(patch.within(everything), now)
+        if not self._room or place is None:
+            return
+        self._found[patch.lower] = place, values
+        if len(self._found) > self._room:
+            passed = (first for first, (there, _) in self._found.items() if there < now.lower)
+            last = max(self._found, key=lambda first: self._found[first][0])
+            del self._found[next(passed, last)]
+
+
+def _needed_next(patch: Region, now: Region) -> Triple | None:
+    """About where the next block begins that meets a patch; None if its last voxel is in this one."""
+    beyond = [high > end for high, end in zip(patch.upper, now.upper, strict=True)]
+    if beyond[2]:
+        return now.lower[0], now.lower[1], now.upper[2]
+    if beyond[1]:
+        return now.lower[0], now.upper[1], patch.lower[2]
+    return (now.upper[0], patch.lower[1], patch.lower[2]) if beyond[0] else None
 
 
 class Predictor(Protocol):

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.data.volume import Triple
 from znnpy.data.writing.destination import Destination
+from znnpy.infer.block_writer import predicting
 from znnpy.infer.blocks import Region, add, sub, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.job import Job
-from znnpy.infer.write import predicting
 
 WIDTH = 16  # voxels of a looked-at box along each axis
 TOLERANCE = 1e-3  # of float32 algorithms that round differently in shifted patches

@@ -10,13 +10,13 @@ from znnpy.config.models import Config, InferenceSection
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
-from znnpy.geometry.fit import Geometry, fit, smallest
-from znnpy.geometry.samples import refuse_single_values
+from znnpy.geometry.normalization_samples import refuse_single_values
+from znnpy.geometry.shape_inference import Geometry, fit, smallest
 from znnpy.infer.blocks import Field, lattice_unit, made, triple, whole_field
 from znnpy.infer.grid import Grid
-from znnpy.infer.windows import Windows
+from znnpy.infer.sliding_window import Windows
+from znnpy.network.patch_dependence import patch_dependence
 from znnpy.network.types import Network
-from znnpy.network.windows import patch_dependence
 
 AnyGrid = Grid | Windows
 ONE: Triple = (1, 1, 1)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Bool, Padding3, Size3, Strict
-from znnpy.layers.borders import folded, framed, sides
+from znnpy.layers.edge_kind import Applied, EdgeKind, Filters
 from znnpy.layers.keys import (
     HE,
     Groups,
@@ -20,11 +20,11 @@ from znnpy.layers.keys import (
     read_filters,
     written_filters,
 )
-from znnpy.layers.kind import Applied, EdgeKind, Filters
-from znnpy.layers.numbers import Numbers
-from znnpy.layers.standardized import standardized, standardized_gradient
+from znnpy.layers.operation import Numbers
+from znnpy.layers.padding import folded, framed, sides
 from znnpy.layers.taps import padding_within, shrunk, taps
-from znnpy.layers.values import BARE, Array, BorderName
+from znnpy.layers.types import BARE, Array, BorderName
+from znnpy.layers.weight_standardization import standardized, standardized_gradient
 
 
 class ConvKeys(Strict):

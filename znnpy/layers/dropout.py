@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Probability, Strict
-from znnpy.layers.kind import Applied, EdgeKind
-from znnpy.layers.values import Array
+from znnpy.layers.edge_kind import Applied, EdgeKind
+from znnpy.layers.types import Array
 
 
 class DropoutLayer(Strict):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from znnpy.errors import NetworkError
-from znnpy.layers.averages import AVG_POOL
+from znnpy.layers.average_pooling import AVG_POOL
 from znnpy.layers.convolution import CONV
 from znnpy.layers.crop import CROP
 from znnpy.layers.dropout import DROPOUT
+from znnpy.layers.edge_kind import EdgeKind
 from znnpy.layers.identity import IDENTITY
-from znnpy.layers.kind import EdgeKind
-from znnpy.layers.maxima import MAX_FILTER, MAX_POOL
-from znnpy.layers.transposed import CONV_TRANSPOSE
-from znnpy.layers.upsample import UPSAMPLE
+from znnpy.layers.max_pooling import MAX_FILTER, MAX_POOL
+from znnpy.layers.transposed_convolution import CONV_TRANSPOSE
+from znnpy.layers.upsampling import UPSAMPLE
 
 _ALL = (
     CONV,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from znnpy.fields import Strict
-from znnpy.layers.kind import EdgeKind
+from znnpy.layers.edge_kind import EdgeKind
 
 
 class IdentityLayer(Strict):

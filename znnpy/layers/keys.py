@@ -16,10 +16,10 @@ from znnpy.fields import (
     Strict,
     wrong,
 )
-from znnpy.layers.functions import FUNCTIONS, FunctionName
-from znnpy.layers.norm_keys import BiasKey, NormField
-from znnpy.layers.numbers import Numbers
-from znnpy.layers.values import Init
+from znnpy.layers.activation_functions import FUNCTIONS, FunctionName
+from znnpy.layers.normalization_keys import BiasKey, NormField
+from znnpy.layers.operation import Numbers
+from znnpy.layers.types import Init
 
 if TYPE_CHECKING:
     FunctionKey = FunctionName

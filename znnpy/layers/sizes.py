@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.layers.borders import sides
-from znnpy.layers.numbers import Numbers
-from znnpy.layers.values import Triple
+from znnpy.layers.operation import Numbers
+from znnpy.layers.padding import sides
+from znnpy.layers.types import Triple
 
 Voxel = TypeVar("Voxel", int, NDArray[np.int64])
 

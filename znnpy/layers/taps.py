@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from znnpy.layers.numbers import Numbers
-from znnpy.layers.values import AXES, Triple
+from znnpy.layers.operation import Numbers
+from znnpy.layers.types import AXES, Triple
 
 Box = tuple[slice, ...]
 

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from znnpy.errors import ZnnpyError
 from znnpy.fields import shorthand
+from znnpy.learning.dice import BCE_DICE, CE_DICE, DICE
 from znnpy.learning.loss import Loss, LossKeys
 from znnpy.learning.malis import MALIS
-from znnpy.learning.overlap import BCE_DICE, CE_DICE, DICE
 from znnpy.learning.voxelwise import BINOMIAL, FOCAL, SOFTMAX, SQUARE
 
 _ALL = (SQUARE, BINOMIAL, SOFTMAX, FOCAL, DICE, BCE_DICE, CE_DICE, MALIS)

@@ -2,8 +2,8 @@
 
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
+from znnpy.metrics.regression import absolute_error, correlation, squared_error
 from znnpy.metrics.segmentation import from_affinity, from_boundary, single_step
-from znnpy.metrics.values import absolute_error, correlation, squared_error
 from znnpy.metrics.voxels import accuracy, average_precision, voxel_error
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.metrics.values import counted
+from znnpy.metrics.regression import counted
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]

@@ -10,7 +10,7 @@ from znnpy.network.build import (
     training_losses,
 )
 from znnpy.network.digest import network_digest
-from znnpy.network.outputs import doubtful_outputs, logits_network, objectives
+from znnpy.network.objectives import doubtful_outputs, logits_network, objectives
 from znnpy.network.parameters import initial_parameters, learned, parameter_shapes
 from znnpy.network.types import Edge, Init, Network, Node
 

@@ -20,13 +20,13 @@ from znnpy.config.network_section import EdgeSection, LayerSection, NetworkSecti
 from znnpy.config.unet_section import UnetSection
 from znnpy.errors import ConfigError, NetworkError
 from znnpy.fields import Strict, shown
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.functions import FUNCTIONS
 from znnpy.layers.keys import TransferKeys, init_data, init_of
-from znnpy.layers.norm_keys import biased, norm_data, norm_of
-from znnpy.layers.numbers import EdgeKindName
+from znnpy.layers.normalization_keys import biased, norm_data, norm_of
+from znnpy.layers.operation import EdgeKindName
 from znnpy.network.check import checked_network
-from znnpy.network.outputs import Objectives, logits_network, objectives
+from znnpy.network.objectives import Objectives, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node
 from znnpy.network.unet import unet
 from znnpy.network.znn import read_znn

@@ -11,9 +11,9 @@ from math import prod
 from typing import get_args
 
 from znnpy.errors import NetworkError
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS, edge_kind
-from znnpy.layers.functions import FUNCTIONS
-from znnpy.layers.values import MOST_EDGES
+from znnpy.layers.types import MOST_EDGES
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, NodeKind, Norm
 

@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from hashlib import sha256
 from typing import Any
 
-from znnpy.layers.values import Init
+from znnpy.layers.types import Init
 from znnpy.network.types import Network
 
 

@@ -9,10 +9,10 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.layers import norms
+from znnpy.layers import normalization
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.functions import FUNCTIONS
-from znnpy.layers.values import Held
+from znnpy.layers.types import Held
 from znnpy.network.types import ONCE, Init, Network, Node, Triple
 
 Shapes = dict[str, tuple[int, ...]]
@@ -39,7 +39,7 @@ def parameter_shapes(network: Network) -> Shapes:
 
 def held(node: Node) -> dict[str, Held]:
     """What a node keeps beside its bias, by the names that parameters have: `node.scale` and others."""
-    found = {} if node.norm is None else norms.held(node.norm)
+    found = {} if node.norm is None else normalization.held(node.norm)
     if node.kind == "transfer" and node.function in FUNCTIONS:  # others are refused later
         found |= FUNCTIONS[node.function].held
     return {f"{node.name}.{what}": array for what, array in found.items()}

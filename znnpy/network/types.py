@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 
-from znnpy.layers.functions import FunctionName
-from znnpy.layers.nodes import NodeKind
-from znnpy.layers.numbers import EdgeKindName, Numbers
-from znnpy.layers.values import ONCE, Init, Norm, Sides, Triple
+from znnpy.layers.activation_functions import FunctionName
+from znnpy.layers.edge_kind import NodeKind
+from znnpy.layers.operation import EdgeKindName, Numbers
+from znnpy.layers.types import ONCE, Init, Norm, Sides, Triple
 
 __all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Norm", "Sides", "Triple"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, assert_never
 
 from znnpy.errors import ConfigError
-from znnpy.layers.functions import FunctionName
+from znnpy.layers.activation_functions import FunctionName
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Init, Network, Node, NodeKind, Triple
 

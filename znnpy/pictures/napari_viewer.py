@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.data.source import load
+from znnpy.data.opening import load
 from znnpy.data.volume import Array, ArrayVolume, Volume
 from znnpy.errors import VolumeError
-from znnpy.pictures.layers import Layer
+from znnpy.pictures.overlays import Layer
 
 
 def show(layers: Sequence[Layer]) -> None:

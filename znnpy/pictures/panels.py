@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.atomic_files import explained, replacing
 from znnpy.errors import VolumeError
-from znnpy.files import explained, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,7 +3,7 @@
 from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.choose import Choice, candidates, choose
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.ranges import cut_axis, ranges
+from znnpy.plan.partition import cut_axis, ranges
 from znnpy.plan.record import Plan
 from znnpy.plan.types import PASSES, AlgorithmName, Costs, LayerPlan, Method, PassName
 

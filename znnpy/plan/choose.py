@@ -10,9 +10,9 @@ from znnpy.errors import PlanError
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
-from znnpy.plan.combine import cheapest, needed
 from znnpy.plan.cost import ConvShape, convolutions
 from znnpy.plan.fftw import missing
+from znnpy.plan.joint_choice import cheapest, needed
 from znnpy.plan.record import Plan
 from znnpy.plan.types import SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from znnpy.geometry import Geometry
-from znnpy.layers.borders import sides
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.values import BARE, BorderName, Sides
+from znnpy.layers.padding import sides
+from znnpy.layers.types import BARE, BorderName, Sides
 from znnpy.network.types import Edge, Network, Triple
-from znnpy.plan.phases import Phases, phases_of
+from znnpy.plan.polyphase import Phases, phases_of
 from znnpy.plan.types import PASSES, PassName
 
 TRANSFORM_RATE = 5e9  # flop/s

@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.fft import images as words
 from znnpy_kernels.machine import cache as kernel_cache
-from znnpy_kernels.machine.private import own_file
+from znnpy_kernels.machine.private_files import own_file
 
+from znnpy.atomic_files import explained, replacing
 from znnpy.errors import PlanError
-from znnpy.files import explained, replacing
 from znnpy.locks import alone
 from znnpy.network.types import Triple
 

@@ -25,7 +25,7 @@ def vectors() -> dict[str, Any]:
 def fingerprint(plan: Plan) -> str:
     """16 digits that two machines have in common if the same config, data and seed give the same bits on both.
 
-    Not in it: FFTW's own plans of layers by whole-image FFT, which are measured (`plan.saved` keeps them).
+    Not in it: FFTW's own plans of layers by whole-image FFT, which are measured (`plan.record` keeps them).
     """
     record = plan.to_record()
     methods = {name: layer | {"reason": ""} for name, layer in record.items()}

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import llvmlite.binding
-from znnpy_kernels.machine import cache, private
+from znnpy_kernels.machine import cache, private_files
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.atomic_files import explained, replacing
 from znnpy.errors import PlanError
-from znnpy.files import explained, replacing
 from znnpy.locks import alone
 from znnpy.plan import fftw
 from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
@@ -94,7 +94,7 @@ def _costs(words: Mapping[str, float]) -> Costs | None:
 
 def _read() -> dict[str, Words]:
     target = path()
-    if not private.own_file(target):
+    if not private_files.own_file(target):
         return {}
     try:
         found = json.loads(target.read_text())

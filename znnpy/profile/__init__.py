@@ -7,9 +7,9 @@ from znnpy.profile.command import (
     profile_config,
     profile_subject,
 )
+from znnpy.profile.recorded_updates import Profile, profile_predictions, profile_updates
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
-from znnpy.profile.updates import Profile, profile_predictions, profile_updates
 
 __all__ = [
     "PredictionSubject",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from znnpy.profile.doubts import workers
+from znnpy.profile.reliability import workers
 
 ENOUGH_WIDTH = 4
 """T1 / Tinf for each worker that makes idle time rare."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy.engine.tasks.identity import Kind
+from znnpy.engine.tasks.task_identity import Kind
 
 PALETTE = {
     "blue": ("#2a78d6", "#3987e5"),

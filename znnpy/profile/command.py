@@ -1,44 +1,123 @@
-"""`znnpy profile`: recorded updates or forward passes for each number of threads, written down."""
+"""`znnpy profile`: recorded updates or forward passes for each number of threads, written down.
+
+What the machine at hand is and can do: its name, cores, vectors, and NumPy's sgemm rate.
+
+Operations of an update by the textbook, by task, as each algorithm counts its own.
+"""
 
 from __future__ import annotations
 
 import json
+import platform
 import shutil
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
+from threadpoolctl import threadpool_limits
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.atomic_files import write_text
 from znnpy.config.models import Config
-from znnpy.distributed.cores import Place, threads_of
-from znnpy.distributed.ranks import largest_microbatch
+from znnpy.distributed.core_shares import Place, threads_of
+from znnpy.distributed.reduction_tree import largest_microbatch
 from znnpy.distributed.world import World
 from znnpy.engine import Model
-from znnpy.engine.report import Report
-from znnpy.engine.tasks.identity import PASS_OF
+from znnpy.engine.convolution.flops import Operations, of_convolution
+from znnpy.engine.convolution.passes import CONV_EMITTERS
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.progress import Report
+from znnpy.engine.tasks.task_identity import PASS_OF
 from znnpy.errors import PlanError
-from znnpy.files import write_text
-from znnpy.infer.build import patch_model, training_model
-from znnpy.infer.search import Candidate
+from znnpy.infer.config_model import patch_model, training_model
+from znnpy.infer.patch_search import Candidate
 from znnpy.network import Network, trained_network
 from znnpy.network.types import Triple
 from znnpy.plan import PASSES
+from znnpy.plan.cost import convolutions
 from znnpy.profile.advice import advise
-from znnpy.profile.dot import write_dot
-from znnpy.profile.doubts import find_doubts
-from znnpy.profile.flops import convolution_flops, flops_by_task
-from znnpy.profile.machine import describe_machine
+from znnpy.profile.graphviz import write_dot
+from znnpy.profile.recorded_updates import (
+    Profile,
+    events_needed,
+    profile_predictions,
+    profile_updates,
+)
+from znnpy.profile.reliability import find_doubts
 from znnpy.profile.report import write_report
 from znnpy.profile.simulation import simulate_policies, simulate_ranks, simulate_runs
+from znnpy.profile.sum_strategies import compare_sums
 from znnpy.profile.summary import summarise
-from znnpy.profile.sums import compare_sums
 from znnpy.profile.trace import write_trace
-from znnpy.profile.updates import Profile, events_needed, profile_predictions, profile_updates
-from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.core_count import available_cores
 from znnpy.simulate import Links
 
+SIZE = 1024
 WARM_UP = 2
+
+
+def convolution_flops(model: Model) -> dict[str, float]:
+    """Operations of one pass of each conv edge, of this rank's samples, if it ran by direct convolution."""
+    layout = _layout(model, len(model.samples))
+    return {
+        edge.name: of_convolution(layout.conv_shape(edge)) for edge in convolutions(model.network)
+    }
+
+
+def flops_by_task(model: Model) -> Operations:
+    """Operations of all tasks that are the same together, in this rank's part of an update, where they are known."""
+    layout, counted = _layout(model, model.microbatch), set[object]()
+    count = len(model.samples) // model.microbatch
+    found: Operations = defaultdict(float)
+    for edge in convolutions(model.network):
+        layer = model.plan.layers[edge.name]
+        for name, emitter in CONV_EMITTERS.items():
+            passes = [which for which in PASSES if layer.method(which).algorithm == name]
+            if passes:
+                for task, flops in emitter.operations(layout, edge, passes, counted).items():
+                    found[task] += count * flops
+    return dict(found)
+
+
+def _layout(model: Model, batch: int) -> Layout:
+    return Layout(model.network, model.geometry, model.plan, batch, training=True)
+
+
+def describe_machine() -> dict[str, Any]:
+    """Name, cores, lanes and memory of the machine, and the sgemm rate of one core, measured now."""
+    return {
+        "processor": processor_name(),
+        "cores": available_cores(),
+        "lanes": LANES,
+        "memory_bytes": psutil.virtual_memory().total,
+        "sgemm_gflops": sgemm_rate() * 1e-9,
+    }
+
+
+def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the kernel has it, or what Python knows."""
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
+    """Operations a second of a float32 matrix product by NumPy's BLAS on one core, the best of some."""
+    a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
+    target = np.empty_like(a)
+    best = np.inf
+    with threadpool_limits(limits=1, user_api="blas"):
+        for _ in range(repeats):
+            start = time.perf_counter()
+            np.matmul(a, b, out=target)
+            best = min(best, time.perf_counter() - start)
+    return 2.0 * size**3 / best
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from znnpy.profile import svg
 from znnpy.profile.colours import WAYS, name_of
 from znnpy.profile.messages import lanes
+from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import ready_count
-from znnpy.profile.updates import Profile
 
 UNITS = 6000
 """Points across: shorter tasks of one kind that follow each other are drawn as one."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from znnpy.distributed.messenger import Messenger
+    from znnpy.distributed.communication_thread import Messenger
 
 
 class Passed(NamedTuple):

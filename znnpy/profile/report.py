@@ -12,13 +12,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 import znnpy
-from znnpy.engine.tasks.identity import PASS_OF, Kind, Pass
-from znnpy.files import write_text
+from znnpy.atomic_files import write_text
+from znnpy.engine.tasks.task_identity import PASS_OF, Kind, Pass
 from znnpy.profile import charts, colours, svg
 from znnpy.profile.advice import overhead, rates, width
 from znnpy.profile.gantt import MESSAGES_HEIGHT, draw_gantt
-from znnpy.profile.ranks import by_strategy
-from znnpy.profile.updates import Profile
+from znnpy.profile.recorded_updates import Profile
+from znnpy.profile.simulation import by_strategy
 
 LOSS_NAMES = {
     "tasks": "tasks",

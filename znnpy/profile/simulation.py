@@ -1,4 +1,7 @@
-"""Recorded runs handed to the simulator."""
+"""Recorded runs handed to the simulator.
+
+Simulated ranks as a table: a row a strategy, a column for each number of ranks.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from znnpy.distributed.bundles import Pieces
+from znnpy.distributed.buckets import Pieces
 from znnpy.distributed.strategies import Strategy
 from znnpy.engine import Model
-from znnpy.engine.communication.hastened import hastened
-from znnpy.engine.memory.build import STEPS
-from znnpy.engine.report import SIMULATING, Report
-from znnpy.engine.tasks.identity import Identity, Kind, Part, Pass, identities
+from znnpy.engine.communication.outbox import hastened
+from znnpy.engine.memory.allocation import STEPS
+from znnpy.engine.progress import SIMULATING, Report
+from znnpy.engine.tasks.task_identity import Identity, Kind, Part, Pass, identities
 from znnpy.graph import TaskGraph
-from znnpy.profile.updates import Profile
-from znnpy.scheduler.cores import available_cores
+from znnpy.profile.recorded_updates import Profile
+from znnpy.scheduler.core_count import available_cores
 from znnpy.simulate import (
     Exchange,
     Links,
@@ -26,12 +29,25 @@ from znnpy.simulate import (
     simulate_scaling,
 )
 
+Cells = list[dict[str, Any] | None]
+
 DOUBLES = 8
 """Bytes of the numbers that running statistics move by."""
 MANY = 64
 """Workers for which the graph beyond the measured thread counts is declared."""
 Made = Mapping[int, tuple[Profile, Model]]
 """Profiles and their models (closed) by number of threads."""
+
+
+def by_strategy(found: Mapping[str, Any]) -> tuple[list[int], dict[str, Cells]]:
+    """(numbers of ranks, cells by strategy) of a summary's `ranks`; None where nothing was simulated."""
+    counts = sorted({row["ranks"] for row in found["rows"]})
+    rows: dict[str, Cells] = {}
+    for row in found["rows"]:
+        name = row["strategy"] + (f" {row['colors']}" if row["colors"] > 1 else "")
+        cells = rows.setdefault(name, [None] * len(counts))
+        cells[counts.index(row["ranks"])] = row
+    return counts, rows
 
 
 def simulate_runs(made: Made) -> dict[str, Any]:

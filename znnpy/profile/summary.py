@@ -1,26 +1,150 @@
-"""The numbers of one profile: time by task and worker, losses, Brent's bound, critical path, grain."""
+"""The numbers of one profile: time by task and worker, losses, Brent's bound, critical path, grain.
+
+How much of what ranks sent each other workers had to wait for.
+
+What bounds a network that goes down and up again: work, critical path and idle time, level by level.
+
+A level is what has the same distance between voxels, in input voxels: of a U-Net, the way down and the way up
+at one resolution.
+
+Which layer a task belongs to: the row of a report that counts it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from znnpy.engine.tasks.identity import Identity, identities
-from znnpy.graph.paths import bottom_levels, chain
-from znnpy.profile.exposed import summarise_messages
-from znnpy.profile.layers import Layers
-from znnpy.profile.levels import levels
-from znnpy.profile.losses import LOSSES, Losses, find_losses
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass, identities
+from znnpy.geometry.axes import describe
+from znnpy.geometry.receptive_field import lattice_of
+from znnpy.graph.critical_path import bottom_levels, chain
+from znnpy.network.types import Edge, Network
+from znnpy.profile.lost_time import LOSSES, Losses, find_losses
+from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import Floats, Ints
-from znnpy.profile.updates import Profile
 
+ALL = "all layers"
+
+Entries = Iterable[Mapping[str, Any]]
 SIZE_BOUNDS = [1e-6 * 10 ** (exponent / 5) for exponent in range(-5, 26)]
 """Seconds between the bars of the histogram of task sizes: five a decade, 0.1 us to 0.1 s."""
 SMALLEST, LARGEST = 20e-6, 2e-3
 """Seconds that a task should take."""
+
+
+class Layers:
+    """Finds layers in one network. Tasks of a node go to its only edge, else to the node itself."""
+
+    def __init__(self, network: Network) -> None:
+        self._into = {node.name: _only(network.incoming(node.name)) for node in network.nodes}
+        self._from = {node.name: _only(network.outgoing(node.name)) for node in network.nodes}
+
+    def of(self, task: Identity) -> str:
+        """Name of the edge or node; ALL for tasks of the whole network."""
+        if task.owner is None:
+            return ALL
+        near = self._from if _of_what_follows(task) else self._into
+        return near.get(task.owner) or task.owner
+
+
+def _of_what_follows(task: Identity) -> bool:
+    """Whether it is made of a node for the edges that leave it."""
+    if task.part is Part.INVERSE:
+        return task.serves is Pass.BACKWARD
+    return task.part in (Part.IMAGE_SPECTRA, Part.KEPT_TILES)
+
+
+def _only(edges: tuple[Edge, ...]) -> str | None:
+    return edges[0].name if len(edges) == 1 else None
+
+
+def levels(
+    network: Network, names: Entries, path: Entries, waited_for: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Figures of each level, the finest first, JSON-able; none where all voxels lie equally far apart.
+
+    Of `names` and `path`, entries with the `layer` and `seconds` of tasks; `waited_for`: idle seconds by
+    the name of tasks. `stride`: z, y, x; `first`, `last`: layers in the order of the data; `work`, `path`,
+    `waited_for` in seconds; `width`: work by path, the workers that the level alone keeps busy.
+    """
+    strides = _strides(network)
+    if len(set(strides.values())) < 2:
+        return []
+    found: dict[Any, dict[str, Any]] = {}
+    layer_of = {entry["name"]: entry["layer"] for entry in names}
+    waits = [{"layer": layer_of.get(n, ""), "seconds": s} for n, s in waited_for.items()]
+    for key, entries in (("work", names), ("path", path), ("waited_for", waits)):
+        for entry in entries:
+            if (stride := strides.get(entry["layer"])) is not None:
+                level = found.setdefault(stride, dict.fromkeys(("work", "path", "waited_for"), 0.0))
+                level[key] += entry["seconds"]
+    ends = _ends(network, strides)
+    return [
+        {
+            "stride": describe(stride),
+            **dict(zip(("first", "last"), ends[stride], strict=True)),
+            **found[stride],
+            "width": found[stride]["work"] / max(found[stride]["path"], 1e-12),
+        }
+        for stride in sorted(found)
+    ]
+
+
+def _strides(network: Network) -> dict[str, Any]:
+    """By node, and by edge as what it leads to."""
+    nodes = dict(lattice_of(network).strides)
+    return nodes | {edge.name: nodes[edge.target] for edge in network.edges}
+
+
+def _ends(network: Network, strides: Mapping[str, Any]) -> dict[Any, tuple[str, str]]:
+    """The first and the last node of each level."""
+    found: dict[Any, tuple[str, str]] = {}
+    for node in network.nodes:
+        if node.kind != "input":
+            first, _ = found.get(strides[node.name], (node.name, ""))
+            found[strides[node.name]] = first, node.name
+    return found
+
+
+def summarise_messages(profile: Profile, losses: Losses) -> dict[str, Any] | None:
+    """`messages` of a run, JSON-able, for one update; None where nothing was sent.
+
+    `exposed`: seconds for which workers had nothing to do until a message came, of all workers by their
+    number; by layer and by update too. `under_way`: seconds with any message from post to arrival.
+    """
+    if not profile.messages:
+        return None
+    workers, updates = len(profile.workers), profile.updates
+    found, layers = identities(profile.graph), Layers(profile.network)
+    by_layer: dict[str, float] = defaultdict(float)
+    by_update = [0.0] * updates
+    for (update, task), seconds in losses.exposed.items():
+        by_layer[layers.of(found[task])] += seconds / workers / updates
+        by_update[min(update, updates - 1)] += seconds / workers
+    return {
+        "exposed": sum(by_layer.values()),
+        "by_layer": dict(sorted(by_layer.items(), key=lambda item: -item[1])),
+        "by_update": by_update,
+        "under_way": _covered([(it.posted, it.arrived) for it in profile.messages]) / updates,
+        "count": len(profile.messages) / updates,
+        "bytes": {
+            way: sum(it.bytes for it in profile.messages if it.way == way) / updates
+            for way in sorted({it.way for it in profile.messages})
+        },
+    }
+
+
+def _covered(spans: Sequence[tuple[int, int]]) -> float:
+    """Seconds within any of the spans, given in nanoseconds."""
+    total, reached = 0, 0
+    for low, high in sorted(spans):
+        total += max(0, high - max(low, reached))
+        reached = max(reached, high)
+    return total * 1e-9
 
 
 def summarise(

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.profile.losses import idle_times
+from znnpy.profile.lost_time import idle_times
 from znnpy.profile.messages import lanes
+from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import MISSING, Ints, ready_count
-from znnpy.profile.updates import Profile
 
 UPDATES = 3
 """Updates that a trace holds: enough to see how they overlap, few enough to open fast."""

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from znnpy.errors import ShapeError
-from znnpy.geometry.fit import Geometry
-from znnpy.layers import norms
+from znnpy.geometry.shape_inference import Geometry
+from znnpy.layers import normalization
+from znnpy.layers.activation_functions import Shaped, function_of
+from znnpy.layers.edge_kind import Applied
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.functions import Shaped, function_of
-from znnpy.layers.kind import Applied
-from znnpy.layers.norms import Statistics
-from znnpy.layers.values import Array
-from znnpy.network.outputs import Objectives, logits_network, objectives
+from znnpy.layers.normalization import Statistics
+from znnpy.layers.types import Array
+from znnpy.network.objectives import Objectives, logits_network, objectives
 from znnpy.network.parameters import learned, parameter_shapes, repeated, repeats_of
 from znnpy.network.types import Edge, Network, Node, Norm
 
@@ -108,7 +108,7 @@ def moved_statistics(
         if node.norm is not None and node.norm.running:
             names = [f"{node.name}.{what}" for what in ("running_mean", "running_variance")]
             mean, variance = (checked[name] for name in names)
-            moved = norms.moved(mean, variance, state.summed(node), node.norm)
+            moved = normalization.moved(mean, variance, state.summed(node), node.norm)
             found |= dict(zip(names, moved, strict=True))
     return found
 
@@ -157,7 +157,7 @@ class _State:
         """The sum as a transfer node's function takes it."""
         if node.norm is None:
             return total
-        unit = norms.normalised(total, node.norm, self.statistics(node, node.norm, total))
+        unit = normalization.normalised(total, node.norm, self.statistics(node, node.norm, total))
         if not node.norm.affine:
             return unit
         scale, shift = (self.of_images(node, what) for what in ("scale", "shift"))
@@ -166,9 +166,9 @@ class _State:
     def statistics(self, node: Node, norm: Norm, total: Array) -> Statistics:
         """Those that a node's sum is normalised by."""
         if self.training or not norm.running:
-            return norms.statistics(total, norm)
+            return normalization.statistics(total, norm)
         mean, variance = (f"{node.name}.{what}" for what in ("running_mean", "running_variance"))
-        return norms.given(self.parameters[mean], self.parameters[variance])
+        return normalization.given(self.parameters[mean], self.parameters[variance])
 
     def of_images(self, node: Node, what: str) -> Array:
         """An array (images,) that a node keeps, to be multiplied with images."""
@@ -200,12 +200,12 @@ class _State:
     def before_norm(self, node: Node, norm: Norm, total: Array, gradient: Array) -> Array:
         """The gradient by the sum that is normalised; that of scale and shift is kept."""
         if norm.affine:
-            unit = norms.normalised(total, norm, norms.statistics(total, norm))
+            unit = normalization.normalised(total, norm, normalization.statistics(total, norm))
             over = (0, 2, 3, 4)
             self.parameter_gradients[f"{node.name}.scale"] = (gradient * unit).sum(axis=over)
             self.parameter_gradients[f"{node.name}.shift"] = gradient.sum(axis=over)
             gradient = gradient * self.of_images(node, "scale")
-        return norms.normalised_gradient(total, gradient, norm)
+        return normalization.normalised_gradient(total, gradient, norm)
 
     def applied(self, edge: Edge) -> Applied:
         """The operation of an edge where it stands."""

@@ -1,6 +1,6 @@
 """Runs any task graph, on native threads or serially; knows nothing of networks."""
 
-from znnpy.scheduler.cores import available_cores
+from znnpy.scheduler.core_count import available_cores
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.executor import Executor
 from znnpy.scheduler.recording import EVENT, WorkerRecording

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.machine.native import SEMAPHORE_WORDS
-from znnpy_kernels.scheduling import shared_state as at
+from znnpy_kernels.scheduling import control_block as at
 
 from znnpy.graph import BANDS, TaskGraph
 

@@ -9,15 +9,15 @@ import time
 import weakref
 from types import TracebackType
 
-from znnpy_kernels.scheduling import shared_state as at
+from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling import worker as native
 
 from znnpy.graph import TaskGraph
+from znnpy.scheduler.call_counter import Releases
 from znnpy.scheduler.control_block import ControlBlock
-from znnpy.scheduler.cores import available_cores, keep_to, own_cores
+from znnpy.scheduler.core_count import available_cores, keep_to, own_cores
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
-from znnpy.scheduler.releases import Releases
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
 
 SLICE_NS = 50_000_000

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from znnpy_kernels.scheduling import serial as native
 
 from znnpy.graph import TaskGraph
+from znnpy.scheduler.call_counter import Releases
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import WorkerRecording, ring_in_order
-from znnpy.scheduler.releases import Releases
 
 SLICE_NS = 50_000_000
 """Longest stay in compiled code, so that Ctrl-C is seen."""

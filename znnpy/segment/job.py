@@ -11,9 +11,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from znnpy.data.memory import available_memory, readable
+from znnpy.data.process_memory import available_memory, readable
 from znnpy.data.volume import Volume
-from znnpy.data.writing.contiguous import write_volume
+from znnpy.data.writing.contiguous_hdf5 import write_volume
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError

@@ -1,13 +1,13 @@
 """What more workers would bring: the scheduler's policy replayed in time that is added up."""
 
-from znnpy.simulate.curve import WORKERS, compare_policies, curve, simulate_profile
-from znnpy.simulate.exchange import Exchange, Links, exchanged
-from znnpy.simulate.grain import grain
-from znnpy.simulate.measured import Measured
+from znnpy.simulate.allreduce import Exchange, Links, exchanged
+from znnpy.simulate.granularity import grain
+from znnpy.simulate.measured_costs import Measured
+from znnpy.simulate.rank_scaling import RANKS, simulate_scaling
 from znnpy.simulate.replay import IDEAL, Machine, Replay
 from znnpy.simulate.run import Message, Outcome, simulate, simulate_ranks
-from znnpy.simulate.scaling import RANKS, simulate_scaling
-from znnpy.simulate.sums import STRATEGIES, FanIn, simulate_sums
+from znnpy.simulate.speedup_curve import WORKERS, compare_policies, curve, simulate_profile
+from znnpy.simulate.sum_strategies import STRATEGIES, FanIn, simulate_sums
 
 __all__ = [
     "IDEAL",

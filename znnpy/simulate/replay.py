@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.graph import TaskGraph
-from znnpy.graph.paths import bottom_levels
+from znnpy.graph.critical_path import bottom_levels
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling import simulation as native
-from znnpy_kernels.scheduling.ranks import simulate as run_ranks
-from znnpy_kernels.scheduling.shared_state import BANDS
+from znnpy_kernels.scheduling.control_block import BANDS
+from znnpy_kernels.scheduling.simulated_ranks import simulate as run_ranks
 
 from znnpy.graph import GraphError
 from znnpy.simulate.replay import Floats, Ints, Machine, Replay

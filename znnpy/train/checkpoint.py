@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from znnpy.atomic_files import explained, sync, write_whole
 from znnpy.errors import RunError, reason
-from znnpy.files import explained, sync, write_whole
-from znnpy.train.archive import DAMAGE, Archive, Kind, differences
+from znnpy.train.npz_reader import DAMAGE, Archive, Kind, differences
 
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"

@@ -2,20 +2,201 @@
 
 `log.jsonl` holds only what follows from config and seed (losses, errors, learning rates, scores);
 what depends on the clock (rates, starts, stops) goes to `timings.jsonl`.
+
+Reads a log that may be damaged, and cuts it where a resumed run goes on; records stay as bytes.
+
+A log is taken line by line, never whole. What is no record, or goes back behind the one before it, is
+damage: it is set aside in a file of its own, and all other records stay.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, BinaryIO, NoReturn, Self
+from zlib import crc32
 
+from znnpy.atomic_files import explained, sync, write_whole
 from znnpy.data.writing.journal import write_all
-from znnpy.errors import RunError
-from znnpy.files import explained, sync
-from znnpy.train.records import Record
+from znnpy.errors import RunError, reason
+
+Record = dict[str, Any]
+LINE = 1 << 16  # bytes that a record is well below
+_BEGUN = re.compile(rb'\{"iteration": (\d{1,18})[,}]')
+DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is set aside
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A line, bytes `start` to `end` of a log; `record` is None where it is damaged.
+
+    `unended` is what a last line without an end says.
+    """
+
+    start: int
+    end: int
+    record: Record | None
+    unended: bytes | None = None
+
+
+@dataclass
+class Survey:
+    """What a resume at some iteration keeps of a log: `kept` bytes, the last of them before `end`."""
+
+    kept: int = 0
+    end: int = 0
+    damaged: int = 0
+    checksum: int = 0
+
+
+def up_to(path: Path, iteration: int) -> Iterator[Record]:
+    """The records of a log up to an iteration; none if there is no log, RunError if it is unreadable."""
+    try:
+        with path.open("rb") as file:
+            for piece in _kept(file, iteration):
+                if piece.record is not None:
+                    yield piece.record
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
+
+
+def drop_after(path: Path, iteration: int) -> str:
+    """Cut what comes after an iteration, set damage aside; a line about that damage, or "".
+
+    The file is only cut, unless damage lies between records. RunError when the disk fails.
+    """
+    if not path.exists():
+        return ""
+    with explained(path, RunError), path.open("rb+") as file:
+        found = _survey(file, iteration)
+        aside = path.with_name(f"{path.name}{DAMAGED}{found.checksum:08x}")
+        if found.damaged:
+            with explained(aside, RunError):
+                write_whole(aside, lambda into: _copy(file, iteration, into, sound=False))
+        if found.kept < found.end:
+            write_whole(path, lambda into: _copy(file, iteration, into, sound=True))
+        elif os.fstat(file.fileno()).st_size != found.end:
+            file.truncate(found.end)
+            os.fsync(file.fileno())
+    if not found.damaged:
+        return ""
+    lines = "1 line" if found.damaged == 1 else f"{found.damaged} lines"
+    return f"{lines} of {path} cannot be read; set aside in {aside.name}, all other records stay"
+
+
+def _survey(file: BinaryIO, iteration: int) -> Survey:
+    found = Survey()
+    for piece in _kept(file, iteration):
+        if piece.record is not None:
+            found.kept += piece.end - piece.start
+            found.end = piece.end
+        else:
+            found.damaged += 1
+            for block in _blocks(file, piece):
+                found.checksum = crc32(block, found.checksum)
+    return found
+
+
+def _copy(file: BinaryIO, iteration: int, into: BinaryIO, *, sound: bool) -> None:
+    """Write the bytes of all records that are kept, or of all that is damaged."""
+    for piece in _kept(file, iteration):
+        if (piece.record is not None) == sound:
+            for block in _blocks(file, piece):
+                into.write(block)
+
+
+def _kept(file: BinaryIO, iteration: int) -> Iterator[Piece]:
+    """Lines of a log up to an iteration, and all damage before a record that comes later.
+
+    A last line without an end is what a killed process leaves, unless it is of an iteration whose
+    records were synced.
+    """
+    file.seek(0)
+    for piece in _in_order(file):
+        if piece.record is not None and piece.record["iteration"] > iteration:
+            return
+        begun = _BEGUN.match(piece.unended or b"")
+        if piece.unended is None or (begun and int(begun[1]) <= iteration):
+            yield piece
+
+
+def _in_order(file: BinaryIO) -> Iterator[Piece]:
+    """All lines. Where a record goes back, it or the one before it is damaged: whichever fits less."""
+    held, last = None, 0
+    for piece in _lines(file):
+        if piece.record is None:
+            yield piece
+            continue
+        if held is None or held.record is None:
+            held = piece
+            continue
+        now = piece.record["iteration"]
+        if held.record["iteration"] <= now:
+            last = held.record["iteration"]
+            yield held
+            held = piece
+        elif now < last:
+            yield Piece(piece.start, piece.end, None)
+        else:
+            yield Piece(held.start, held.end, None)
+            held = piece
+    if held is not None:
+        yield held
+
+
+def _lines(file: BinaryIO) -> Iterator[Piece]:
+    """All lines; the last has no end where a process was killed while it wrote."""
+    start = 0
+    while line := file.readline(LINE):
+        end, rest = start + len(line), line
+        while not rest.endswith(b"\n"):
+            rest = file.readline(LINE)
+            if not rest:
+                yield Piece(start, end, None, line)
+                return
+            end, line = end + len(rest), b""
+        yield Piece(start, end, _parsed(line))
+        start = end
+
+
+def _blocks(file: BinaryIO, piece: Piece) -> Iterator[bytes]:
+    for place in range(piece.start, piece.end, LINE):
+        yield os.pread(file.fileno(), min(LINE, piece.end - place), place)
+
+
+def _parsed(line: bytes) -> Record | None:
+    if not line.startswith(b"{"):
+        return None
+    try:
+        record = json.loads(line.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not _whole(record.get("iteration")):
+        return None
+    nested = [value for value in record.values() if isinstance(value, dict)]
+    values = [value for value in record.values() if not isinstance(value, dict)]
+    values += [value for inner in nested for value in inner.values()]
+    return record if all(map(_finite, values)) else None
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _finite(value: object) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
 
 
 class RunLog:

@@ -1,26 +1,107 @@
-"""The training loop: one update ahead of the one whose loss it reads; saves; stops in time."""
+"""The training loop: one update ahead of the one whose loss it reads; saves; stops in time.
+
+What the last updates were fed, on all ranks, when a loss is no longer finite.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from znnpy.distributed.world import World
 from znnpy.errors import ChangedError, TrainingError
-from znnpy.train.keeper import Keeper, Pace, Stateful, StepOutcome, due
-from znnpy.train.records import Record
+from znnpy.train.log import Record
+from znnpy.train.run_writer import Keeper, Pace, Stateful, StepOutcome, due
 from znnpy.train.signals import Stop
-from znnpy.train.suspects import suspects
+
+LARGE = 1e4  # normalised inputs and targets of any use are far below
+Exchange = Callable[[Any], list[Any]]
+"""Tells all ranks a value that JSON can say, and returns those of all, by rank."""
 
 Images = npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
 FED = 3  # batches that are remembered: a loss may be lost by the update before
 MEND = "Mend the volumes, or look at data.normalize and data.target"
 SLOWER = "Lower training.learning_rate or set training.clip_norm"
+
+
+class Seen(NamedTuple):
+    """An array that was fed; of what is not finite in it (`bad` values) the first, and its place."""
+
+    what: str
+    samples: int
+    values: int
+    bad: int
+    place: list[int]
+    first: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, what: str, array: npt.NDArray[Any]) -> Seen:
+        """Looks at all values."""
+        wrong = np.argwhere(~np.isfinite(array))
+        place = [int(n) for n in wrong[0]] if len(wrong) else []
+        first = float(array[tuple(place)]) if place else 0.0
+        low, high = float(array.min()), float(array.max())
+        return cls(what, len(array), array.size, len(wrong), place, first, low, high)
+
+    def and_(self, after: Seen) -> Seen:
+        """This one and the samples after it, which another rank was fed, as one array."""
+        bad, place, first = self.bad + after.bad, self.place, self.first
+        if after.bad and not self.bad:
+            place, first = [self.samples + after.place[0], *after.place[1:]], after.first
+        samples, values = self.samples + after.samples, self.values + after.values
+        low, high = min(self.low, after.low), max(self.high, after.high)
+        return Seen(self.what, samples, values, bad, place, first, low, high)
+
+
+def suspects(fed: Iterable[tuple[str, Images | None]], exchange: Exchange) -> tuple[str, bool]:
+    """What is known of arrays (what they are, arrays or by node), and whether they are to blame.
+
+    The arrays are this rank's share of them; all ranks ask together, and get the same answer. Names the
+    first that holds NaN or Inf with its place (batch, image, z, y, x), else the largest beyond
+    `LARGE`, else the ranges.
+    """
+    own = [Seen.of(what, array) for what, given in fed for array in _arrays(given)]
+    arrays = [_whole(shares) for shares in zip(*exchange(own), strict=True)]
+    for array in arrays:
+        if array.bad:
+            return (
+                f"{array.bad} of {array.values} {array.what} are not finite, the first {array.first} at "
+                f"{tuple(array.place)} (batch, image, z, y, x)"
+            ), True
+    sizes = [(max(-array.low, array.high), array.what) for array in arrays]
+    if sizes and max(sizes)[0] > LARGE:
+        return f"{max(sizes)[1]} reach {max(sizes)[0]:g} in size", True
+    return ", ".join(
+        _range(what, arrays) for what in dict.fromkeys(it.what for it in arrays)
+    ), False
+
+
+def _whole(shares: Sequence[Sequence[Any]]) -> Seen:
+    """One array, of what all ranks saw of it."""
+    whole, *rest = [Seen(*share) for share in shares]
+    for share in rest:
+        whole = whole.and_(share)
+    return whole
+
+
+def _range(what: str, arrays: Iterable[Seen]) -> str:
+    low = min(array.low for array in arrays if array.what == what)
+    high = max(array.high for array in arrays if array.what == what)
+    return f"{what} from {low:.4g} to {high:.4g}"
+
+
+def _arrays(given: Images | None) -> list[npt.NDArray[Any]]:
+    if given is None:
+        return []
+    return [np.asarray(a) for a in (given.values() if isinstance(given, Mapping) else [given])]
 
 
 class Trainable(Stateful, Protocol):

@@ -8,36 +8,42 @@ from functools import partial
 from pathlib import Path
 
 from znnpy.config.models import Config
-from znnpy.data.memory import kept_no_longer, readable, share_memory
+from znnpy.data.config_volumes import of_values, open_scene
+from znnpy.data.process_memory import kept_no_longer, readable, share_memory
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
 from znnpy.errors import RunError, ZnnpyError
-from znnpy.geometry.finest import finest
-from znnpy.geometry.trained import trained_geometry
-from znnpy.infer.build import training_model
-from znnpy.infer.dense import densest
-from znnpy.infer.evaluate import Evaluation, refuse_labels
-from znnpy.infer.material import of_values, open_scene
+from znnpy.evaluation.volume import Evaluation, refuse_labels
+from znnpy.geometry.finest_outputs import finest, trained_geometry
+from znnpy.infer.config_model import training_model
 from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
+from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
-from znnpy.train.finish import evaluate_run, held_out, is_scored, spoken, write_result
-from znnpy.train.keeper import RunKeeper
+from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
+from znnpy.train.environment import Member, member, refuse_mixed, share_host
+from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
+from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Loop
-from znnpy.train.members import Member, member, refuse_mixed, share_host
-from znnpy.train.patches import open_sampler
+from znnpy.train.patch_sources import open_sampler
 from znnpy.train.progress import Reporter, choose_reporter
-from znnpy.train.rundir import FFTW, LOG, RESULT, TIMINGS, RunDirectory
-from znnpy.train.schedule import learning_rate
+from znnpy.train.run_directory import (
+    FFTW,
+    LOG,
+    RESULT,
+    TIMINGS,
+    RunDirectory,
+    keep_wisdom,
+    pin_wisdom,
+)
+from znnpy.train.run_writer import RunKeeper
 from znnpy.train.shards import PeriodicSource, Shards, training_source
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
-from znnpy.train.together import CommonStop, for_others, state_as_bytes, with_microbatch
+from znnpy.train.update_driver import loop_batches, pace_of, resume, verify_all, with_threads
 from znnpy.train.validate import Validation
-from znnpy.train.wisdom import keep_wisdom, pin_wisdom
-from znnpy.train.work import loop_batches, pace_of, resume, verify_all, with_threads
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,19 @@ from typing import Protocol
 import numpy as np
 
 from znnpy.config.models import Config
-from znnpy.data.memory import available, available_memory, kept_no_longer, readable, take
+from znnpy.data.process_memory import available, available_memory, kept_no_longer, readable, take
+from znnpy.data.sampling.block_assignment import Move, dealt, waves
 from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
-from znnpy.data.sampling.deal import Move, dealt, waves
-from znnpy.data.sampling.patches import Patch
-from znnpy.data.sampling.places import NO_FLIPS
+from znnpy.data.sampling.position_index import NO_FLIPS
+from znnpy.data.sampling.sample import Patch
 from znnpy.data.sampling.sampler import Excerpt, Sampler
 from znnpy.data.sampling.shuffle import derived
-from znnpy.distributed.ranks import Ranks
+from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.transfers import Parcel
 from znnpy.distributed.world import World
 from znnpy.errors import RunError, VolumeError
 from znnpy.network.types import Network
-from znnpy.train.patches import open_sampler
+from znnpy.train.patch_sources import open_sampler
 
 SLICE = 16 << 20
 """Bytes of a block that are on the way at once."""

@@ -13,8 +13,8 @@ from znnpy.config import described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
-from znnpy.geometry.finest import finest
-from znnpy.infer.build import Weights
+from znnpy.geometry.finest_outputs import finest
+from znnpy.infer.config_model import Weights
 from znnpy.network import (
     Network,
     learned,
@@ -26,22 +26,22 @@ from znnpy.network import (
 from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.archive import Kind
 from znnpy.train.checkpoint import Checkpoint, Contents
+from znnpy.train.environment import differences, versions
+from znnpy.train.log import drop_after, up_to
+from znnpy.train.npz_reader import Kind
 from znnpy.train.progress import Reporter
-from znnpy.train.records import drop_after, up_to
-from znnpy.train.rundir import (
+from znnpy.train.run_directory import (
     CONFIG,
     LOG,
     PLAN,
     VERSIONS,
     RunDirectory,
+    pin_wisdom,
     read_object,
     require_run,
     write_json,
 )
-from znnpy.train.versions import differences, versions
-from znnpy.train.wisdom import pin_wisdom
 
 
 @dataclass(frozen=True)

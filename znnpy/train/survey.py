@@ -10,25 +10,25 @@ from typing import Any
 
 from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
-from znnpy.data.memory import kept_no_longer
-from znnpy.data.samples.each import OneEach
-from znnpy.data.sampling.placing import mask_shift
-from znnpy.data.sampling.taken import check_kind, check_labels
-from znnpy.data.values.glance import Glance, glance, is_small
-from znnpy.data.values.normalise import unlikely
-from znnpy.data.volume import Volume
-from znnpy.errors import VolumeError, ZnnpyError
-from znnpy.geometry.finest import finest
-from znnpy.infer.material import (
+from znnpy.data.config_volumes import (
     make_targets,
     mode_of,
     open_scene,
     open_source,
     refuse_numbers,
 )
+from znnpy.data.process_memory import kept_no_longer
+from znnpy.data.samples.image_labels import OneEach
+from znnpy.data.sampling.label_checks import check_kind, check_labels
+from znnpy.data.sampling.patch_positions import mask_shift
+from znnpy.data.values.normalization import unlikely
+from znnpy.data.values.sampled_range import Glance, glance, is_small
+from znnpy.data.volume import Volume
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.geometry.finest_outputs import finest
 from znnpy.infer.tiling import Tiling
 from znnpy.network import Network
-from znnpy.train.patches import make_sampler
+from znnpy.train.patch_sources import make_sampler
 
 DRAWN_VOXELS = 1 << 24  # of a patch's images, up to which one is drawn to see whether it can be
 

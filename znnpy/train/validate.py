@@ -8,9 +8,9 @@ import numpy as np
 
 from znnpy.data.sampling.prefetch import Float32, make_batch
 from znnpy.data.sampling.sampler import Sampler
-from znnpy.infer.losses import Tally
-from znnpy.network.outputs import Objectives, total_factor
-from znnpy.train.records import Record
+from znnpy.evaluation.loss_totals import Tally
+from znnpy.network.objectives import Objectives, total_factor
+from znnpy.train.log import Record
 from znnpy.train.signals import Stop
 
 

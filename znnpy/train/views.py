@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
+from znnpy.data.config_volumes import open_scene
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, ArrayVolume, Triple64
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import RunError
+from znnpy.evaluation.volume import observe
 from znnpy.infer.blocks import Field
-from znnpy.infer.evaluate import observe
-from znnpy.infer.material import open_scene
 from znnpy.network import training_losses
-from znnpy.pictures.layers import Kind, Layer
+from znnpy.pictures.overlays import Kind, Layer
 from znnpy.segment import Request, segment
-from znnpy.train.finish import held_out
+from znnpy.train.final_evaluation import held_out
 from znnpy.train.start import SavedRun
 
 SHOWN = 1 << 22  # most voxels that are predicted

@@ -22,7 +22,7 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from znnpy_kernels.fft.networks import (
+from znnpy_kernels.fft.codelet_networks import (
     INPUT,
     PRODUCT,
     Network,
@@ -32,7 +32,7 @@ from znnpy_kernels.fft.networks import (
     real_network,
 )
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.shared import Shared, call, shared
+from znnpy_kernels.machine.shared_functions import Shared, call, shared
 from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 

@@ -5,7 +5,7 @@ with a table of roots of unity, over vectors of neighbouring frequencies: N k op
 N log N, but with k this small, and no zeros touched, it is many times faster than FFTW. The way
 back takes only the voxels where taps stand. Sparsity is a matter of the tables alone.
 
-`plan` is `znnpy.plan.filters.FilterPlan.address`; the `FILTER_*` constants are its words.
+`plan` is `znnpy.plan.twiddle_tables.FilterPlan.address`; the `FILTER_*` constants are its words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.fft.lines import contract, expand
+from znnpy_kernels.fft.pruned_lines import contract, expand
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import floats, longs
@@ -125,7 +125,7 @@ def filter_spectra(args: Any, worker: int) -> None:
 
     `source`: address of tap 0, 0, 0 of the first filter; strides kz, ky, kx and from filter to filter in
     floats. `target`: address of the first spectrum; `target_filter`: floats between spectra. `plan`:
-    `znnpy.plan.filters.plan_filter(grid, size, sparsity).address`. W[f] = sum_j w[j] exp(-2 pi i f j s / N),
+    `znnpy.plan.twiddle_tables.plan_filter(grid, size, sparsity).address`. W[f] = sum_j w[j] exp(-2 pi i f j s / N),
     in the layout of `image_spectra`. Tasks on different filters write disjoint memory.
     """
     at = FILTER_SPECTRA

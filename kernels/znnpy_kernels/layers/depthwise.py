@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from znnpy_kernels.layers.windows import FORWARD, quotient, taps_inside
+from znnpy_kernels.layers.pooling_windows import FORWARD, quotient, taps_inside
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import VECTOR_BYTES

@@ -1,4 +1,10 @@
-"""Small sums in fixed order: partial bias gradients of many parts."""
+"""Small sums in fixed order: partial bias gradients of many parts.
+
+Gradients of the slopes that prelu learns.
+
+Words as in `transfer`: v = (x - centre) * scale + bias of what lies at `source`; `gradient` is by the
+node's values. `partial` gets LANES floats: the sums over the part of gradient * v where v is not positive.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,38 @@ import numpy as np
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.memory import doubles, floats
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.vectors import fma, load, select, splat, store
+
+SLOPES = words(
+    "source source_z source_y gradient gradient_z gradient_y bias affine partial planes rows length"
+)
 
 SUM_VECTORS = words("source target count length")
+SUM_LANES = words("source target count step")
+ADD_DOUBLES = words("first second target length")
+
+
+@kernel(SLOPES)
+def slopes_gradient(args: Any, worker: int) -> None:
+    """Sums for one block; `length` counts floats of a row, whole voxels. `bias`, `affine`: 0 for none."""
+    at = SLOPES
+    scale, centre, bias, total = splat(1.0), splat(0.0), splat(0.0), splat(0.0)
+    if args[at.affine]:
+        scale, centre = load(args[at.affine]), load(args[at.affine] + VECTOR_BYTES)
+    if args[at.bias]:
+        bias = load(args[at.bias])
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            gradient = args[at.gradient] + 4 * (z * args[at.gradient_z] + y * args[at.gradient_y])
+            row = splat(0.0)
+            for i in range(0, 4 * args[at.length], 4 * LANES):
+                v = fma(load(source + i) - centre, scale, bias)
+                product = v * load(gradient + i)
+                row = row + select(v > splat(0.0), splat(0.0), product)
+            total = total + row
+    store(args[at.partial], total)
 
 
 @kernel(SUM_VECTORS)
@@ -23,9 +58,6 @@ def sum_vectors(args: Any, worker: int) -> None:
     for i in range(1, args[at.count]):
         for j in range(args[at.length]):
             target[j] += source[i * args[at.length] + j]
-
-
-SUM_LANES = words("source target count step")
 
 
 @kernel(SUM_LANES)
@@ -43,9 +75,6 @@ def sum_lanes(args: Any, worker: int) -> None:
             lane_total += source[i * args[at.step] + lane]
         total += lane_total
     target[0] = total
-
-
-ADD_DOUBLES = words("first second target length")
 
 
 @kernel(ADD_DOUBLES)

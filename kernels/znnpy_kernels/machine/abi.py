@@ -25,7 +25,7 @@ from typing import Any
 
 from numba import types
 
-from znnpy_kernels.machine import guarded
+from znnpy_kernels.machine import guards
 from znnpy_kernels.machine.cache import cached
 from znnpy_kernels.machine.loading import callback
 
@@ -78,7 +78,7 @@ class Kernel:
 
         Raises OutsideError where something was written beside an array; see `guarded`.
         """
-        guarded.run(self.name, values, lambda moved: self.call(worker, **moved))
+        guards.run(self.name, values, lambda moved: self.call(worker, **moved))
 
     def call(self, worker: int = 0, **values: float) -> None:
         """Run once on the calling thread, on the addresses that it is given."""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import llvmlite
 import numba
 
-from znnpy_kernels.machine import private, sources
+from znnpy_kernels.machine import private_files, source_hash
 
 Compiled = TypeVar("Compiled")
 
@@ -62,7 +62,7 @@ def directory(function: Callable[..., Any]) -> Path:
     """The private cache directory of one function, created on first use."""
     path = made() / label(function)
     _make(path)
-    if found := private.foreign(path):
+    if found := private_files.foreign(path):
         raise _unusable(f"holds what is not yours alone: remove {found}")
     # numba would say so for each function that it cannot keep.
     if not os.access(path, os.W_OK | os.X_OK):
@@ -76,8 +76,8 @@ def label(function: Callable[..., Any]) -> str:
     A function from elsewhere counts with its whole file, and all of this package.
     """
     source, name = Path(function.__code__.co_filename), function.__qualname__
-    if source.is_relative_to(sources.FOLDER):
-        module = sources.module_name(source)
+    if source.is_relative_to(source_hash.FOLDER):
+        module = source_hash.module_name(source)
         if found := labels().get(f"{module}:{name}"):
             return found
     name = "".join(letter if letter.isalnum() else "_" for letter in name)
@@ -98,13 +98,13 @@ def _source_hashes() -> dict[str, str]:
     """`sources.hashes`, kept for each version of the package."""
     path = made() / f"sources-{package_hash()}.json"
     try:
-        if private.own_file(path):
+        if private_files.own_file(path):
             known = json.loads(path.read_bytes())
             if isinstance(known, dict):
                 return {str(name): str(digest) for name, digest in known.items()}
     except (OSError, ValueError):
         pass  # cut short by a full disk: it is made again
-    found = sources.hashes()
+    found = source_hash.hashes()
     try:
         _replace(path, json.dumps(found))
     except OSError as error:
@@ -131,8 +131,8 @@ def made() -> Path:
 
 def _make(path: Path) -> None:
     try:
-        private.make(path)
-        why = private.why_not(path)
+        private_files.make(path)
+        why = private_files.why_not(path)
     except OSError as error:
         raise _unusable(f"cannot be made: {error.strerror}") from error
     if why:
@@ -157,9 +157,9 @@ def root() -> Path:
     try:
         if path.exists():
             path = path.resolve()
-            if private.shared(path):
+            if private_files.shared(path):
                 path /= f"znnpy-{os.getuid()}"
-        why = private.why_not(path) if os.path.lexists(path) else ""
+        why = private_files.why_not(path) if os.path.lexists(path) else ""
     except OSError as error:
         raise _unusable(f"cannot be used: {error.strerror}") from error
     if why:
@@ -184,6 +184,6 @@ def _named() -> Path:
 def package_hash() -> str:
     """Hash over all kernels, and the compiler's versions: what measured times depend on."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    for path in sources.sources():
-        digest.update(str(path.relative_to(sources.FOLDER)).encode() + path.read_bytes())
+    for path in source_hash.sources():
+        digest.update(str(path.relative_to(source_hash.FOLDER)).encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from znnpy_kernels.machine import guarded
+from znnpy_kernels.machine import guards
 from znnpy_kernels.machine.cache import cached
 from znnpy_kernels.machine.loading import dispatcher
 
@@ -53,7 +53,7 @@ class Native:
     def run(self, *values: Any) -> Any:
         """Call for tests: on arrays, or addresses in them, each between guards, as `Kernel.run`."""
         named = dict(zip(self.function.__code__.co_varnames, values, strict=False))
-        return guarded.run(self.name, named, lambda moved: self(*moved.values()))
+        return guards.run(self.name, named, lambda moved: self(*moved.values()))
 
 
 def native(signature: str) -> Callable[[Callable[..., Any]], Native]:

@@ -25,7 +25,7 @@ from znnpy_kernels.machine.atomics import (
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.machine.native import native
-from znnpy_kernels.scheduling.shared_state import BOTTOM, MASKS, SLOTS, TOP
+from znnpy_kernels.scheduling.control_block import BOTTOM, MASKS, SLOTS, TOP
 
 EMPTY = -1
 LOST = -2

@@ -20,8 +20,7 @@ from znnpy_kernels.machine.atomics import (
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.machine.native import clock_gettime, sem_post, sem_wait, stack_words
-from znnpy_kernels.scheduling.deque import seems_empty
-from znnpy_kernels.scheduling.shared_state import (
+from znnpy_kernels.scheduling.control_block import (
     AWAKE,
     BANDS,
     PARKED,
@@ -35,6 +34,7 @@ from znnpy_kernels.scheduling.shared_state import (
     STOP,
     WORKERS,
 )
+from znnpy_kernels.scheduling.deque import seems_empty
 
 
 @part

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.scheduling.shared_state import BANDS
+from znnpy_kernels.scheduling.control_block import BANDS
 
 COUNTER, JOINS, BAND, STEP, PHASE, RUNS = range(6)
 """Columns of `tasks`; RUNS counts how often a task has started."""

@@ -31,9 +31,7 @@ from znnpy_kernels.machine.native import (
     sem_timedwait,
     stack_words,
 )
-from znnpy_kernels.scheduling.deque import push, seems_empty, steal, take
-from znnpy_kernels.scheduling.parking import nanoseconds, park, wake, wake_some
-from znnpy_kernels.scheduling.shared_state import (
+from znnpy_kernels.scheduling.control_block import (
     ARGUMENTS,
     BAND_BITS,
     BANDS,
@@ -76,6 +74,8 @@ from znnpy_kernels.scheduling.shared_state import (
     TOO_EARLY,
     WORKERS,
 )
+from znnpy_kernels.scheduling.deque import push, seems_empty, steal, take
+from znnpy_kernels.scheduling.parking import nanoseconds, park, wake, wake_some
 
 NONE = -1
 BAND_MASK = (1 << BAND_BITS) - 1

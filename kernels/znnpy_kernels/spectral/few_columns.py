@@ -22,7 +22,6 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.blocks import PAIR
 from znnpy_kernels.spectral.gemm import (
     Product,
     image_cuts,
@@ -33,6 +32,7 @@ from znnpy_kernels.spectral.gemm import (
 )
 from znnpy_kernels.spectral.packed_columns import AT as COLUMNS
 from znnpy_kernels.spectral.packed_columns import columns_back, columns_down, parts_of, rooms
+from znnpy_kernels.spectral.register_blocks import PAIR
 from znnpy_kernels.spectral.tile_transforms import prepare
 
 RUNS = 8

@@ -45,7 +45,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_negated, transpose_tile
-from znnpy_kernels.spectral.blocks import CHUNK, LINE, PAIR, ROWS, register_block
+from znnpy_kernels.spectral.register_blocks import CHUNK, LINE, PAIR, ROWS, register_block
 
 AT = words(
     "x x_frequency x_tile x_block w w_frequency w_input w_block y y_frequency y_tile y_block "

@@ -26,7 +26,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
-from znnpy_kernels.winograd.lines import NEW, PLANE, POINTS, source_depth, target_depth
+from znnpy_kernels.winograd.line_transforms import NEW, PLANE, POINTS, source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
     LOOSE_BYTES,
     along_zx,
@@ -37,8 +37,7 @@ from znnpy_kernels.winograd.planes import (
     tiles_inside,
     transform,
 )
-from znnpy_kernels.winograd.points import compiled_room, multiply, odd_bytes, room
-from znnpy_kernels.winograd.products import ROWS
+from znnpy_kernels.winograd.products import ROWS, compiled_room, multiply, odd_bytes, room
 from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "filters")

@@ -22,7 +22,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
-from znnpy_kernels.winograd.lines import (
+from znnpy_kernels.winograd.line_transforms import (
     NEW,
     PLANE,
     POINTS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.winograd.lines import NEW
+from znnpy_kernels.winograd.line_transforms import NEW
 
 
 @inlined

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from znnpy.data.decoded import lzf_length
-from znnpy.data.source import open_volume
+from znnpy.data.decoded_size import lzf_length
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 SHAPE, CHUNK = (4, 32, 32), (2, 32, 32)
@@ -134,7 +134,7 @@ def test_length_of_lzf_data(tmp_path: Path, high: int) -> None:
 
 READ = """
 import sys
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 with open_volume(sys.argv[1]) as volume:
     volume.read_all()
 print("numba" in sys.modules)

@@ -15,10 +15,10 @@ import pytest
 from znnpy_kernels.machine.cache import CacheError
 
 from znnpy.config.data_section import DataSection
-from znnpy.data.hdf5 import chunks
 from znnpy.data.hdf5 import safety as hdf5_safety
+from znnpy.data.hdf5 import volume as hdf5_volume
 from znnpy.data.hdf5.safety import FILTERS, MORE_FILTERS
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 FILTER_NAMES = get_args(get_args(DataSection.model_fields["allow_filters"].annotation)[0])
@@ -183,7 +183,7 @@ def test_a_cache_that_cannot_be_used_is_no_damage(
     def unusable(data: bytes) -> int:
         raise CacheError("kernel cache x cannot be used")
 
-    monkeypatch.setattr(chunks, "lzf_length", unusable)
+    monkeypatch.setattr(hdf5_volume, "lzf_length", unusable)
     with (
         open_volume(tmp_path / "a.h5") as volume,
         pytest.raises(CacheError, match="kernel cache x"),

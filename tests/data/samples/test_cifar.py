@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from image_files import write_cifar
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 RNG = np.random.default_rng(0)

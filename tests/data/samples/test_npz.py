@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 IMAGES = np.random.default_rng(0).integers(0, 255, (5, 4, 6)).astype(np.uint8)

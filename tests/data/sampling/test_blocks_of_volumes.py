@@ -10,15 +10,15 @@ import h5py
 import numpy as np
 import pytest
 
-from znnpy.data.samples.each import spread
+from znnpy.data.opening import open_volume
+from znnpy.data.samples.image_labels import spread
 from znnpy.data.sampling.augment import Augmentation
 from znnpy.data.sampling.blocks import Block, Held, cut, excerpt, load, outline
-from znnpy.data.sampling.patches import InputPatch, OutputPatch, Patch
-from znnpy.data.sampling.places import NO_FLIPS
+from znnpy.data.sampling.position_index import NO_FLIPS
+from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, Target
 from znnpy.data.scene import Scene
-from znnpy.data.source import open_volume
 from znnpy.data.volume import Array, ArrayVolume, Triple
 from znnpy.errors import VolumeError
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from znnpy.data.sampling.patches import Patch, stacked
 from znnpy.data.sampling.prefetch import Prefetcher, make_batch
+from znnpy.data.sampling.sample import Patch, stacked
 from znnpy.errors import VolumeError
 
 

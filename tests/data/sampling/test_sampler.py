@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shares import examples
 
-from znnpy.data.samples.each import spread
+from znnpy.data.samples.image_labels import spread
 from znnpy.data.sampling.augment import Augmentation
-from znnpy.data.sampling.patches import InputPatch, OutputPatch, Patch, stacked
+from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch, stacked
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import (
     AffinityTarget,
@@ -21,7 +21,7 @@ from znnpy.data.sampling.targets import (
     ImageTarget,
 )
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import normalisation
+from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ShapeError, VolumeError
 

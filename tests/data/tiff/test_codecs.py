@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 STACK = np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5)

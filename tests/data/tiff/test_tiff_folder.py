@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from znnpy.data.source import load, open_volume
+from znnpy.data.opening import load, open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 

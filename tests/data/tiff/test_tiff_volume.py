@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 STACK = np.random.default_rng(0).integers(0, 60000, (7, 10, 12), np.uint16)

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from znnpy.data.writing.contract import Finished, OutputSpec
+from znnpy.cli.prediction_summary import standing
 from znnpy.data.writing.destination import Destination, journal_of
-from znnpy.data.writing.outputs import open_output
-from znnpy.data.writing.standing import standing
+from znnpy.data.writing.formats import open_output
+from znnpy.data.writing.protocol import Finished, OutputSpec
 from znnpy.errors import VolumeError
 
 

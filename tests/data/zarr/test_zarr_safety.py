@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zarr
 
-from znnpy.data.source import open_volume
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 CUBE = np.arange(4 * 6 * 8, dtype=np.uint8).reshape(4, 6, 8)

@@ -12,8 +12,8 @@ import pytest
 import zarr
 from zarr.core.sync import sync
 
-from znnpy.data.source import open_volume
-from znnpy.data.zarr.folder import ZarrFolder
+from znnpy.data.opening import open_volume
+from znnpy.data.zarr.store import ZarrFolder
 from znnpy.errors import VolumeError
 
 CUBE = np.random.default_rng(0).integers(0, 60000, (7, 20, 24)).astype(np.uint16)

@@ -8,11 +8,11 @@ from against_reference import check_network
 
 from znnpy.engine.emit import emit_update
 from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import Layout
-from znnpy.engine.tasks.identity import Part
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Part
 from znnpy.geometry import fit
 from znnpy.network import objectives
 from znnpy.network.types import Edge, Network, Node

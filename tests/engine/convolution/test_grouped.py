@@ -11,7 +11,7 @@ from against_reference import errors
 from znnpy import Model, load_network
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
-from znnpy.infer.layers import forward_plan
+from znnpy.infer.forward_costs import forward_plan
 from znnpy.plan import Plan
 
 CASES: list[tuple[int, int, dict[str, Any]]] = [

@@ -10,17 +10,17 @@ import pytest
 
 from znnpy import Model, load_network
 from znnpy.engine.convolution import direct
-from znnpy.engine.convolution.direct.filters import transpose
+from znnpy.engine.convolution.direct.transposed_filters import transpose
 from znnpy.engine.convolution.passes import CONV_EMITTERS
-from znnpy.engine.tasks.identity import Pass, identities
+from znnpy.engine.tasks.task_identity import Pass, identities
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
-from znnpy.infer.layers import forward_plan
+from znnpy.infer.forward_costs import forward_plan
 from znnpy.plan import ALGORITHMS, PASSES, Method, choose
 from znnpy.plan.algorithms import Traits
 from znnpy.plan.algorithms import direct as direct_plan
 from znnpy.plan.choose import ESTIMATED, _candidates, candidates, estimated_costs
-from znnpy.profile.flops import flops_by_task
+from znnpy.profile.command import flops_by_task
 
 # A thousand times as fast as direct convolution, says its estimate, whose tasks it makes; for blocks alone.
 FASTER = SimpleNamespace(

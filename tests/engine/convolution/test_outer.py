@@ -9,7 +9,7 @@ import pytest
 from against_reference import check_network
 
 from znnpy import Model, load_network
-from znnpy.engine.convolution.direct import weights
+from znnpy.engine.convolution.direct import weight_gradients
 
 SIZE = [2, 3, 4]
 
@@ -40,7 +40,7 @@ def test_bits_are_those_of_slabs_of_one_sample(
     outputs: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = gradients(outputs, batch, 3)
-    monkeypatch.setattr(weights, "is_outer", lambda *_: False)
+    monkeypatch.setattr(weight_gradients, "is_outer", lambda *_: False)
     wanted = gradients(outputs, batch, 1)
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)

@@ -14,10 +14,10 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model
 from znnpy.engine.convolution.spectral.buffers import is_few
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import Layout
-from znnpy.engine.tasks.identity import Part, identities
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, choose
 from znnpy.plan.algorithms.spectral import dense

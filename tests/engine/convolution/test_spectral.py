@@ -7,7 +7,7 @@ from chains import ONE, two_layers
 from znnpy_kernels.spectral.filter_tiles import filter_tiles
 
 from znnpy import Model
-from znnpy.engine.tasks.identity import Part, Pass, identities
+from znnpy.engine.tasks.task_identity import Part, Pass, identities
 from znnpy.network.types import Edge, Network, Node
 
 CASES = [

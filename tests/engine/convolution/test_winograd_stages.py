@@ -7,9 +7,9 @@ from against_reference import drawn_case, errors
 from chains import ONE, winograd_chain, winograd_plan
 
 from znnpy import Model
-from znnpy.engine.tasks.identity import Part, Pass, identities
+from znnpy.engine.tasks.task_identity import Part, Pass, identities
 from znnpy.plan.algorithms import winograd
-from znnpy.profile.flops import flops_by_task
+from znnpy.profile.command import flops_by_task
 from znnpy.profile.report import CONVOLUTION
 
 # Thin volumes are cut along y, where lattices share planes; others along z, where rows of tiles do.
@@ -27,8 +27,8 @@ def stages(request, monkeypatch):
     """All layers in stages, of groups of about so many tiles."""
 
     def apply(staged=True):
-        for user in ("passes", "operations"):
-            module = import_module(f"znnpy.engine.convolution.winograd.{user}")
+        for user in ("winograd", "winograd.passes"):
+            module = import_module(f"znnpy.engine.convolution.{user}")
             monkeypatch.setattr(module, "is_staged", lambda shape: staged)
         monkeypatch.setattr(winograd, "GROUP_TILES", request.param)
 

@@ -6,7 +6,7 @@ from against_reference import errors
 from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
 
 from znnpy import Model
-from znnpy.engine.tasks.identity import Part, identities
+from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.network.types import Edge, Network, Node
 
 

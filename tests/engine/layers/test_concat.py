@@ -7,8 +7,8 @@ from odd_networks import network
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model
-from znnpy.engine.memory.images import Layout
-from znnpy.engine.tasks.identity import Part, identities
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.tasks.task_identity import Part, identities
 
 MOVES = {Part.COPY, Part.SPLIT}
 

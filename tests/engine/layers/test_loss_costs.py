@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from znnpy.engine.emit import emit_gradients
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import Layout
-from znnpy.engine.tasks.identity import Part, Pass
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Part, Pass
 from znnpy.geometry import fit
 from znnpy.network import load_network, objectives
 from znnpy.plan import PASSES, LayerPlan, Method, Plan

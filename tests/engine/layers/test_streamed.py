@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from znnpy import Model
-from znnpy.engine.layers import pooling
+from znnpy.engine.layers import max_pooling
 
 NETWORK: dict[str, Any] = {
     "input": 1,
@@ -25,7 +25,7 @@ NETWORK: dict[str, Any] = {
 def test_streamed_maxima(monkeypatch: pytest.MonkeyPatch, hole: float) -> None:
     found = []
     for least in (1 << 40, 0):
-        monkeypatch.setattr(pooling, "STREAMED_BYTES", least)
+        monkeypatch.setattr(max_pooling, "STREAMED_BYTES", least)
         with Model(NETWORK, (9, 7, 8), threads=2, conv="direct", training=False) as model:
             x = np.random.default_rng(0).normal(size=(1, 1, *model.input_shape))
             x[0, 0, 5, 5, 5] = hole

@@ -5,8 +5,8 @@ from functools import cache
 from znnpy_kernels.simd.rows import zero_flat
 
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
-from znnpy.engine.tasks.declared import Declared
-from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 
 ANY = Use("memory")
 

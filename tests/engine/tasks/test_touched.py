@@ -11,8 +11,8 @@ from odd_networks import network, size
 from small_models import data
 
 from znnpy import Model, Optimizer
-from znnpy.engine.steps import declare_update
-from znnpy.engine.tasks.identity import Pass
+from znnpy.engine.step_tasks import declare_update
+from znnpy.engine.tasks.task_identity import Pass
 
 NAN = 0xFF  # each byte of one
 EACH = 2  # tasks of a kernel that are watched; the others run

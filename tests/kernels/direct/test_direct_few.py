@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from direct_cases import Case
 from few_cases import check_few_data_gradient, check_few_forward, check_few_gradient
-from znnpy_kernels.direct.few import FEW
+from znnpy_kernels.direct.few_channels import FEW
 
 MANY = (1, 3, 16, 17, 33, 40)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from znnpy_kernels.direct.filters import pack_filters, unpack_filters
-from znnpy_kernels.direct.standardized import standardize_filters, standardized_gradient
+from znnpy_kernels.direct.packed_filters import pack_filters, unpack_filters
+from znnpy_kernels.direct.weight_standardization import standardize_filters, standardized_gradient
 from znnpy_kernels.simd.lanes import LANES
 
 EPSILON = 1e-5

@@ -19,7 +19,7 @@ from znnpy_kernels.fft.products import spectral_product
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse
-from znnpy.plan.filters import plan_filter
+from znnpy.plan.twiddle_tables import plan_filter
 
 CASES = [
     ((10, 11, 12), (3, 3, 3), (1, 1, 1)),

@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shares import examples
 from znnpy_kernels.fft.filters import filter_spectra
-from znnpy_kernels.machine.guarded import unguarded
+from znnpy_kernels.machine.guards import unguarded
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import plan_forward
-from znnpy.plan.filters import plan_filter
+from znnpy.plan.twiddle_tables import plan_filter
 
 CASES = [
     ((8, 8, 8), (3, 3, 3), (1, 1, 1)),

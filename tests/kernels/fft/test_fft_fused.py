@@ -13,13 +13,13 @@ from fft_layout import (
     steps,
     to_spectra,
 )
-from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
+from znnpy_kernels.fft.fused_products import filter_gradients, filtered_sum
 from znnpy_kernels.fft.products import spectral_product
-from znnpy_kernels.machine.guarded import unguarded
+from znnpy_kernels.machine.guards import unguarded
 
 from znnpy.network.types import Triple
 from znnpy.plan.fftw import plan_forward
-from znnpy.plan.filters import plan_filter
+from znnpy.plan.twiddle_tables import plan_filter
 
 GRID: Triple = (10, 9, 12)
 OUT: Triple = (6, 7, 4)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shares import examples
 from znnpy_kernels.fft.images import image_spectra, spectra_images
-from znnpy_kernels.machine.guarded import address, unguarded
+from znnpy_kernels.machine.guards import address, unguarded
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.network.types import Triple

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from znnpy_kernels.fft.codelets import SIZES
-from znnpy_kernels.fft.networks import (
+from znnpy_kernels.fft.codelet_networks import (
     INPUT,
     SUM,
     Network,
@@ -14,6 +13,7 @@ from znnpy_kernels.fft.networks import (
     operations,
     real_network,
 )
+from znnpy_kernels.fft.codelets import SIZES
 
 
 def evaluate(net: Network, inputs: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fft_layout import random
 from znnpy_kernels.fft.products import spectral_product
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 
 
 def product(

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pooling_cases import BARE, Sides, Triple, framed, inner, input_shape, places
 from shares import examples
-from znnpy_kernels.direct.filters import pack_filters, unpack_filters
+from znnpy_kernels.direct.packed_filters import pack_filters, unpack_filters
 from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward
-from znnpy_kernels.layers.depthwise_weight import depthwise_weight
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.layers.depthwise_gradient import depthwise_weight
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 Setting = tuple[Triple, Triple, Triple]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blocked_images import GUARD, Blocked, normal
-from znnpy_kernels.layers.frames import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
+from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.layers.borders import folded, framed
+from znnpy.layers.padding import folded, framed
 
 RULES = {"zeros": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
 SHAPE = (3, 4, 5)

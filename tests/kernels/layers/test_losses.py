@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from blocked_images import Blocked, Planar, normal, same_bits
 from znnpy_kernels.layers.losses import LOSSES, sum_partials
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 SIZES = [(1, 5), (3, LANES + 4), (LANES, 1), (LANES + 1, 2 * LANES), (2 * LANES + 1, 3)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from blocked_images import normal, same_bits
 from znnpy_kernels.layers.optimizers import HYPERPARAMETERS, adam, sgd
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 LENGTHS = [1, LANES - 1, LANES, 5 * LANES + 3]

@@ -293,7 +293,7 @@ def test_what_a_function_is_made_of_is_kept(folder: Path, monkeypatch: pytest.Mo
     first = cache.labels.__wrapped__()
     (kept,) = folder.glob("sources-*.json")
     assert kept.stat().st_mode & 0o777 == 0o600
-    monkeypatch.setattr(cache.sources, "hashes", lambda: pytest.fail("looked again"))
+    monkeypatch.setattr(cache.source_hash, "hashes", lambda: pytest.fail("looked again"))
     assert cache.labels.__wrapped__() == first
 
 
@@ -301,7 +301,9 @@ def test_what_a_function_is_made_of_is_kept(folder: Path, monkeypatch: pytest.Mo
 def test_what_was_kept_and_is_damaged_is_made_anew(
     folder: Path, damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache.sources, "hashes", lambda: {"a:b": "1", "c:d": "2"})  # not in seconds
+    monkeypatch.setattr(
+        cache.source_hash, "hashes", lambda: {"a:b": "1", "c:d": "2"}
+    )  # not in seconds
     first = cache.labels.__wrapped__()
     (kept,) = folder.glob("sources-*.json")
     kept.write_bytes(damage(kept.read_bytes()))
@@ -319,7 +321,7 @@ def test_threads_that_keep_it_at_once_all_find_it(
         together.wait()
         return {"a:b": "1"}
 
-    monkeypatch.setattr(cache.sources, "hashes", hashes)
+    monkeypatch.setattr(cache.source_hash, "hashes", hashes)
     monkeypatch.setattr(cache.json, "dumps", lambda found: '{"a:b": "1"}' + " " * 1_000_000)
     with ThreadPoolExecutor(8) as pool:
         found = [pool.submit(cache.labels.__wrapped__) for _ in range(8)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from numba.core.registry import cpu_target
 from znnpy_kernels import compile
-from znnpy_kernels.layers import norms, reduction
+from znnpy_kernels.layers import gradient_norms, reduction
 from znnpy_kernels.machine import cache
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.loading import kept
@@ -20,7 +20,9 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     monkeypatch.setattr(compile, "RUNTIME", ())
     for known in (cache.root, cache.directory):
         monkeypatch.setattr(cache, known.__name__, known.__wrapped__)
-    found = [v for m in (reduction, norms) for v in vars(m).values() if isinstance(v, Kernel)]
+    found = [
+        v for m in (reduction, gradient_norms) for v in vars(m).values() if isinstance(v, Kernel)
+    ]
     assert len(found) >= 2
     return [Kernel(made.function, made.words) for made in found[:2]]
 

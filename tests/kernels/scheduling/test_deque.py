@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from znnpy_kernels.machine.atomics import add_relaxed, load_acquire, load_relaxed, store_release
 from znnpy_kernels.machine.native import native
-from znnpy_kernels.scheduling import shared_state as at
+from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling.deque import (
     EMPTY,
     push,

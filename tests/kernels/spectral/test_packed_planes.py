@@ -7,7 +7,7 @@ import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
 from packed_cases import CASES, Case, box, expected_images, inside_words, origins, place_words
 from tile_cases import near
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.few_columns import RUNS, few_gradients, few_products
 from znnpy_kernels.spectral.packed_columns import column_floats, packed_gradients, packed_products

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.gemm import (
     backward_floats,

@@ -9,7 +9,7 @@ import numpy as np
 from blocked_images import Blocked, normal
 from filter_points import points_of
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 Triple = tuple[int, int, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from znnpy_kernels.direct.filters import output_groups, pack_filters
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.direct.packed_filters import output_groups, pack_filters
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
 from znnpy_kernels.winograd.forward import CUBE

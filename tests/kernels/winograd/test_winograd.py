@@ -11,7 +11,7 @@ from correlations import Pass, Triple, correlated, operands
 from filter_points import aligned
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forward import scratch_floats, winograd
-from znnpy_kernels.winograd.lines import NEW
+from znnpy_kernels.winograd.line_transforms import NEW
 
 
 def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other: Any) -> Blocked:

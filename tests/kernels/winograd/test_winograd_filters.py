@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from blocked_images import normal
 from filter_points import exchanged_points_of, points_of
-from znnpy_kernels.direct.filters import pack_filters
+from znnpy_kernels.direct.packed_filters import pack_filters
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.lines import TAPS, TARGET_SCALES, filter_matrix
+from znnpy_kernels.winograd.line_transforms import TAPS, TARGET_SCALES, filter_matrix
 
 
 def along(axis: int, taps: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, normal
-from znnpy_kernels.direct.filters import packed_size, unpack_filters
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.gradient import gradient_floats, winograd_gradient
-from znnpy_kernels.winograd.lines import NEW
+from znnpy_kernels.winograd.line_transforms import NEW
+from znnpy_kernels.winograd.weight_gradient import gradient_floats, winograd_gradient
 
 Triple = tuple[int, int, int]
 

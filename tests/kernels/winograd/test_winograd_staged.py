@@ -9,10 +9,10 @@ import pytest
 from blocked_images import Blocked
 from correlations import Pass, Triple, correlated, operands
 from filter_points import aligned
-from znnpy_kernels.machine.guarded import address
+from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.lines import NEW, PLANE
-from znnpy_kernels.winograd.staged import (
+from znnpy_kernels.winograd.line_transforms import NEW, PLANE
+from znnpy_kernels.winograd.stages import (
     columns_floats,
     planes_floats,
     waiting_floats,

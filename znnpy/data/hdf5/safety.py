@@ -15,8 +15,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from znnpy.data.memory import readable
-from znnpy.data.trust import CHUNK_LIMIT, COMPRESSION, SEARCHED, SMALL, Trust
+from znnpy.data.process_memory import readable
+from znnpy.data.safety_limits import CHUNK_LIMIT, COMPRESSION, SEARCHED, SMALL, Trust
 from znnpy.errors import VolumeError
 
 FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from znnpy.data.samples.whole import claim_size
-from znnpy.data.trust import Trust
+from znnpy.data.file_changes import Watch
+from znnpy.data.safety_limits import Trust
+from znnpy.data.samples.in_memory import claim_size
 from znnpy.data.volume import ArrayVolume, Volume
-from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError, reason
 
 SUFFIX = ".bin"

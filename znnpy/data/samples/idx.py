@@ -12,10 +12,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from znnpy.data.samples.whole import claim_size, whole_volume
-from znnpy.data.trust import Trust
+from znnpy.data.file_changes import Watch
+from znnpy.data.safety_limits import Trust
+from znnpy.data.samples.in_memory import claim_size, whole_volume
 from znnpy.data.volume import Array, Volume
-from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError, reason
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -10,12 +10,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from znnpy.data.samples.whole import claim_size, whole_volume
-from znnpy.data.trust import SEARCHED, Trust
+from znnpy.data.file_changes import Watch
+from znnpy.data.safety_limits import SEARCHED, Trust
+from znnpy.data.samples.in_memory import claim_size, whole_volume
 from znnpy.data.volume import Array, Volume
-from znnpy.data.watch import Watch
+from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError, reason, refuse_own
-from znnpy.sources import joined
 
 ZIP = b"PK\x03\x04"
 _SUFFIX = ".npy"

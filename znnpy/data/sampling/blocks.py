@@ -9,8 +9,8 @@ from math import ceil, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.samples.each import spread, stored
-from znnpy.data.sampling.places import NO_FLIPS, Flips, Range, minus, number_of
+from znnpy.data.samples.image_labels import spread, stored
+from znnpy.data.sampling.position_index import NO_FLIPS, Flips, Range, minus, number_of
 from znnpy.data.sampling.sampler import Excerpt, Sampler
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, Triple, Volume, slabs_of

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.sampling.patches import Patch
+from znnpy.data.sampling.sample import Patch
 
 Float32 = NDArray[np.float32]
 

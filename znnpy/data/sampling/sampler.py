@@ -10,17 +10,17 @@ from typing import Literal
 import numpy as np
 
 from znnpy.data.sampling.augment import Augmentation, Turn, draw_order
-from znnpy.data.sampling.examined import as_they_are, examined
-from znnpy.data.sampling.material import Material, check
-from znnpy.data.sampling.patches import Float32, InputPatch, OutputPatch, Patch, stacked
-from znnpy.data.sampling.places import NO_FLIPS, Flips, Places, Range, hull
-from znnpy.data.sampling.placing import Placing, Possible, mask_shift
-from znnpy.data.sampling.rebalance import Rebalance, count_patch, rebalance
+from znnpy.data.sampling.class_weights import Rebalance, count_patch, rebalance
+from znnpy.data.sampling.label_checks import read_counted
+from znnpy.data.sampling.patch_positions import Placing, Possible, mask_shift
+from znnpy.data.sampling.position_index import NO_FLIPS, Flips, Places, Range, hull
+from znnpy.data.sampling.sample import Float32, InputPatch, OutputPatch, Patch, stacked
+from znnpy.data.sampling.scene_patches import Material, check
 from znnpy.data.sampling.shuffle import shuffled
-from znnpy.data.sampling.slices import are_slices, read_slices
-from znnpy.data.sampling.taken import read_counted
+from znnpy.data.sampling.slice_sampler import are_slices, read_slices
+from znnpy.data.sampling.volume_statistics import as_they_are, examined
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalise import Mode, Normalisation
+from znnpy.data.values.normalization import Mode, Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.distributed.world import World
 from znnpy.errors import VolumeError
@@ -44,7 +44,7 @@ class Sampler:
 
     Each by itself (`order` random), or every position once in an epoch, in another order each time
     (shuffled); there, a position where nothing counts gives way to a random one.
-    `rebalance` as in `znnpy.data.sampling.rebalance`, within each patch or
+    `rebalance` as in `znnpy.data.sampling.class_weights`, within each patch or
     over the volume it is from. Images are normalised per volume, `replace` as there.
     `sample` reads the scenes; several threads may call it at once. `possible`: of shapes by output, the largest
     at most as large that there may be, if any. Without `examine` no volume is looked through beforehand, and

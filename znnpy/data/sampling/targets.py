@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.sampling.labelled import Bool
+from znnpy.data.sampling.label_masks import Bool
 from znnpy.data.volume import Array, Triple
 from znnpy.learning.readings import VALUES, Taken
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from znnpy.data.memory import readable
+from znnpy.data.file_changes import Watch
+from znnpy.data.process_memory import readable
+from znnpy.data.safety_limits import COMPRESSION, SMALL
 from znnpy.data.tiff.codecs import explained, refuse_codec
-from znnpy.data.trust import COMPRESSION, SMALL
 from znnpy.data.volume import Array, Triple, Volume
-from znnpy.data.watch import Watch
 from znnpy.errors import VolumeError, refuse_own
 
 SUFFIXES = (".tif", ".tiff")

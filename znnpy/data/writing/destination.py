@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from znnpy.data.names import split_source
+from znnpy.data.dataset_names import split_source
+from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError
-from znnpy.sources import joined
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".zarr")
 

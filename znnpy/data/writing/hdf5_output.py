@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.data.file_rows import write_rows
 
+from znnpy.atomic_files import replacing
 from znnpy.data.volume import Array
-from znnpy.data.writing.contiguous import Layout, allocate, write_at
-from znnpy.data.writing.contract import OutputSpec
+from znnpy.data.writing.contiguous_hdf5 import Layout, allocate, write_at
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.journal import Region
-from znnpy.data.writing.journaled import JournaledOutput
+from znnpy.data.writing.journaled_output import JournaledOutput
+from znnpy.data.writing.protocol import OutputSpec
 from znnpy.errors import VolumeError
-from znnpy.files import replacing
 
 FEW = 64  # rows of a block that Python writes one by one
 

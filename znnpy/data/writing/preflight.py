@@ -8,12 +8,12 @@ from pathlib import Path
 
 import h5py
 
+from znnpy.data.dataset_names import split_source
 from znnpy.data.hdf5.safety import dataset_names, open_file
-from znnpy.data.names import split_source
-from znnpy.data.others import other_format, plain_stem
+from znnpy.data.unsupported_formats import other_format, plain_stem
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
-from znnpy.data.zarr.folder import is_zarr
+from znnpy.data.zarr.store import is_zarr
 from znnpy.errors import VolumeError
 
 READ_ONLY = (".tif", ".tiff", ".npz", ".bin", ".gz")

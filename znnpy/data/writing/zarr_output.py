@@ -18,15 +18,15 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec
 
+from znnpy.atomic_files import beside, explained, sync, write_whole
 from znnpy.data.volume import Array, Triple
-from znnpy.data.writing.contract import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.journal import Region
-from znnpy.data.writing.journaled import JournaledOutput
+from znnpy.data.writing.journaled_output import JournaledOutput
+from znnpy.data.writing.protocol import OutputSpec
 from znnpy.data.zarr import ome
-from znnpy.data.zarr.folder import is_zarr
+from znnpy.data.zarr.store import is_zarr
 from znnpy.errors import ShapeError, VolumeError
-from znnpy.files import beside, explained, sync, write_whole
 
 LEVEL = "0"
 CHUNK = 64

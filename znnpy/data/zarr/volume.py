@@ -21,12 +21,11 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
 
-from znnpy.data.trust import Trust
+from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
 from znnpy.data.zarr import ome
-from znnpy.data.zarr.bounds import bound
-from znnpy.data.zarr.folder import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
-from znnpy.data.zarr.safety import Declared, check_size, declared
+from znnpy.data.zarr.safety import Declared, bound, check_size, declared
+from znnpy.data.zarr.store import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 ROUNDS = 8  # of waiting for chunks; other threads may read without end

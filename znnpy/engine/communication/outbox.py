@@ -4,6 +4,10 @@ Who posts reads or writes what the message touches, and who waits does too: so t
 additions and updates, within a step and from one to the next, follows from regions like any other. A
 message's memory is touched by nobody between the two, and its post of the next step comes after whoever
 waits in this one: no phase is ever released twice before its tasks have run.
+
+Which of a rank's tasks come before all others: other ranks wait for them, which no path of its own graph shows.
+
+What one message carries, and what makes a layer of what is added up.
 """
 
 from __future__ import annotations
@@ -14,19 +18,47 @@ from dataclasses import dataclass, field, replace
 from znnpy_kernels.scheduling.barrier import wait_for_all
 from znnpy_kernels.scheduling.mailbox import post
 
+from znnpy.distributed.strategies import Strategy
 from znnpy.distributed.transfers import Span, Transfer, Way
-from znnpy.engine.communication.bundles import Bundle
-from znnpy.engine.layers.totals import Total
-from znnpy.engine.memory.build import STEPS
+from znnpy.engine.layers.gradient_accumulation import Total
+from znnpy.engine.memory.allocation import STEPS
 from znnpy.engine.memory.parameters import PARAMETER_GRADIENTS, VALUES
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
-from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Network
 
+Bundle = tuple[Total, ...]
+"""Pieces of totals that go together; all are numbers of the same size."""
+
+_FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
+"""What posts a message, or brings on what the next one carries."""
+_AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
+"""What ranks at the other end of a tree wait for beside it."""
 TICKETS = Use("messages that are under way", SMALL)
 SEEN = (VALUES, PARAMETER_GRADIENTS)
 """What other ranks of the host can read."""
 SECONDS = 2e-7  # of a task that posts or has waited
+
+
+def by_layer(network: Network, totals: Iterable[Total]) -> list[list[Total]]:
+    """Totals of the same layer together, in the order in which backward passes make them."""
+    targets = {edge.name: edge.target for edge in network.edges}
+    layers: dict[str, list[Total]] = {node.name: [] for node in reversed(network.nodes)}
+    for total in totals:
+        node = targets.get(total.owner, total.owner)
+        layers[node if node in layers else node.rpartition(".")[0]].append(total)
+    return [layer for layer in layers.values() if layer]
+
+
+def hastened(what: Identity, strategy: Strategy, workers: int) -> bool:
+    """Whether a task of an update comes before others on a rank of so many workers, in training and simulated.
+
+    Where rank 0 hands out weights and a rank has one worker, gradients then leave while the backward pass goes on
+    here, and weights while it does elsewhere. Several workers would all leave the critical path for that.
+    """
+    awaited = strategy.weights_down and workers == 1
+    return what.part in _FOR_OTHERS or (awaited and what.serves in _AWAITED)
 
 
 @dataclass

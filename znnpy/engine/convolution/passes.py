@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy.engine.convolution import depthwise, direct, fft, frames, spectral, winograd
-from znnpy.engine.convolution.emitter import ConvEmitter
-from znnpy.engine.memory.build import Build
+from znnpy.engine.convolution import depthwise, direct, fft, padding, spectral, winograd
+from znnpy.engine.convolution.algorithm import ConvEmitter
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge, Node
@@ -67,7 +67,7 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
     included = summed_elsewhere(build, edges, "gradient")
     for edge in edges:
         if build.layout.folded(edge) and edge.name not in included:
-            frames.fold(step, build, edge)
+            padding.fold(step, build, edge)
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:

@@ -1,27 +1,160 @@
-"""Tasks of the loss: gradients of output nodes, and sums that become loss and error of the step."""
+"""Tasks of the loss: gradients of output nodes, and sums that become loss and error of the step.
+
+Tasks of MALIS that come before its loss: edges in order of their values, and what each of them weighs.
+
+Tasks of losses of overlap: sums over whole images first, from them the loss and each image's slopes.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from znnpy_kernels.layers.dice import OVERLAPS, SUMS, overlap_total
 from znnpy_kernels.layers.losses import LOSSES, sum_partials
-from znnpy_kernels.layers.malis import SHARED
-from znnpy_kernels.layers.overlap import OVERLAPS
+from znnpy_kernels.layers.malis import DIGITS, SHARED, malis_order, malis_shares
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.layers.loss_words import Parts
-from znnpy.engine.layers.malis import emit_shares
-from znnpy.engine.layers.overlap import emit_overlap
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
-from znnpy.engine.tasks.biases import left_behind, sum_bias
+from znnpy.engine.layers.loss_arguments import Leaf, Parts
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import biased_in_loss
-from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import NetworkError
 from znnpy.learning.loss import Objective
-from znnpy.network.outputs import Objectives
+from znnpy.network.objectives import Objectives
 from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
 
+OVERLAP_PARTIALS = Use("partial overlaps", SMALL)
+SLOPES = Use("slopes of overlaps", SMALL)
+
+ORDERS = Use("orders of edges", "images of losses")
+SORTING = Use("edges as they are sorted", "images of losses")
+SHARES = Use("shares of pairs", "images of losses")
+COUNTS = Use("counts of edges", SMALL)
+PASSES = 60  # over an image's memory, about: what sorting and joining cost
 LOSS_PARTIALS = Use("partial losses", SMALL)
+
+
+def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
+    """Sums of each part, one task that adds them up in order, and the gradient; the loss ends `group`."""
+    images, name = parts.output.images, parts.node.name
+    entries = 2 + SUMS * images
+    partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
+    slopes = build.scratch(Name(SLOPES, name), 2 * images * parts.output.batch)
+    entropy = parts.objective.numbers["entropy"]
+    sums, gradient = OVERLAPS[parts.objective.kernel]
+    for leaf in parts.leaves:
+        step.add(
+            sums,
+            {
+                **parts.words(leaf),
+                "partial": partials.address + 8 * entries * leaf.number,
+                "slopes": 0,
+                "entropy": entropy,
+            },
+            what=Identity(name, Pass.LOSS, Part.LOSS),
+            cost=parts.cost,
+            reads=[*parts.read(leaf), build.staged.given.region()],
+            writes=[partials.region(leaf.number, leaf.number + 1)],
+        )
+    _emit_total(step, build, parts, partials, slopes, group)
+    for leaf in parts.leaves if parts.gradient else ():
+        step.add(
+            gradient,
+            {
+                **parts.words(leaf),
+                **parts.gradient_words(leaf),
+                "slopes": slopes.address + 8 * images * leaf.batch,
+                "entropy": entropy,
+            },
+            what=Identity(name, Pass.LOSS, Part.LOSS),
+            cost=parts.cost,
+            reads=[*parts.read(leaf), build.staged.given.region(), slopes.region()],
+            writes=parts.written(leaf),
+        )
+
+
+def _emit_total(
+    step: Step, build: Build, parts: Parts, partials: Buffer, slopes: Buffer, group: int
+) -> None:
+    name, staged, batch = parts.node.name, build.staged, parts.output.batch
+    factor = parts.objective.factor / build.layout.microbatches  # the mean over microbatches
+    step.add(
+        overlap_total,
+        {
+            **parts.objective.numbers,
+            "overlap": factor * parts.objective.numbers["overlap"],
+            "partials": partials.address,
+            "count": parts.count // batch,
+            "batch": batch,
+            "channels": parts.output.images,
+            "classes": staged.classes[name],
+            "normaliser": staged.normalizers[name],
+            "slopes": slopes.address,
+            "target": staged.results[name].address,
+        },
+        what=Identity(name, Pass.LOSS, Part.LOSS_SUM),
+        cost=1e-6,
+        reads=[partials.region(0, parts.count), staged.given.region()],
+        writes=[staged.results[name].region(), slopes.region()],
+        group=group,
+    )
+
+
+class Weighed(NamedTuple):
+    """Where a sample's loss reads the places of targets and weights, and what it then reads."""
+
+    places: int
+    regions: tuple[Region, Region]
+
+
+def emit_shares(step: Step, build: Build, parts: Parts) -> list[Weighed]:
+    """By sample: weights that are shares of pairs."""
+    output, name = parts.output, parts.node.name
+    edges = output.images * output.shape[0] * output.shape[1] * output.shape[2]
+    shares = build.shared(Name(SHARES, name), edges * output.batch)
+    return [_emit_sample(step, build, parts, shares, edges, b) for b in range(output.batch)]
+
+
+def _emit_sample(
+    step: Step, build: Build, parts: Parts, shares: Buffer, edges: int, batch: int
+) -> Weighed:
+    name, staged = parts.node.name, build.staged
+    order = build.shared(Name(ORDERS, name, (batch,)), edges)
+    sorting = build.shared(Name(SORTING, name, (batch,)), 3 * edges + 2 * DIGITS + 4)
+    counts = build.scratch(Name(COUNTS, name, (batch,)), 6)  # one count, and two places
+    words = parts.words(Leaf(0, batch, 0, parts.output.extent))
+    cost = PASSES * 4 * edges / MEMORY_RATE
+    what = Identity(name, Pass.LOSS, Part.LOSS)
+    common = {"order": order.address, "count": counts.address, "scratch": sorting.address}
+    common["offsets"] = staged.tables[name]
+    given = {**words, **common, "positive": parts.objective.numbers["positive"]}
+    given |= {"shares": shares.address + 4 * edges * batch, "base": shares.address}
+    given["given"] = counts.address + 8
+    read = parts.output.regions(batch, 0, parts.output.extent)
+    step.add(
+        malis_order,
+        {word: given[word] for word in malis_order.fields},
+        what=what,
+        cost=cost,
+        reads=[*read, staged.given.region()],
+        writes=[order.region(), sorting.region(), counts.region(0, 1)],
+    )
+    step.add(
+        malis_shares,
+        {word: given[word] for word in malis_shares.fields},
+        what=what,
+        cost=cost,
+        reads=[order.region(), counts.region(0, 1), staged.given.region()],
+        writes=[
+            sorting.region(),
+            *(regions := (counts.region(1, 2), shares.region(batch, batch + 1))),
+        ],
+    )
+    return Weighed(counts.address + 8, regions)
 
 
 def refuse_without_kernel(losses: Objectives) -> None:

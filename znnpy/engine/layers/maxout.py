@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from znnpy_kernels.layers.maxout import larger_rows, winner_rows
 
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Node
 from znnpy.plan.cost import MEMORY_RATE
 

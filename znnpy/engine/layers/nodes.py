@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from znnpy_kernels.layers.transfer import BACKWARD, FORWARD
+from znnpy_kernels.layers.activation_kernels import BACKWARD, FORWARD
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
 from znnpy.engine.convolution.passes import summed_elsewhere
-from znnpy.engine.layers.function_kernels import kernel_of
+from znnpy.engine.layers.activation import (
+    kernel_of,
+    shape_words,
+    slopes_read,
+    softmax_backward,
+    softmax_forward,
+)
 from znnpy.engine.layers.maxout import largest
-from znnpy.engine.layers.norms import Normed, emit_statistics, norm_backward
-from znnpy.engine.layers.slopes import emit_slopes_gradient
-from znnpy.engine.layers.softmax import softmax_backward, softmax_forward
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.images import first_of, is_passed_back, is_passed_on
+from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_backward
+from znnpy.engine.layers.prelu import emit_slopes_gradient
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.feature_maps import first_of, is_passed_back, is_passed_on
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
+from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
-from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.shapes import shape_words, slopes_read
 from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
 from znnpy.plan.cost import MEMORY_RATE

@@ -5,11 +5,11 @@ from __future__ import annotations
 from znnpy_kernels.layers.upsampling import upsample_backward, upsample_forward
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import prod
 
-from znnpy.data.memory import readable, whole_memory
-from znnpy.engine.memory.build import STEPS
-from znnpy.engine.memory.images import Layout
+from znnpy.data.process_memory import readable, whole_memory
+from znnpy.engine.memory.allocation import STEPS
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.errors import NetworkError, PlanError, ShapeError
 from znnpy.geometry import Geometry, describe, fit
 from znnpy.layers.edges import edge_kind

@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-from znnpy_kernels.direct.filters import output_groups, pack_filters, packed_size, unpack_filters
+from znnpy_kernels.direct.packed_filters import (
+    output_groups,
+    pack_filters,
+    packed_size,
+    unpack_filters,
+)
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
-from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Region, Use
 from znnpy.network.parameters import learned, parameter_shapes
 from znnpy.network.types import Edge

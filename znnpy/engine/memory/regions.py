@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from znnpy.layers.values import BorderName, Sides
+from znnpy.layers.types import BorderName, Sides
 from znnpy.network.types import Triple
 
 WHOLE = 1 << 40

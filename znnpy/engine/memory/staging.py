@@ -8,10 +8,10 @@ from functools import partial
 from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
 
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 from znnpy.engine.memory.tensors import Tensor, dense_floats, new_tensor
-from znnpy.layers.values import BARE
+from znnpy.layers.types import BARE
 from znnpy.network.types import Node
 
 STAGED = Use("staged data")

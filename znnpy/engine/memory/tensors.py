@@ -9,7 +9,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.memory.arena import Memory
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Region
 from znnpy.geometry import voxels
-from znnpy.layers.values import BARE, Sides
+from znnpy.layers.types import BARE, Sides
 from znnpy.network.types import Edge, Triple
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from znnpy_kernels.layers.losses import BIASED
 
-from znnpy.engine.memory.images import Layout
+from znnpy.engine.memory.feature_maps import Layout
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.values import BARE
+from znnpy.layers.types import BARE
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
 

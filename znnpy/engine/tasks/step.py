@@ -13,8 +13,8 @@ from znnpy_kernels.simd.rows import add_flat, add_rows
 
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.declared import Declared
-from znnpy.engine.tasks.identity import Identity
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.task_identity import Identity
 from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from znnpy.config.unet_section import BlockSection
 from znnpy.errors import NetworkError
 from znnpy.network.types import ONCE, Node, Triple
-from znnpy.network.unet.sketch import NOTHING, Sketch
+from znnpy.network.unet.builder import NOTHING, Sketch
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from znnpy_kernels.fft.lines import MOST_TAPS
+from znnpy_kernels.fft.pruned_lines import MOST_TAPS
 
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple

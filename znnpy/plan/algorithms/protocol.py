@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from znnpy.layers.functions import FunctionName
+from znnpy.layers.activation_functions import FunctionName
 from znnpy.network.types import Triple
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import Method, PartSeconds

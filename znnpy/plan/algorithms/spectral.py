@@ -9,7 +9,6 @@ from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.algorithms.protocol import Traits
-from znnpy.plan.combine import cheapest, needed
 from znnpy.plan.cost import (
     CLEAR_RATIO,
     FEW_IMAGES,
@@ -19,6 +18,7 @@ from znnpy.plan.cost import (
     ConvShape,
     padded,
 )
+from znnpy.plan.joint_choice import cheapest, needed
 from znnpy.plan.tiles import best_tiles, over_tiles, spectral_bytes, spectral_costs
 from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 

@@ -8,7 +8,7 @@ from math import prod
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits, stride_refusal
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
-from znnpy.plan.ranges import cut_axis
+from znnpy.plan.partition import cut_axis
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 

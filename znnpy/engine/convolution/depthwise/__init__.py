@@ -1,13 +1,25 @@
-"""Depthwise convolution as tasks: a block of images and its filters meet no other block."""
+"""Depthwise convolution as tasks: a block of images and its filters meet no other block.
 
-from znnpy.engine.convolution.depthwise.operations import operations
+Operations of depthwise convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.depthwise.passes import (
     data_gradient,
     derive,
     forward,
     weight_gradient,
 )
-from znnpy.engine.convolution.finished import finish_backward, finish_forward, summed_elsewhere
+from znnpy.engine.convolution.flops import Operations
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
+from znnpy.geometry import voxels
+from znnpy.network.types import Edge
+from znnpy.plan import PassName
 
 __all__ = [
     "data_gradient",
@@ -19,3 +31,12 @@ __all__ = [
     "summed_elsewhere",
     "weight_gradient",
 ]
+
+
+def operations(
+    layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
+) -> Operations:
+    """As many in every pass."""
+    shape = layout.conv_shape(edge)
+    flops = 2.0 * shape.batch * shape.outputs * voxels(shape.size) * voxels(shape.target)
+    return {Identity(edge.name, PASS_OF[which], Part.DIRECT): flops for which in passes}

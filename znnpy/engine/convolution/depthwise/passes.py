@@ -6,14 +6,14 @@ from itertools import pairwise
 from math import prod
 
 from znnpy_kernels.layers.depthwise import depthwise_back, depthwise_forward
-from znnpy_kernels.layers.depthwise_weight import depthwise_weight
+from znnpy_kernels.layers.depthwise_gradient import depthwise_weight
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, firsts, met_range, source_range
-from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, combine_flat, counts, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.depthwise import patch_seconds

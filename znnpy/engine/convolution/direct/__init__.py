@@ -1,9 +1,20 @@
-"""Direct convolution as tasks: panels of outputs times ranges of the image, all passes."""
+"""Direct convolution as tasks: panels of outputs times ranges of the image, all passes.
 
-from znnpy.engine.convolution.direct.filters import derive
-from znnpy.engine.convolution.direct.operations import operations
+Operations of direct convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.direct.passes import data_gradient, forward, weight_gradient
-from znnpy.engine.convolution.finished import finish_backward, finish_forward, summed_elsewhere
+from znnpy.engine.convolution.direct.transposed_filters import derive
+from znnpy.engine.convolution.flops import Operations, of_convolution
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
+from znnpy.network.types import Edge
+from znnpy.plan import PassName
 
 __all__ = [
     "data_gradient",
@@ -15,3 +26,11 @@ __all__ = [
     "summed_elsewhere",
     "weight_gradient",
 ]
+
+
+def operations(
+    layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
+) -> Operations:
+    """As many in every pass."""
+    flops = of_convolution(layout.conv_shape(edge))
+    return {Identity(edge.name, PASS_OF[which], Part.DIRECT): flops for which in passes}

@@ -12,23 +12,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.direct.few import few_kernel
-from znnpy_kernels.direct.filters import group_offset, output_groups
+from znnpy_kernels.direct.few_channels import few_kernel
 from znnpy_kernels.direct.forward import forward_kernel
-from znnpy_kernels.direct.lattices import NO_LIMIT, VALID, full_words, tap_words
+from znnpy_kernels.direct.packed_filters import group_offset, output_groups
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.direct.filters import transposed
-from znnpy.engine.memory.build import Build
+from znnpy.engine.convolution.direct.transposed_filters import transposed
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Row, Tensor, in_rows, met_range, source_range
-from znnpy.engine.tasks.biases import left_behind, sum_bias, sum_planar_bias
+from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
-from znnpy.engine.tasks.identity import PASS_OF, Identity, Part
 from znnpy.engine.tasks.step import Step
-from znnpy.layers.values import ONCE
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
+from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName, ranges
 from znnpy.plan.algorithms.direct import direct_seconds

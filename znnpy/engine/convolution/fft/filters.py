@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from znnpy_kernels.direct.dense_filters import dense_filters
+from znnpy_kernels.direct.packed_filters import dense_filters
 from znnpy_kernels.fft.filters import filter_spectra
-from znnpy_kernels.fft.fused import filter_gradients, filtered_sum
+from znnpy_kernels.fft.fused_products import filter_gradients, filtered_sum
 
 from znnpy.engine.convolution.fft.spectra import Spectra, grid_of
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Use
-from znnpy.engine.tasks.identity import Identity, Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import MEMORY_RATE, PRODUCT_RATE
 from znnpy.plan.fftw import spectrum_floats
-from znnpy.plan.filters import plan_filter
-from znnpy.plan.ranges import ranges
+from znnpy.plan.partition import ranges
+from znnpy.plan.twiddle_tables import plan_filter
 
 DENSE = Use("dense filters")
 FILTER_SPECTRA = Use("spectra of filters", "filter spectra")

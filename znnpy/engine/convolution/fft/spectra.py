@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from znnpy_kernels.fft.images import image_spectra, spectra_images
 
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.identity import Identity
 from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.engine.tasks.task_identity import Identity
 from znnpy.geometry import voxels
-from znnpy.layers.values import BARE, BorderName, Sides
+from znnpy.layers.types import BARE, BorderName, Sides
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import TRANSFORM_RATE
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
-from znnpy.plan.ranges import TARGET_SECONDS, ranges
+from znnpy.plan.partition import TARGET_SECONDS, ranges
 
 LINE = 16  # floats: cuts between frequencies fall on cache lines
 

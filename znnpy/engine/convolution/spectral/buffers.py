@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution import rings
+from znnpy.engine.convolution import ring_buffers
 from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra, TileSpectra, Tiling
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.phases import Views
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.memory.regions import Buffer, Name, Use
-from znnpy.engine.tasks.identity import Part, Pass
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Part, Pass
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
-from znnpy.plan.phases import Phases, phases_of
+from znnpy.plan.polyphase import Phases, phases_of
 from znnpy.plan.tiles import (
     column_group,
     frequencies,
@@ -55,7 +55,7 @@ def ring_slot(
 ) -> Buffer:
     """The place of a group of tiles in a ring of buffers, after a gate that waits until it is free."""
     ring = Name(RING, edge.name, (serves, part))
-    return rings.ring_slot(step, build, ring, spectra.floats, group, spectra.groups)
+    return ring_buffers.ring_slot(step, build, ring, spectra.floats, group, spectra.groups)
 
 
 def phases_of_edge(build: Build, edge: Edge) -> Phases:

@@ -8,9 +8,9 @@ from znnpy_kernels.spectral.packed_columns import column_floats, packed_gradient
 from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.spectral.filters import shares_filters
 from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra
-from znnpy.engine.memory.build import Build
-from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, PRODUCT_RATE, tile_seconds

@@ -18,17 +18,17 @@ from znnpy.engine.convolution.spectral.buffers import (
     phases_of_edge,
     tile_of,
 )
-from znnpy.engine.convolution.spectral.words import sizes
-from znnpy.engine.memory.build import Build
+from znnpy.engine.convolution.spectral.tile_arguments import sizes
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter, Piece
 from znnpy.engine.memory.regions import Name, Use
-from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
-from znnpy.engine.tasks.sharing import join
+from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName, ranges
-from znnpy.plan.phases import taps_from
+from znnpy.plan.polyphase import taps_from
 from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import zero_rows
 
+from znnpy.engine.convolution.padding_taps import clear_unmet
 from znnpy.engine.convolution.spectral.buffers import (
     against,
     along,
@@ -21,7 +22,7 @@ from znnpy.engine.convolution.spectral.buffers import (
     tiling_of,
 )
 from znnpy.engine.convolution.spectral.columns import emit_column_gradients, emit_column_products
-from znnpy.engine.convolution.spectral.few import (
+from znnpy.engine.convolution.spectral.few_channels import (
     FewSpectra,
     emit_few_column_gradients,
     emit_few_column_products,
@@ -40,21 +41,20 @@ from znnpy.engine.convolution.spectral.products import (
     emit_products,
     emit_weight_products,
 )
+from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN
 from znnpy.engine.convolution.spectral.transforms import emit_images, emit_spectra
-from znnpy.engine.convolution.spectral.words import ORIGIN
 from znnpy.engine.convolution.tiles import PlaneSpectra, TileSpectra, Tiling, Window
-from znnpy.engine.convolution.unmet import clear_unmet
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.phases import Views, phased
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.polyphase import Views, phased
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.fusion import applied_forward
-from znnpy.engine.tasks.identity import PASS_OF, Identity, Part, Pass
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
-from znnpy.layers.values import Sides
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
+from znnpy.layers.types import Sides
 from znnpy.network.types import Edge
 from znnpy.plan import PassName
 from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.phases import Phases
+from znnpy.plan.polyphase import Phases
 from znnpy.plan.tiles import lattices, leaves_cache, saves_lanes, small_group
 
 

@@ -12,9 +12,9 @@ from znnpy_kernels.spectral.gemm import (
 
 from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.tiles import PAIR, TileSpectra
-from znnpy.engine.memory.build import Build
-from znnpy.engine.tasks.identity import Identity, Part, Pass
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.spectral import blocked, packed
-from znnpy.engine.convolution.spectral.words import ORIGIN
+from znnpy.engine.convolution.spectral import blocked_transforms, packed_transforms
+from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN
 from znnpy.engine.convolution.tiles import TileSpectra, Window, squares_of
-from znnpy.engine.memory.build import Build
-from znnpy.engine.memory.phases import Views
-from znnpy.engine.tasks.identity import Identity
-from znnpy.engine.tasks.sharing import join
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.polyphase import Views
+from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity
 from znnpy.geometry import voxels
 from znnpy.network.types import Node, Triple
 
@@ -26,7 +26,9 @@ def emit_spectra(
     what: Identity,
 ) -> None:
     """Transforms of a group of the images' tiles; zeros stand where a tile reaches beyond them."""
-    tasks_of = packed.spectra_tasks if spectra.packed else blocked.spectra_tasks
+    tasks_of = (
+        packed_transforms.spectra_tasks if spectra.packed else blocked_transforms.spectra_tasks
+    )
     for number, task in enumerate(tasks_of(build, spectra, images, window, group)):
         step.add(
             task.kernel,
@@ -55,7 +57,7 @@ def emit_images(
     """
     tiling, window = spectra.tiling, Window(ORIGIN, count)
     join(step, spectra.places[group])
-    tasks_of = packed.image_tasks if spectra.packed else blocked.image_tasks
+    tasks_of = packed_transforms.image_tasks if spectra.packed else blocked_transforms.image_tasks
     for task in tasks_of(build, spectra, images, count, group):
         first = task.blocks.start * LANES
         step.add(

@@ -9,11 +9,11 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
 from znnpy_kernels.winograd.forward import CUBE
 
-from znnpy.engine.memory.build import Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Use
-from znnpy.engine.tasks.identity import Identity, Part, Pass
-from znnpy.engine.tasks.sharing import join
+from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.winograd import FILTER_RATE

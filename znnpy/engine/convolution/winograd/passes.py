@@ -6,24 +6,23 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from znnpy_kernels.winograd.forward import scratch_floats, winograd
-from znnpy_kernels.winograd.lines import NEW
+from znnpy_kernels.winograd.line_transforms import NEW
 
-from znnpy.engine.convolution.winograd.ends import Ends, strands
+from znnpy.engine.convolution.winograd.arguments import place_words, tile_planes, tile_words
 from znnpy.engine.convolution.winograd.filters import made
-from znnpy.engine.convolution.winograd.finish import Finish
-from znnpy.engine.convolution.winograd.staged import emit_staged
-from znnpy.engine.convolution.winograd.words import place_words, tile_planes, tile_words
-from znnpy.engine.memory.build import Build
+from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
+from znnpy.engine.convolution.winograd.stages import emit_staged
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward
-from znnpy.engine.tasks.identity import Part
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Part
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, ranges
 from znnpy.plan.algorithms.winograd import backward_shape, is_staged, refusal, winograd_seconds
-from znnpy.plan.ranges import TARGET_SECONDS
+from znnpy.plan.partition import TARGET_SECONDS
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:

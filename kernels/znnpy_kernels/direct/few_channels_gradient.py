@@ -1,0 +1,356 @@
+"""Direct convolution: the weight gradient of layers with few images on one side, which lie planar.
+
+Few inputs: sums of LANES outputs for whole rows of taps of one input image stay in registers, so that
+every vector of the output gradient is loaded once for all of them. Few outputs: sums of LANES inputs
+for some taps and all outputs; in the end inputs and outputs change places in a tile.
+
+Argument words are those of `gradient`, for one input block and one output group; further
+
+    vectors                     few inputs: vectors of LANES outputs in the group
+    source, channels            few inputs: one planar image, taps along x one float apart, 1
+    gradient, gradient_block    few outputs: planar images, x positions one float apart
+    outputs                     few outputs: images, 1 to FEW
+
+Targets are overwritten. The result depends on the slab, not on how the taps are cut into tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.direct.weight_gradient import Slab
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.simd.codegen import (
+    VECTOR,
+    Value,
+    by_count,
+    float_pointer,
+    load_broadcast,
+    load_vector,
+    moved,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.transpose import scratch_tile, transpose_tile
+from znnpy_kernels.simd.vectors import load, splat, store
+
+# Sums in registers, beside the vectors that are multiplied.
+SUMS = 28 if REGISTERS == 32 else 12
+WIDEST = 9  # taps along x for which there is a kernel of few inputs
+AT = words(
+    "source source_z source_y source_x channels vectors outputs taps_y taps_x tap_z tap_y tap_x "
+    "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width target",
+)
+
+
+def most_rows(taps_x: int) -> int:
+    """Rows of taps of one input image whose sums fit the registers."""
+    return max(1, SUMS // taps_x)
+
+
+def most_taps(outputs: int) -> int:
+    """Taps whose sums for so many outputs fit the registers."""
+    return SUMS // outputs
+
+
+class _TapRows(Slab):
+    """Sums of some rows of `taps` taps of one planar input image, for one vector of outputs."""
+
+    def __init__(
+        self, builder: ir.IRBuilder, taps: int, rows: int, step: Value, words: list[Value]
+    ) -> None:
+        arguments, source, gradient, target, first = words
+        super().__init__(builder, AT, [arguments, source, gradient])
+        offsets = _offsets(self, builder, first, rows, self.field("taps_y"), ("tap_z", "tap_y"))
+        self.taps, self.rows = taps, offsets
+        start = float_pointer(builder, target)
+        self.targets = [
+            moved(builder, start, builder.mul(step, word(index))) for index in range(rows * taps)
+        ]
+
+    def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
+        b = self.builder
+        vector = load_vector(b, gradient)
+        rows = [moved(b, source, offset) for offset in self.rows]
+        return [
+            (vector, load_broadcast(b, moved(b, row, t))) for row in rows for t in range(self.taps)
+        ]
+
+
+class _Taps(Slab):
+    """Sums of some taps of one block of inputs, for each of a few planar outputs."""
+
+    gradient_x = 1
+
+    def __init__(self, builder: ir.IRBuilder, outputs: int, taps: int, words: list[Value]) -> None:
+        arguments, source, gradient, target, first = words
+        super().__init__(builder, AT, [arguments, source, gradient])
+        taps_x = self.field("taps_x")
+        row, x = builder.udiv(first, taps_x), builder.urem(first, taps_x)
+        self.offsets = []
+        for _ in range(taps):
+            along = builder.mul(x, self.field("tap_x"))
+            (offset,) = _offsets(self, builder, row, 1, self.field("taps_y"), ("tap_z", "tap_y"))
+            self.offsets.append(builder.add(offset, along))
+            x = builder.add(x, word(1))
+            end = builder.icmp_signed("==", x, taps_x)
+            x, row = builder.select(end, word(0), x), builder.add(row, builder.zext(end, row.type))
+        self.outputs = outputs
+        start = float_pointer(builder, target)
+        self.targets = [moved(builder, start, index * LANES) for index in range(taps * outputs)]
+
+    def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
+        b = self.builder
+        voxels = [
+            load_broadcast(b, moved(b, gradient, b.mul(self.gradient_block, word(o))))
+            for o in range(self.outputs)
+        ]
+        vectors = [load_vector(b, moved(b, source, offset)) for offset in self.offsets]
+        return [(vector, voxel) for vector in vectors for voxel in voxels]
+
+
+def _offsets(
+    slab: Slab, b: ir.IRBuilder, first: Value, rows: int, taps_y: Value, names: tuple[str, str]
+) -> list[Value]:
+    """Floats from the first tap to tap rows `first`, `first` + 1, ..."""
+    tap_z, tap_y = (slab.field(name) for name in names)
+    found = []
+    for row in range(rows):
+        number = b.add(first, word(row))
+        z, y = b.udiv(number, taps_y), b.urem(number, taps_y)
+        found.append(b.add(b.mul(z, tap_z), b.mul(y, tap_y)))
+    return found
+
+
+@intrinsic(prefer_literal=True)
+def _tap_rows(
+    typingctx: Any,
+    taps: Any,
+    arguments: Any,
+    source: Any,
+    gradient: Any,
+    target: Any,
+    first: Any,
+    step: Any,
+    rows: Any,
+) -> tuple[Signature, Any]:
+    """Sums of tap rows first..first + rows; targets `step` floats apart; see `_TapRows`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        def emit(count: int) -> None:
+            slab = _TapRows(builder, taps.literal_value, count, args[6], list(args[1:6]))
+            slab.emit(slab.targets)
+
+        by_count(builder, args[7], range(1, most_rows(taps.literal_value) + 1), emit)
+        return context.get_dummy_value()
+
+    return types.void(taps, arguments, *[types.int64] * 6), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _taps(
+    typingctx: Any,
+    outputs: Any,
+    arguments: Any,
+    source: Any,
+    gradient: Any,
+    target: Any,
+    first: Any,
+    count: Any,
+) -> tuple[Signature, Any]:
+    """Sums of taps first..first + count, [tap][output][lane of inputs] at `target`; see `_Taps`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        def emit(count: int) -> None:
+            slab = _Taps(builder, outputs.literal_value, count, list(args[1:6]))
+            slab.emit(slab.targets)
+
+        by_count(builder, args[6], range(1, most_taps(outputs.literal_value) + 1), emit)
+        return context.get_dummy_value()
+
+    return types.void(outputs, arguments, *[types.int64] * 5), codegen
+
+
+@intrinsic
+def _scratch_sums(typingctx: Any) -> Any:
+    """Address of room for SUMS vectors on the stack of the calling kernel."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = cgutils.alloca_once(builder, ir.ArrayType(VECTOR, SUMS))
+        place.align = 64
+        return builder.ptrtoint(place, ir.IntType(64))
+
+    return types.int64(), codegen
+
+
+@njit(inline="always")
+def _few_inputs(taps: int, args: Any) -> None:
+    """All rows of taps of a task, vector by vector of outputs, in parts of nearly equal size."""
+    count = args[AT.tap_row1] - args[AT.tap_row0]
+    most = max(1, SUMS // taps)
+    parts = (count + most - 1) // most
+    step = args[AT.vectors] * LANES
+    for vector in range(args[AT.vectors]):
+        gradient = args[AT.gradient] + 4 * vector * args[AT.gradient_block]
+        first = args[AT.tap_row0]
+        for part in range(parts):
+            rows = 1  # what is left by the parts that are left, rounded up
+            while rows * (parts - part) < args[AT.tap_row1] - first:
+                rows += 1
+            target = args[AT.target] + 4 * (first * taps * step + vector * LANES)
+            _tap_rows(taps, args, args[AT.source], gradient, target, first, step, rows)
+            first += rows
+
+
+@njit(inline="always")
+def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
+    """All taps of a task, some at a time; sums go through a tile to the packed rows."""
+    first, end = args[AT.tap_row0] * args[AT.taps_x], args[AT.tap_row1] * args[AT.taps_x]
+    row = VECTOR_BYTES
+    while first < end:
+        count = min(SUMS // outputs, end - first)
+        _taps(outputs, args, args[AT.source], args[AT.gradient], sums, first, count)
+        for tap in range(count):
+            for o in range(LANES):
+                store(
+                    tile + row * o, splat(0.0)
+                )  # packed rows have zeros for outputs there are not
+            for o in range(outputs):
+                store(tile + row * o, load(sums + row * (tap * outputs + o)))
+            transpose_tile(tile, row, tile, row)
+            target = args[AT.target] + row * (first + tap) * args[AT.channels]
+            for i in range(args[AT.channels]):
+                store(target + row * i, load(tile + row * i))
+        first += count
+
+
+@kernel(AT)
+def few_inputs_gradient_1(args: Any, worker: int) -> None:
+    """One planar input image, one tap along x. Words: see the module."""
+    _few_inputs(1, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_2(args: Any, worker: int) -> None:
+    """One planar input image, two taps along x. Words: see the module."""
+    _few_inputs(2, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_3(args: Any, worker: int) -> None:
+    """One planar input image, three taps along x. Words: see the module."""
+    _few_inputs(3, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_4(args: Any, worker: int) -> None:
+    """One planar input image, four taps along x. Words: see the module."""
+    _few_inputs(4, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_5(args: Any, worker: int) -> None:
+    """One planar input image, five taps along x. Words: see the module."""
+    _few_inputs(5, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_6(args: Any, worker: int) -> None:
+    """One planar input image, six taps along x. Words: see the module."""
+    _few_inputs(6, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_7(args: Any, worker: int) -> None:
+    """One planar input image, seven taps along x. Words: see the module."""
+    _few_inputs(7, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_8(args: Any, worker: int) -> None:
+    """One planar input image, eight taps along x. Words: see the module."""
+    _few_inputs(8, args)
+
+
+@kernel(AT)
+def few_inputs_gradient_9(args: Any, worker: int) -> None:
+    """One planar input image, nine taps along x. Words: see the module."""
+    _few_inputs(9, args)
+
+
+@kernel(AT)
+def few_outputs_gradient_1(args: Any, worker: int) -> None:
+    """One planar output image, a block of inputs. Words: see the module."""
+    _few_outputs(1, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_2(args: Any, worker: int) -> None:
+    """Two planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(2, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_3(args: Any, worker: int) -> None:
+    """Three planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(3, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_4(args: Any, worker: int) -> None:
+    """Four planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(4, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_5(args: Any, worker: int) -> None:
+    """Five planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(5, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_6(args: Any, worker: int) -> None:
+    """Six planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(6, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_7(args: Any, worker: int) -> None:
+    """Seven planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(7, args, _scratch_sums(), scratch_tile())
+
+
+@kernel(AT)
+def few_outputs_gradient_8(args: Any, worker: int) -> None:
+    """Eight planar output images, a block of inputs. Words: see the module."""
+    _few_outputs(8, args, _scratch_sums(), scratch_tile())
+
+
+# By taps along x, and by number of outputs, from 1.
+FEW_INPUTS: tuple[Kernel, ...] = (
+    few_inputs_gradient_1,
+    few_inputs_gradient_2,
+    few_inputs_gradient_3,
+    few_inputs_gradient_4,
+    few_inputs_gradient_5,
+    few_inputs_gradient_6,
+    few_inputs_gradient_7,
+    few_inputs_gradient_8,
+    few_inputs_gradient_9,
+)
+FEW_OUTPUTS: tuple[Kernel, ...] = (
+    few_outputs_gradient_1,
+    few_outputs_gradient_2,
+    few_outputs_gradient_3,
+    few_outputs_gradient_4,
+    few_outputs_gradient_5,
+    few_outputs_gradient_6,
+    few_outputs_gradient_7,
+    few_outputs_gradient_8,
+)

@@ -1,0 +1,235 @@
+"""Max pooling of one channel block: forward with or without the winning taps, and backward.
+
+Words as in `windows`; strides of `index` in uint16 elements, its x stride is LANES. Stride 1 with
+dilation is max_filter on a sparse lattice (`pooling_pairs` where the window has at most two voxels along
+each axis), a true stride is max_pool. The tap number of (dz, dy, dx) is
+(dz * window_y + dy) * window_x + dx, uint16. The first maximum in z, y, x order wins; a NaN in the
+window gives NaN, and a tap that holds a NaN wins; what lies beyond the image never does. A window has
+fewer than 32768 taps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.layers.max_pooling_rows import (
+    INDEX_BYTES,
+    LINE,
+    gather_dense_rows,
+    gather_strided_row,
+    pool_clipped,
+    pool_clipped_values,
+    pool_columns,
+    pool_columns_values,
+    pool_windows,
+    pool_windows_values,
+    scratch_line,
+)
+from znnpy_kernels.layers.pooling_windows import (
+    BACKWARD,
+    FORWARD,
+    inside,
+    output_of,
+    outputs_reaching,
+    row_of,
+    taps_inside,
+)
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.rows import zero_row
+
+
+@inlined
+def _by_columns(window: int, stride: int, dilation: int) -> bool:
+    return stride == 1 and 0 < 2 * (window - 1) * dilation < LINE
+
+
+@inlined
+def _row(
+    source: int, target: int, index: int, width: int, window: Any, steps: Any, stride: int,
+    dilation: int, line: int,
+) -> None:  # fmt: skip
+    """One row; constant sizes make LLVM unroll the usual windows."""
+    wz, wy, wx = window
+    void = True
+    if _by_columns(wx, stride, dilation):
+        void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
+    if void and wy == 2 and wx == 2 and wz == 2:
+        pool_windows(source, target, index, width, 2, 2, 2, steps, stride, dilation)
+    elif void and wy == 2 and wx == 2 and wz == 1:
+        pool_windows(source, target, index, width, 1, 2, 2, steps, stride, dilation)
+    elif void:
+        pool_windows(source, target, index, width, wz, wy, wx, steps, stride, dilation)
+
+
+@inlined
+def _row_values(
+    source: int, target: int, width: int, window: Any, steps: Any, stride: int, dilation: int,
+    line: int,
+) -> None:  # fmt: skip
+    wz, wy, wx = window
+    void = True
+    if _by_columns(wx, stride, dilation):
+        void = pool_columns_values(source, target, width, wz, wy, wx, steps, dilation, line)
+    if void and wy == 2 and wx == 2 and wz == 2:
+        pool_windows_values(source, target, width, 2, 2, 2, steps, stride, dilation)
+    elif void and wy == 2 and wx == 2 and wz == 1:
+        pool_windows_values(source, target, width, 1, 2, 2, steps, stride, dilation)
+    elif void:
+        pool_windows_values(source, target, width, wz, wy, wx, steps, stride, dilation)
+
+
+@inlined
+def _taps_at(args: Any, row: Any, x: int) -> Any:
+    """Taps low..high along z, y, x of output x of a row that lie in the image."""
+    at = FORWARD
+    first, last = taps_inside(
+        x * args[at.stride_x] - args[at.before_x],
+        args[at.window_x],
+        args[at.dilation_x],
+        args[at.inputs_x],
+    )
+    return (row.low_z, row.low_y, first), (row.high_z, row.high_y, last)
+
+
+@inlined
+def _clipped(args: Any, row: Any, index: int, low: int, high: int) -> None:
+    """Outputs low..high of a row, whatever of their windows lies in the image."""
+    at = FORWARD
+    for x in range(low, high):
+        taps = _taps_at(args, row, x)
+        pool_clipped(
+            row.corner + VECTOR_BYTES * x * args[at.stride_x], row.target + VECTOR_BYTES * x,
+            index + INDEX_BYTES * x, taps, args[at.window_y], args[at.window_x], row.steps,
+        )  # fmt: skip
+
+
+@inlined
+def _clipped_values(args: Any, row: Any, low: int, high: int) -> None:
+    for x in range(low, high):
+        taps = _taps_at(args, row, x)
+        corner = row.corner + VECTOR_BYTES * x * args[FORWARD.stride_x]
+        pool_clipped_values(corner, row.target + VECTOR_BYTES * x, taps, row.steps)
+
+
+MAX_POOL_FORWARD = words(FORWARD, "index index_z index_y")
+
+
+@kernel(MAX_POOL_FORWARD)
+def max_pool_forward(args: Any, worker: int) -> None:
+    """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output."""
+    at = MAX_POOL_FORWARD
+    line = scratch_line()
+    window = args[at.window_z], args[at.window_y], args[at.window_x]
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            row = row_of(args, z, y)
+            index = args[at.index] + 2 * (z * args[at.index_z] + y * args[at.index_y])
+            first, last = inside(args, row)
+            _clipped(args, row, index, 0, first)
+            _row(row.corner + VECTOR_BYTES * first * args[at.stride_x],
+                 row.target + VECTOR_BYTES * first, index + INDEX_BYTES * first, last - first,
+                 window, row.steps, args[at.stride_x], args[at.dilation_x], line)  # fmt: skip
+            _clipped(args, row, index, last, args[at.width])
+
+
+MAX_POOL_VALUES = words(FORWARD)
+
+
+@kernel(MAX_POOL_VALUES)
+def max_pool_values(args: Any, worker: int) -> None:
+    """As `max_pool_forward` without the taps, for inference."""
+    at = MAX_POOL_VALUES
+    line = scratch_line()
+    window = args[at.window_z], args[at.window_y], args[at.window_x]
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            row = row_of(args, z, y)
+            first, last = inside(args, row)
+            _clipped_values(args, row, 0, first)
+            _row_values(row.corner + VECTOR_BYTES * first * args[at.stride_x],
+                        row.target + VECTOR_BYTES * first, last - first, window, row.steps,
+                        args[at.stride_x], args[at.dilation_x], line)  # fmt: skip
+            _clipped_values(args, row, last, args[at.width])
+
+
+@inlined
+def _gather_strided(args: Any, gradient: int, index: int, number: int, target: int) -> None:
+    """Add what the voxels of a row won in one row of outputs, for any stride along x."""
+    at = MAX_POOL_BACKWARD
+    for dx in range(args[at.window_x]):
+        first, last = outputs_reaching(args, dx)
+        place = target + VECTOR_BYTES * (dx * args[at.dilation_x] - args[at.before_x])
+        gather_strided_row(gradient, index, number + dx, place, first, last, args[at.stride_x])
+
+
+@inlined
+def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, number: int) -> None:
+    """Add what one input row won in two rows of a plane of outputs; -1 means no such row."""
+    at = MAX_POOL_BACKWARD
+    # A row that does not exist is replaced by the other one, with numbers that no tap has.
+    one = number if first >= 0 else -args[at.window_x]
+    two = number + args[at.window_x] if second >= 0 else -args[at.window_x]
+    row, other = first if first >= 0 else second, second if second >= 0 else first
+    gradient, index = (
+        args[at.gradient] + 4 * plane * args[at.gradient_z],
+        args[at.index] + 2 * plane * args[at.index_z],
+    )
+    gradients = gradient + 4 * row * args[at.gradient_y], gradient + 4 * other * args[at.gradient_y]
+    indices = index + 2 * row * args[at.index_y], index + 2 * other * args[at.index_y]
+    outputs, width, taps = args[at.outputs_x], args[at.width], args[at.window_x]
+    dilation, before, numbers = args[at.dilation_x], args[at.before_x], (one, two)
+    if args[at.stride_x] != 1:
+        if first >= 0:
+            _gather_strided(args, gradients[0], indices[0], one, target)
+        if second >= 0:
+            _gather_strided(args, gradients[1], indices[1], two, target)
+    elif taps == 2:
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 2, dilation, before)
+    elif taps == 3:
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 3, dilation, before)
+    else:
+        gather_dense_rows(
+            gradients, indices, numbers, target, outputs, width, taps, dilation, before
+        )
+
+
+MAX_POOL_BACKWARD = words(BACKWARD, "index index_z index_y")
+
+
+@inlined
+def _row_of_outputs(args: Any, y: int, tap: int) -> int:
+    """The row of outputs that reads row y of the part with a tap along y, or -1."""
+    at = MAX_POOL_BACKWARD
+    if tap >= args[at.window_y]:
+        return -1
+    place = y + args[at.first_row] + args[at.before_y]
+    return int(output_of(place, tap, args[at.dilation_y], args[at.stride_y], args[at.outputs_y]))
+
+
+@kernel(MAX_POOL_BACKWARD)
+def max_pool_backward(args: Any, worker: int) -> None:
+    """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
+
+    `index` is, as `gradient`, of the whole block of outputs; `planes`, `rows`, `width` measure the part
+    (whole rows). Every voxel of the part is written.
+    """
+    at = MAX_POOL_BACKWARD
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            zero_row(target, LANES * args[at.width])
+            for dz in range(args[at.window_z]):
+                place = z + args[at.first_plane] + args[at.before_z]
+                plane = output_of(
+                    place, dz, args[at.dilation_z], args[at.stride_z], args[at.outputs_z]
+                )
+                for dy in range(0, args[at.window_y] if plane >= 0 else 0, 2):
+                    first, second = (
+                        _row_of_outputs(args, y, dy),
+                        _row_of_outputs(args, y, dy + 1),
+                    )
+                    if first >= 0 or second >= 0:
+                        number = (dz * args[at.window_y] + dy) * args[at.window_x]
+                        _gather_pair(args, target, plane, first, second, number)

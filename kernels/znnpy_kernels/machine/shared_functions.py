@@ -1,0 +1,103 @@
+"""Functions that many kernels call: compiled once, kept in a cache directory of their own, linked by name.
+
+What a kernel calls otherwise is compiled as part of it. Long straight-line code (`fft/codelets.py`) would
+take most of the time of compiling each of the kernels that call it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from llvmlite import binding as llvm
+from llvmlite import ir
+from numba import types
+
+from znnpy_kernels.machine.cache import cached
+from znnpy_kernels.machine.cache_eviction import hold
+from znnpy_kernels.machine.loading import callback
+
+SIGNATURE = types.void(types.int64, types.CPointer(types.int64), types.float64)
+POINTER = ir.IntType(64).as_pointer()
+FUNCTION = ir.FunctionType(ir.VoidType(), [ir.IntType(64), POINTER, ir.DoubleType()])
+
+
+class Shared:
+    """A function `(number, words, factor)`: which of several codes, int64 words in memory, a float64."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.name: str = function.__name__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.function = function
+        self._compiled: Any = None
+        # numba keeps it with the machine code of a kernel and calls it before that is loaded.
+        self.load = partial(_load, self.__module__, self.name)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process holds the machine code already."""
+        return self._compiled is not None
+
+    @property
+    def symbol(self) -> str:
+        """The name that kernels call."""
+        return f"{self.__module__}.{self.name}"
+
+    def compile(self) -> Any:
+        """The numba CFunc; compiled, or loaded from the disk cache, and made known at the first call."""
+        if self._compiled is None:
+            hold(self.function)
+            self._compiled = cached(
+                self.function, lambda folder: callback(self.function, SIGNATURE, folder)
+            )
+            llvm.add_symbol(self.symbol, self._compiled.address)
+        return self._compiled
+
+
+def call(function: Shared, context: Any, builder: ir.IRBuilder, values: list[Any]) -> None:
+    """Emit a call in code that numba makes; the function is loaded whenever that code is."""
+    function.compile()
+    context.active_code_library._reload_init.add(function.load)
+    known = builder.module.globals
+    symbol = known.get(function.symbol) or ir.Function(builder.module, FUNCTION, function.symbol)
+    builder.call(symbol, values)
+
+
+def _load(module: str, name: str) -> None:
+    getattr(importlib.import_module(module), name).compile()
+
+
+def shared(function: Callable[..., None]) -> Shared:
+    """Declare a module-level function as shared by kernels."""
+    return Shared(function)
+
+
+def reached(function: Callable[..., Any]) -> set[Shared]:
+    """Shared functions that a function calls, itself or by its helpers.
+
+    Found by the names in compiled Python code; intrinsics tell theirs by an attribute `shared`.
+    """
+    found: set[Shared] = set()
+    seen: set[Any] = set()
+    waiting: list[Any] = [function]
+    while waiting:
+        this = waiting.pop()
+        for value in _globals(getattr(this, "py_func", this)):
+            if isinstance(made := getattr(value, "shared", None), Shared):
+                found.add(made)
+            elif hasattr(value, "py_func") and value not in seen:
+                seen.add(value)
+                waiting.append(value)
+    return found
+
+
+def _globals(function: Callable[..., Any]) -> Iterator[Any]:
+    codes: list[Any] = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        yield from (function.__globals__.get(name) for name in code.co_names)

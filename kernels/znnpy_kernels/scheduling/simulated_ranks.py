@@ -1,0 +1,260 @@
+"""The simulated loop: any number of processes (ranks), each with its graph and workers, and messages.
+
+A single rank without messages is what the simulator runs for one process.
+
+Messages in time that is added up: every port carries one at a time, each way.
+
+A message leaves when all that it waits for is there and its port has sent those that waited before
+it; it comes in a latency later, behind what comes in at the other port already (LogGP: Alexandrov et
+al. 1995). What takes all ranks at once has a port of its own, from itself to itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import borrowed
+from znnpy_kernels.machine.native import native
+from znnpy_kernels.scheduling.simulation import (
+    COMPLETED,
+    FOREVER,
+    NONE,
+    NOW,
+    World,
+    deliver,
+    horizon,
+    turn,
+)
+
+LEFT, JOINS, SOURCE, TARGET, NEXT = range(5)
+"""Columns of `messages`: what it still waits for, and in all; its ports; the one behind it."""
+LASTS, LATENCY, COMES = range(3)
+"""Columns of `seconds`: on a port, from one to the other; and when it will have come."""
+OUT, IN = range(2)
+"""Ways through a port."""
+
+TABLE = "int64[:,::1]"
+LIST = "int64[::1]"
+FLOATS = "float64[:,::1]"
+SECONDS = "float64[::1]"
+STACKED = "int64[:,:,::1]"
+STACKED_FLOATS = "float64[:,:,::1]"
+
+
+class Net(NamedTuple):
+    """Messages on their way.
+
+    Task t (counted over all ranks) posts posted[posts[t] : posts[t + 1]]. `ends`: first and last
+    message of each port and way; `free`: since when it carries nothing. `carried`: seconds that it carried.
+    """
+
+    messages: Any
+    seconds: Any
+    posts: Any
+    posted: Any
+    ends: Any
+    free: Any
+    carried: Any
+
+
+@inlined
+def enqueue(net: Net, port: int, way: int, message: int) -> Any:
+    """Put a message behind the others; whether it is the first."""
+    last = net.ends[port, way, 1]
+    net.messages[message, NEXT] = NONE
+    net.ends[port, way, 1] = message
+    if last != NONE:
+        net.messages[last, NEXT] = message
+        return False
+    net.ends[port, way, 0] = message
+    return True
+
+
+@inlined
+def dequeue(net: Net, port: int, way: int) -> Any:
+    """Take the first message away."""
+    message = net.ends[port, way, 0]
+    following = net.messages[message, NEXT]
+    net.ends[port, way, 0] = following
+    if following == NONE:
+        net.ends[port, way, 1] = NONE
+    return message
+
+
+@inlined
+def post(net: Net, times: Any, task: int, now: float) -> None:
+    """A task has ended: what waited for nothing else leaves as soon as its port is free.
+
+    `times[port, way]`: when something happens there next.
+    """
+    for place in range(net.posts[task], net.posts[task + 1]):
+        message = net.posted[place]
+        net.messages[message, LEFT] -= 1
+        if net.messages[message, LEFT] > 0:
+            continue
+        net.messages[message, LEFT] = net.messages[message, JOINS]
+        port = net.messages[message, SOURCE]
+        if enqueue(net, port, OUT, message):
+            times[port, OUT] = max(now, net.free[port, OUT])
+
+
+@inlined
+def leave(net: Net, times: Any, port: int) -> None:
+    """The first message of a port begins to leave, and is put behind others at the other port."""
+    now = times[port, OUT]
+    message = dequeue(net, port, OUT)
+    target, lasts = net.messages[message, TARGET], net.seconds[message, LASTS]
+    net.free[port, OUT] = now + lasts
+    begins = max(now + net.seconds[message, LATENCY], net.free[target, IN])
+    net.free[target, IN] = net.seconds[message, COMES] = begins + lasts
+    net.carried[port, OUT] += lasts
+    net.carried[target, IN] += lasts
+    if enqueue(net, target, IN, message):
+        times[target, IN] = begins + lasts
+    times[port, OUT] = FOREVER if net.ends[port, OUT, 0] == NONE else net.free[port, OUT]
+
+
+@inlined
+def come(net: Net, times: Any, port: int) -> Any:
+    """The first message at a port is there; returns it."""
+    message = dequeue(net, port, IN)
+    first = net.ends[port, IN, 0]
+    times[port, IN] = FOREVER if first == NONE else net.seconds[first, COMES]
+    return message
+
+
+@inlined
+def play(winners: Any, ranks: Any, rank: int) -> None:
+    """The rank whose time is new plays against others again; of equals the first wins.
+
+    `ranks`: times, as many as a power of two. Node n has the winner of 2 n and 2 n + 1, the last nodes are the ranks.
+    """
+    node = (len(ranks) + rank) // 2
+    while node > 0:
+        one, other = winners[2 * node], winners[2 * node + 1]
+        winners[node] = one if ranks[one] <= ranks[other] else other
+        node //= 2
+
+
+@inlined
+def soonest(times: Any) -> Any:
+    """(port, way) where something happens next, (0, 0) where nothing does."""
+    port, way = 0, 0
+    for number in range(len(times)):
+        for side in range(2):
+            if times[number, side] < times[port, way]:
+                port, way = number, side
+    return port, way
+
+
+@native(
+    f"int64({LIST},{LIST},{TABLE},{LIST},{LIST},{FLOATS},{SECONDS},{TABLE},{STACKED},{TABLE},{STACKED},"
+    f"{STACKED_FLOATS},{SECONDS},{FLOATS},{STACKED_FLOATS},{TABLE},{FLOATS},"
+    f"{TABLE},{FLOATS},{LIST},{LIST},{LIST},{TABLE},{FLOATS},{TABLE},{FLOATS})"
+)
+def simulate(
+    firsts: Any,
+    offsets: Any,
+    tasks: Any,
+    starts: Any,
+    successors: Any,
+    costs: Any,
+    shares: Any,
+    links: Any,
+    ends: Any,
+    queued: Any,
+    hands: Any,
+    clock: Any,
+    rates: Any,
+    totals: Any,
+    logs: Any,
+    members: Any,
+    completions: Any,
+    messages: Any,
+    seconds: Any,
+    posts: Any,
+    posted: Any,
+    comes: Any,
+    targets: Any,
+    carried: Any,
+    steps: Any,
+    due: Any,
+) -> int:
+    """Run as many steps as `completions` has columns on every rank; writes when each was complete.
+
+    Tasks of rank r: firsts[r] .. firsts[r + 1]; `starts` has one entry more for each rank, and counts
+    from its offsets[r] of `successors`, which are numbered within the rank. Message m brings a token
+    to each (rank, task) of targets[comes[m] : comes[m + 1]]. Returns how many steps were completed over all
+    ranks: fewer than asked for when the graphs can make no progress.
+    """
+    count = len(hands)
+    ports = len(carried)
+    places = 1
+    while places < count:
+        places *= 2
+    ranks = np.full(places, FOREVER)
+    ranks[:count] = 0.0
+    winners = np.arange(2 * places) - places
+    for rank in range(places):
+        play(winners, ranks, rank)
+    times = np.full((max(1, ports), 2), FOREVER)
+    port, way, moved = 0, 0, False
+    net = Net(
+        messages,
+        seconds,
+        posts,
+        posted,
+        np.full((ports, 2, 2), NONE),
+        np.zeros((ports, 2)),
+        carried,
+    )
+    while True:
+        if moved:
+            port, way = soonest(times)
+            moved = False
+        rank, now = winners[1], times[port, way]
+        if ranks[rank] >= FOREVER and now >= FOREVER:
+            break
+        message, first, last = NONE, rank, rank + 1
+        if now < ranks[rank]:
+            moved = True
+            if way == OUT:
+                leave(net, times, port)
+                continue
+            message = come(net, times, port)
+            first, last = comes[message], comes[message + 1]
+        for place in range(first, last):
+            rank = place if message == NONE else targets[place, 0]
+            low, high = firsts[rank], firsts[rank + 1]
+            world = World(
+                borrowed(tasks)[low:high],
+                borrowed(starts)[low + rank : high + rank + 1],
+                borrowed(successors)[offsets[rank] : offsets[rank + 1]],
+                borrowed(costs)[low:high],
+                borrowed(shares)[low:high],
+                borrowed(links)[low:high],
+                borrowed(ends)[rank],
+                borrowed(queued)[rank],
+                borrowed(hands)[rank],
+                borrowed(clock)[rank],
+                borrowed(rates),
+                borrowed(totals)[rank],
+                borrowed(logs)[rank],
+                borrowed(members)[rank],
+                borrowed(steps)[rank],
+                borrowed(due)[rank],
+                borrowed(completions)[rank],
+            )
+            if message == NONE:
+                task = turn(world)
+                if task != NONE:
+                    post(net, times, low + task, totals[rank, NOW])
+                    moved = moved or posts[low + task] < posts[low + task + 1]
+            else:
+                deliver(world, targets[place, 1], now)
+            ranks[rank] = horizon(world)
+            play(winners, ranks, rank)
+    return int(steps[:, COMPLETED].sum())

@@ -1,0 +1,60 @@
+"""Every format that is read keeps to the bound on what a file may declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+import zarr
+from image_files import write_cifar, write_idx
+
+from znnpy.data.opening import Kind, open_volume
+from znnpy.errors import VolumeError
+
+IMAGES = np.random.default_rng(0).integers(0, 255, (4, 3, 32, 32)).astype(np.uint8)
+STACK = IMAGES[:, 0]
+
+
+def hdf5(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["raw"] = STACK
+
+
+def planes(path: Path) -> None:
+    path.mkdir()
+    for z, plane in enumerate(STACK):
+        tifffile.imwrite(path / f"{z}.tif", plane)
+
+
+def cifar(path: Path) -> None:
+    write_cifar(path, IMAGES, np.zeros(len(IMAGES), np.uint8))
+
+
+WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "hdf5": ("a.h5", hdf5),
+    "tiff": ("a.tif", lambda path: tifffile.imwrite(path, STACK, photometric="minisblack")),
+    "planes": ("planes", planes),
+    "zarr": ("a.zarr", lambda path: zarr.save_array(path, STACK)),
+    "idx": ("a.idx", lambda path: write_idx(path, STACK)),
+    "gzip": ("a.gz", lambda path: write_idx(path, STACK)),
+    "npz": ("a.npz", lambda path: np.savez_compressed(path, raw=STACK)),
+    "cifar": ("a.bin", cifar),
+}
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_no_format_passes_over_the_bound(tmp_path: Path, kind: str) -> None:
+    name, write = WRITTEN[kind]
+    write(tmp_path / name)
+    with open_volume(tmp_path / name) as volume:
+        assert volume.read_all().size
+        # CIFAR counts the labels of its images, too
+        size = volume.nbytes + (len(IMAGES) if kind == "cifar" else 0)
+    open_volume(tmp_path / name, max_bytes=size).close()
+    with pytest.raises(VolumeError, match=r"at most .* are accepted"):
+        open_volume(tmp_path / name, max_bytes=size - 1)

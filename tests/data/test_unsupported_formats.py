@@ -1,0 +1,52 @@
+"""Formats that are not read are named, with the way to one that is."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from znnpy.data.opening import open_volume
+from znnpy.data.unsupported_formats import other_format, plain_stem
+from znnpy.errors import VolumeError
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "way"),
+    [
+        ("a.nii", "a NIfTI image", "nibabel.load('{}').get_fdata().T"),
+        ("a.nii.gz", "a NIfTI image", "h5py.File('a.h5', 'w')['raw'] = nibabel.load('{}')"),
+        ("A.NRRD", "an NRRD image", "nrrd.read('{}', index_order='C')[0]"),
+        ("a.mrc", "an MRC image", "mrcfile.read('{}')"),
+        ("a.npy", "an array of NumPy", "numpy.load('{}')"),
+        ("a.czi", "a microscope's own file", "open it in Fiji and save it as TIFF"),
+        ("a.png", "a picture", "Fiji"),
+        ("a.tar.gz", "an archive", "unpack it first"),
+    ],
+)
+def test_the_way_in_is_told(tmp_path: Path, name: str, title: str, way: str) -> None:
+    path = tmp_path / name
+    content = b"\x89of no format that is read"
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(VolumeError) as caught:
+        open_volume(path)
+    assert f"{path}, by its name {title}, is not read: " in str(caught.value)
+    assert way.format(path) in str(caught.value)
+
+
+def test_folders_are_told_too(tmp_path: Path) -> None:
+    (tmp_path / "a.n5").mkdir()
+    with pytest.raises(VolumeError, match="an N5 folder, is not read"):
+        open_volume(tmp_path / "a.n5")
+
+
+def test_names_of_what_is_read_say_nothing() -> None:
+    assert not any(other_format(Path(f"a.{end}")) for end in ("h5", "tif", "npz", "gz", "zarr"))
+    assert plain_stem(Path("x/a.b.nii.gz")) == "a.b"
+
+
+def test_a_path_below_a_file_names_its_dataset(tmp_path: Path) -> None:
+    (tmp_path / "a.h5").touch()
+    with pytest.raises(VolumeError, match=r"a\.h5 is a file; a dataset in it is named .*a\.h5:x/y"):
+        open_volume(tmp_path / "a.h5" / "x" / "y")

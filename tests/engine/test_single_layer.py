@@ -1,0 +1,30 @@
+"""A layer alone: its images lie as they do in a network, and its tasks are declared once."""
+
+from dataclasses import replace
+
+import pytest
+
+from znnpy.engine import single_layer, timing
+from znnpy.plan import ConvShape, Method
+
+ONE = (1, 1, 1)
+SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
+WIDE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (30, 30, 30), (28, 28, 28), 4)
+
+
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize("passes", [("forward", "weight"), ("forward",)])
+@pytest.mark.parametrize("images", [2, 20])
+def test_images_are_measured_as_they_lie(images, passes, planar):
+    shape = replace(SMALL, inputs=images, outputs=17, passes=passes, planar=planar)
+    layout, edge = single_layer.lone(shape, Method("spectral", (8, 8, 8)))
+    # Few images between convolutions lie planar, too, where their gradient is made directly.
+    few = images == 2 and passes == ("forward",)
+    assert (layout.lanes(edge.source) == 1) == (planar or few)
+
+
+def test_tasks_of_a_layer_are_declared_once(monkeypatch):
+    method = Method("winograd")
+    timing.fits(WIDE, method, 30 << 20)
+    monkeypatch.setattr(single_layer, "declared", lambda *_: pytest.fail("declared again"))
+    assert timing.fits(WIDE, method, 30 << 20)

@@ -1,0 +1,61 @@
+"""Spectra of few planar images, lanes over tiles, against NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from direct_cases import GUARD, Tensor, Triple, random_values
+from tile_cases import Tiling, lattice_start, near, tile_voxels, words
+from znnpy_kernels.machine.guards import address
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.few_channel_tiles import lanes_floats, tile_lanes
+
+ONE = (1, 1, 1)
+CASES = [
+    (Tiling((8, 8, 8), (2, 2, 3), (6, 6, 6), (0, 0, 0), (8, 8, 8)), (14, 13, 19), 1),
+    (Tiling((6, 18, 20), (3, 1, 2), (4, 14, 16), (0, 0, 0), (6, 18, 20)), (13, 17, 33), 2),
+    (Tiling((1, 8, 24), (1, 5, 1), (1, 4, 20), (0, 0, 0), (1, 8, 24)), (1, 23, 21), 3),
+    (Tiling((8, 1, 6), (2, 3, 2), (5, 1, 3), (0, 0, 0), (8, 1, 6)), (13, 3, 8), LANES),
+    (
+        Tiling((8, 6, 10), (1, 2, 2), (6, 4, 8), (0, 0, 0), (8, 6, 10), (0, 0, 0), (2, 1, 3), (1, 0, 2)),
+        (14, 9, 51),
+        2,
+    ),
+]  # fmt: skip
+
+
+def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.ndarray, np.ndarray]:
+    """What two tasks write, [block][frequency][re, im][lane], and the images in float64."""
+    values = random_values(np.random.default_rng(0), images, *image)
+    tensor = Tensor(images, image, 1, np.nan)
+    tensor.write(values)
+    source, strides = lattice_start(tensor, tiling)
+    blocks = -(-tiling.number // (LANES // images))
+    found = np.full((blocks, int(np.prod(tiling.half)) + 1, 2, LANES), GUARD, np.float32)
+    scratch = np.full(lanes_floats(tiling.size) + 16, np.nan, np.float32)
+    start = -address(scratch) % 64 // 4
+    for first, last in ((0, cut), (cut, blocks)):
+        tile_lanes.run(
+            source=source, source_image=tensor.block, images=images, tiles=tiling.number,
+            tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], block0=first, block1=last,
+            target=found, target_block=found[0].size, target_frequency=2 * LANES, scratch_worker=0,
+            scratch=address(scratch) + 4 * start, **words("source", strides),
+            **words("step", tiling.step), **words("extent", tiling.limits(image)),
+            **words("apart", ONE), **words("phases", ONE), **words("phase", ONE),
+            **words("between", ONE), **words("size", tiling.size),
+        )  # fmt: skip
+    assert (found[:, -1] == GUARD).all()
+    assert np.isnan(scratch[start + lanes_floats(tiling.size) :]).all()
+    return found[:, :-1], values
+
+
+@pytest.mark.parametrize(("tiling", "image", "images"), CASES)
+def test_lanes(tiling: Tiling, image: Triple, images: int) -> None:
+    found, values = spectra(tiling, image, images, 1)
+    expected = np.fft.rfftn(tile_voxels(values, tiling), axes=(2, 3, 4))
+    tiles = LANES // images
+    result = (found[:, :, 0] + 1j * found[:, :, 1]).transpose(0, 2, 1)
+    used = result[:, : tiles * images].reshape(-1, images, *tiling.half)
+    near(used[: tiling.number], expected)
+    assert not used[tiling.number :].any(), "lanes beyond the last tile must be 0"
+    assert not result[:, tiles * images :].any(), "lanes without an image must be 0"

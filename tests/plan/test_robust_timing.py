@@ -1,0 +1,115 @@
+"""Noisy timings lead to a choice that costs little more than the best; quiet ones are soon believed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from znnpy.plan import PASSES, ConvShape, Method
+from znnpy.plan.choose import candidates, estimated
+from znnpy.plan.joint_choice import cheapest, total
+from znnpy.plan.robust_timing import CLOSE, FEWEST, MOST, SECOND_LOOKS, settle
+
+ONE = (1, 1, 1)
+SHAPES = {
+    "7^3": ConvShape(10, 10, (7, 7, 7), ONE, ONE, (42, 42, 42), (36, 36, 36), 1),
+    "5^3": ConvShape(10, 10, (5, 5, 5), (2, 2, 2), ONE, (28, 28, 28), (20, 20, 20), 1),
+    "3^3": ConvShape(40, 40, (3, 3, 3), ONE, ONE, (30, 30, 30), (28, 28, 28), 1),
+}
+TASKS = 40  # of each part
+
+
+def true_costs(shape, rng):
+    """What quiet runs would take: the estimates, off by up to a factor of two either way."""
+    return {
+        method: {
+            part: seconds * 2.0 ** rng.uniform(-0.5, 0.5)
+            for part, seconds in estimated(shape, method).items()
+        }
+        for method in candidates(shape)
+    }
+
+
+class Machine:
+    """Runs that take their true time and more: others' bursts, each over many runs, and time slices."""
+
+    def __init__(self, costs, rng, load):
+        self.costs, self.rng, self.load = costs, rng, load
+        self.looks = Counter()
+        self.burst = 0
+
+    def __call__(self, method):
+        self.looks[method] += 1
+        if self.burst == 0 and self.rng.random() < self.load / 2:
+            self.burst = self.rng.integers(1, 4)
+        self.burst = max(0, self.burst - 1)
+        slow = self.rng.uniform(1.2, 2.0) if self.burst else 1.0
+        return {part: self._tasks(seconds) * slow for part, seconds in self.costs[method].items()}
+
+    def _tasks(self, seconds):
+        waits = self.rng.random(TASKS) < self.load / 3
+        return seconds / TASKS * (1 + waits * self.rng.exponential(5, TASKS))
+
+
+@pytest.mark.quick(4)
+@pytest.mark.parametrize("load", [0.2, 0.6])
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_does_not_change_the_choice_by_much(name, seed, load):
+    shape, rng = SHAPES[name], np.random.default_rng(seed)
+    costs = true_costs(shape, rng)
+    found = settle(shape, candidates(shape), Machine(costs, rng, load))
+    chosen, best = cheapest(found), cheapest(costs)
+    took, least = (total(tuple(map(it.method, PASSES)), costs) for it in (chosen, best))
+    assert took <= 1.1 * least
+
+
+def test_quiet_timings_are_soon_believed():
+    shape = SHAPES["3^3"]
+    machine = Machine(true_costs(shape, np.random.default_rng(0)), np.random.default_rng(1), 0.0)
+    costs = settle(shape, candidates(shape), machine)
+    for method, parts in costs.items():
+        assert parts == pytest.approx(machine.costs[method])
+    assert max(machine.looks.values()) <= SECOND_LOOKS
+
+
+def constant(direct, spectral, first=1.0):
+    """Timings of two methods, a pass, the second `first` times as slow in its first looks."""
+    looks = Counter()
+
+    def look(method):
+        looks[method] += 1
+        seconds = spectral if method.tile else direct
+        slow = first if method.tile and looks[method] < SECOND_LOOKS else 1.0
+        return {step: np.full(4, seconds * slow) for step in PASSES}
+
+    return look, looks
+
+
+def test_what_contradicts_the_estimate_is_looked_at_again():
+    shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
+    look, looks = constant(2.0, 1.0, first=4.0)  # the estimate is for the tiles
+    costs = settle(shape, methods, look)
+    assert cheapest(costs).forward == "spectral"
+    assert looks[methods[1]] >= SECOND_LOOKS
+    look, looks = constant(1.0, 8.0)  # nothing speaks for direct but what is measured
+    assert cheapest(settle(shape, methods, look)).forward == "direct"
+
+
+def test_losers_are_left_soon():
+    shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
+    look, looks = constant(2.0 * CLOSE, 1.0)
+    settle(shape, methods, look)
+    assert looks[methods[0]] == FEWEST
+
+
+def test_unsteady_timings_come_to_an_end():
+    rng = np.random.default_rng(0)
+    methods, looks = [Method("direct"), Method("spectral", (16, 16, 16))], Counter()
+
+    def look(method):
+        looks[method] += 1
+        return {step: 1.0 / looks[method] + rng.random(4) / 100 for step in PASSES}
+
+    settle(SHAPES["7^3"], methods, look)
+    assert looks == dict.fromkeys(methods, MOST)

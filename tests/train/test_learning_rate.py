@@ -1,0 +1,22 @@
+import pytest
+
+from znnpy.config.models import TrainingSection
+from znnpy.train.learning_rate import learning_rate
+
+CASES = [
+    ("constant", {0: 0.5, 99: 0.5}),
+    ({"kind": "step", "every": 10, "factor": 0.5}, {0: 0.5, 9: 0.5, 10: 0.25, 25: 0.125}),
+    ({"kind": "exponential", "every": 10, "factor": 0.25}, {0: 0.5, 5: 0.25, 10: 0.125}),
+    ({"kind": "inv", "gamma": 0.1, "power": 0.5}, {0: 0.5, 30: 0.25, 80: 0.5 / 3}),
+    ({"kind": "cosine", "final": 0.1}, {0: 0.5, 50: 0.275, 100: 0.05, 150: 0.05}),
+    ({"kind": "cosine", "every": 50}, {25: 0.25, 50: 0.0, 99: 0.0}),
+]
+
+
+@pytest.mark.parametrize(("schedule", "expected"), CASES)
+def test_rates(schedule, expected):
+    training = TrainingSection(
+        output_shape=(1, 1, 1), iterations=100, learning_rate=0.5, schedule=schedule
+    )
+    for iteration, rate in expected.items():
+        assert learning_rate(training, iteration) == pytest.approx(rate, abs=1e-12)

@@ -1,0 +1,66 @@
+"""Progress over blocks: a bar on a terminal, a line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from znnpy.infer.block_writer import Done
+
+INTERVAL = 5.0  # seconds between plain lines
+
+
+class BlocksBar:
+    """Context manager whose `show(done)` is called after each block."""
+
+    def __init__(self, what: str) -> None:
+        console = Console(stderr=True)
+        self._what, self._last = what, time.monotonic()
+        self._bar = Progress(
+            TextColumn(what),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[words]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._plain = not console.is_terminal
+        self._task = self._bar.add_task(what, total=None, words="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def prepare(self, what: str, done: int, total: int) -> None:
+        """Something else goes on before the first block."""
+        words = f"{what}: {done} of {total}"
+        self._bar.update(self._task, words=words)
+        self._say(words)
+
+    def show(self, done: Done) -> None:
+        """So far is a prediction."""
+        words = f"{done.voxels_per_s:,.0f} voxels/s, {_left(done.remaining)} left"
+        self._bar.update(self._task, completed=done.blocks, total=done.total, words=words)
+        self._say(f"{self._what}: block {done.blocks} of {done.total}, {words}")
+
+    def _say(self, text: str) -> None:
+        now = time.monotonic()
+        if self._plain and now - self._last >= INTERVAL:
+            self._last = now
+            print(text, file=sys.stderr, flush=True)
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

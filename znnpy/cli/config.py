@@ -1,0 +1,99 @@
+"""`znnpy check`, `znnpy init` and `znnpy schema`."""
+
+from __future__ import annotations
+
+import json
+from os.path import realpath
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from znnpy.cli.options import (
+    AsJson,
+    ConfigFile,
+    MaxMemory,
+    Overrides,
+    SavePlan,
+    Threads,
+    new_path,
+    overrides,
+)
+from znnpy.cli.preconditions import refuse_ranks
+
+
+def check(
+    context: typer.Context,
+    config: ConfigFile,
+    as_json: AsJson = False,
+    set_: Overrides = None,
+    threads: Threads = None,
+    max_memory: MaxMemory = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Measure algorithms that this machine has not seen yet."),
+    ] = False,
+    save_plan: SavePlan = None,
+) -> None:
+    """Look at volumes, layers, shapes, algorithms, memory and time per update, without training.
+
+    Algorithms are those that training would choose where this machine has measured them before,
+    elsewhere by estimates that training may not agree with. Under mpiexec or srun every rank looks, and rank 0 speaks.
+    """
+    from znnpy.cli.config_summary import summarise
+    from znnpy.cli.summary_tables import print_summary
+    from znnpy.config import load_config
+    from znnpy.distributed.rendezvous import joined
+
+    changed = overrides(set_, threads, max_memory)
+    with joined(debug=bool(context.obj)) as world:
+        loaded, first = load_config(config, changed), world.rank == 0
+        if world.size > 1:
+            from znnpy.train.consensus import refuse_split_statistics
+            from znnpy.train.environment import member, share_host
+
+            refuse_split_statistics(loaded, world.size)
+            share_host(world.exchange(member()), world.rank)
+        found = summarise(loaded, measure=first and (measure or save_plan is not None))
+        if save_plan is not None and first:
+            from znnpy.cli import plan_saving
+
+            plan_saving.save_plan(loaded, save_plan)
+    if not first:
+        return
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        print_summary(found)
+
+
+def init(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[CONFIG]", parser=new_path, help="File to write (default: stdout)."
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Write a commented config to start from."""
+    from znnpy.atomic_files import write_text
+    from znnpy.config import template
+    from znnpy.errors import ConfigError
+
+    refuse_ranks("init")
+    text = template()
+    if path is None:
+        typer.echo(text, nl=False)
+        return
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
+    write_text(Path(realpath(path)), text)  # a link stays one
+    typer.echo(f"wrote {path}; look at it with: znnpy check {path}", err=True)
+
+
+def schema() -> None:
+    """Print the JSON schema of configs, for editors."""
+    from znnpy.config import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,328 @@
+"""What `znnpy check` says about a config and its volumes, found without training.
+
+What an update needs: counted from its tasks, or at least, where these would be very many.
+
+What each pass of a layer costs by its method, and by the next best one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.config.models import Config
+from znnpy.data.config_volumes import make_targets
+from znnpy.engine.autotune import known_or_estimated, measuring_bytes, planned
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.limits import TooLargeError, least_bytes, refuse_hopeless
+from znnpy.engine.memory_planning import MemoryPlan, estimated_work, planned_within
+from znnpy.engine.step_tasks import Settings
+from znnpy.geometry import Geometry, trained_geometry
+from znnpy.geometry.finest_outputs import finest
+from znnpy.infer.config_model import pinned_plan, plan_room, saved_bytes
+from znnpy.infer.tiling import Tiling, unused_windows
+from znnpy.network import (
+    Network,
+    build_network,
+    doubtful_outputs,
+    parameter_shapes,
+    trained_network,
+    training_losses,
+)
+from znnpy.network.dense_conversion import densest
+from znnpy.network.parameters import held
+from znnpy.plan import PASSES, ConvShape, Plan
+from znnpy.plan.choose import UNMEASURED, Choice, estimated_costs, layer_costs, left_out
+from znnpy.plan.cost import MEMORY_RATE, convolutions
+from znnpy.plan.fingerprint import fingerprint
+from znnpy.plan.joint_choice import shared_total
+from znnpy.plan.partition import TARGET_SECONDS
+from znnpy.plan.types import Costs, LayerPlan, Method, PassName
+from znnpy.scheduler.core_count import available_cores
+from znnpy.train.patch_sources import nothing_in
+from znnpy.train.survey import survey
+
+MOST_TASKS = 3000  # of an update, as estimated, up to which they are declared to be counted
+TASKS_EACH = 10  # of a node and its edges, at least
+Algorithms = list[dict[str, Any]]
+MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are weighed
+UNPLANNED = "unplanned"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Seconds of one pass by its method; `other` is the next best, None where there is no other.
+
+    What passes share counts at the first of them, so that a layer's passes add up to the layer.
+    `other_seconds`: with the methods of the other passes as they are.
+    """
+
+    step: PassName
+    method: Method
+    seconds: float
+    other: Method | None = None
+    other_seconds: float | None = None
+
+
+def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]:
+    """The passes that a layer needs; `costs` has seconds by part of its methods and the others."""
+    chosen: dict[PassName, Method] = {which: layer.method(which) for which in shape.passes}
+    least, met = shared_total(chosen, costs), dict[PassName, Method]()
+    rows, before = [], 0.0
+    for which, method in chosen.items():
+        met[which] = method
+        seconds = shared_total(met, costs) - before
+        before += seconds
+        others = {
+            other: seconds + shared_total(chosen | {which: other}, costs) - least
+            for other in costs
+            if other != method
+        }
+        best = min(others, key=others.__getitem__, default=None)
+        rows.append(Compared(which, method, seconds, best, others[best] if best else None))
+    return rows
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an update needs, or, if that is not `counted`, at least.
+
+    `bytes` in all, `uses`: what they serve at the moment that needs most, `kept`: with which nothing would be made
+    again. `work`: seconds on one core, `again` of them for what is made again. `in_flight`: microbatches at once.
+    """
+
+    counted: bool
+    bytes: int
+    uses: dict[str, int]
+    kept: int
+    work: float
+    again: float
+    in_flight: int
+
+
+def find_needs(
+    config: Config,
+    network: Network,
+    geometry: Geometry,
+    plan: Plan,
+    algorithms: Algorithms,
+    threads: int,
+    most: int | None,
+    *,
+    always: bool,
+) -> Needs:
+    """Counted `always`, or where there are few tasks by estimate; PlanError when it is more than `most` bytes."""
+    training = config.training
+    count, optimizer = training.batch // training.at_once, Optimizer.of(training.optimizer)
+    tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
+    if not always and tasks > MOST_TASKS:
+        states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
+        least = least_bytes(*sizes, True, staged=training.batch, states=states)
+        work = count * sum(row["seconds"] for row in algorithms)
+        return Needs(False, least, {}, least, work, 0.0, 1)
+    layout = Layout.of_batch(
+        network, geometry, plan, training.batch, training.at_once, training.seed, threads
+    )
+    settings = Settings(
+        training_losses(config, network),
+        optimizer,
+        training.clip_norm,
+        threads,
+        config.run.policy,
+        max_memory=most,
+    )
+    memory = _planned(layout, settings, algorithms)
+    work = estimated_work(memory.layout, settings) + memory.again
+    return Needs(
+        True,
+        memory.bytes,
+        dict(memory.uses),
+        memory.kept,
+        work,
+        memory.again,
+        memory.layout.replicas,
+    )
+
+
+def _planned(layout: Layout, settings: Settings, algorithms: Algorithms) -> MemoryPlan:
+    """Memory as planned; PlanError says where other algorithms might need less."""
+    try:
+        return planned_within(layout, settings)
+    except TooLargeError as error:
+        if any(row["why"] == UNMEASURED for row in algorithms):
+            estimated = (
+                f"{error.hint}. Algorithms are estimated here; training measures them first and may need "
+                "another amount: --measure does it now"
+            )
+            raise TooLargeError(error.needs, error.has, estimated) from None
+        raise
+
+
+def _expected_tasks(
+    algorithms: Algorithms, network: Network, geometry: Geometry, batch: int
+) -> float:
+    """About how many tasks an update has: declaring them all takes time and memory for each."""
+    voxels: int = sum(node.images * prod(geometry.nodes[node.name].shape) for node in network.nodes)
+    moved = 4.0 * 3 * batch * voxels / MEMORY_RATE
+    seconds: float = sum(row["seconds"] for row in algorithms)
+    return TASKS_EACH * len(network.nodes) + (seconds + moved) / TARGET_SECONDS
+
+
+def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
+    """Volumes, layers, shapes, plan, memory and time of one update, JSON-able; sizes z, y, x.
+
+    Plans as training would if it `measure`s layers that this machine has not seen; else these are
+    estimated. Raises VolumeError for volumes, before anything is planned, and PlanError when
+    run.max_memory is exceeded.
+    """
+    training, run = config.training, config.run
+    written = build_network(config.network)
+    network = trained_network(config)
+    make_targets(config, network)
+    geometry = trained_geometry(config, network)
+    predicted = densest(finest(network))
+    prediction = Tiling.of(config, predicted).words()
+    at_once = network, geometry, training.at_once
+    with plan_room(config, network) as most:
+        states = len(Optimizer.of(training.optimizer).state_names)
+        refuse_hopeless(*at_once, True, most, staged=training.batch, states=states)
+        volumes = survey(config, network)
+        pinned = pinned_plan(config, network)
+        conv = _affordable(config, network, geometry, measure=measure)
+        plan = planned(*at_once, conv, pinned, measuring=measure, max_memory=most)
+        threads = run.threads or available_cores()
+        algorithms = _algorithms(config, network, geometry, plan, conv, most)
+        sizes = config, network, geometry
+        needs = find_needs(*sizes, plan, algorithms, threads, most, always=measure)
+    count = training.batch // training.at_once
+    shapes = parameter_shapes(network)
+    return {
+        "volumes": volumes,
+        "inputs": geometry.input_shapes,
+        "outputs": geometry.output_shapes,
+        "field_of_view": geometry.fields_of_view,
+        "prediction": prediction,
+        "nodes": _nodes(written, geometry, shapes),
+        "edges": _edges(network, geometry, plan, shapes),
+        "algorithms": algorithms,
+        "fingerprint": fingerprint(plan) if conv == training.conv else None,
+        "lanes": LANES,
+        "parameters": sum(prod(shape) for shape in shapes.values()),
+        "microbatches": {"patches": training.at_once, "count": count, "in_flight": needs.in_flight},
+        "counted": needs.counted,
+        "memory_bytes": needs.bytes,
+        "memory_uses": needs.uses,
+        # Where an update has too many tasks to count, so have its layers.
+        "measuring_bytes": _measuring(*sizes, conv, most) if needs.counted and not measure else 0,
+        "memory_kept_bytes": needs.kept,
+        "checkpoint_bytes": saved_bytes(config, network),
+        "again_seconds": needs.again,
+        "threads": threads,
+        "work_seconds": needs.work,
+        "update_seconds": needs.work / threads,
+        "warnings": (
+            []
+            if config.data.train
+            else [f"{nothing_in('data.train')}: this is a look at the network alone"]
+        )
+        + doubtful_outputs(network, training.loss)
+        + left_out(training)
+        + unused_windows(config, predicted),
+    }
+
+
+def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": node.name,
+            "kind": node.kind,
+            "function": node.function if node.kind == "transfer" else None,
+            "images": node.images,
+            "shape": geometry.nodes[node.name].shape,
+            "sparsity": geometry.nodes[node.name].sparsity,
+            "stride": geometry.nodes[node.name].stride,
+            "norm": node.norm.kind if node.norm else None,
+            "parameters": sum(prod(shapes.get(name, (0,))) for name in (node.name, *held(node))),
+        }
+        for node in network.nodes
+    ]
+
+
+def _edges(
+    network: Network, geometry: Geometry, plan: Plan, shapes: dict[str, Any]
+) -> list[dict[str, Any]]:
+    made = []
+    for edge in network.edges:
+        record: dict[str, Any] = {
+            "name": edge.name,
+            "kind": edge.kind,
+            "from": edge.source,
+            "to": edge.target,
+            "size": edge.size,
+            "stride": edge.stride,
+            "sparsity": geometry.dilations[edge.name],
+            "parameters": prod(shapes[edge.name]) if edge.name in shapes else 0,
+        }
+        if layer := plan.layers.get(edge.name):
+            record["algorithms"] = {which: layer.method(which).algorithm for which in PASSES}
+        made.append(record)
+    return made
+
+
+def _algorithms(
+    config: Config,
+    network: Network,
+    geometry: Geometry,
+    plan: Plan,
+    conv: Choice,
+    most: int | None,
+) -> list[dict[str, Any]]:
+    """A record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
+    made = []
+    measure = partial(known_or_estimated, max_memory=most)
+    for name, shape in _conv_shapes(config, network, geometry).items():
+        costs, why = layer_costs(shape, conv, measure)
+        why = why if conv == config.training.conv else UNPLANNED
+        if config.training.plan is not None:
+            pinned = [plan.layers[name].method(which) for which in shape.passes]
+            costs, why = estimated_costs(shape, pinned) | costs, "training.plan"
+        for row in compared(shape, plan.layers[name], costs):
+            made.append(
+                {
+                    "layer": name,
+                    "pass": row.step,
+                    "algorithm": str(row.method),
+                    "seconds": row.seconds,
+                    "next": str(row.other) if row.other else None,
+                    "next_seconds": row.other_seconds,
+                    "why": why,
+                }
+            )
+    return made
+
+
+def _affordable(config: Config, network: Network, geometry: Geometry, *, measure: bool) -> Choice:
+    """The config's choice of algorithms, but direct where weighing those of all layers takes long."""
+    different = set(_conv_shapes(config, network, geometry).values())
+    return config.training.conv if measure or len(different) <= MOST_SHAPES else "direct"
+
+
+def _measuring(
+    config: Config, network: Network, geometry: Geometry, conv: Choice, most: int | None
+) -> int:
+    """Bytes that training takes at its start to measure layers; 0 where it measures none."""
+    if conv != "auto" or config.training.plan is not None:
+        return 0
+    return measuring_bytes(network, geometry, config.training.at_once, True, most)
+
+
+def _conv_shapes(config: Config, network: Network, geometry: Geometry) -> dict[str, ConvShape]:
+    return {
+        edge.name: ConvShape.of(edge, network, geometry, config.training.at_once)
+        for edge in convolutions(network)
+    }

@@ -1,0 +1,316 @@
+"""`znnpy predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from znnpy.cli.options import (
+    SIZES,
+    MaxMemory,
+    Overrides,
+    ReplaceNonfinite,
+    RunPath,
+    Threads,
+    block_sizes,
+    overrides,
+    replacing,
+    volume_section,
+)
+from znnpy.cli.preconditions import refuse_ranks
+
+if TYPE_CHECKING:
+    from znnpy.config.models import VolumeSection
+    from znnpy.data.writing.destination import Destination
+    from znnpy.infer.blocks import Region
+    from znnpy.infer.job import Job, Request
+    from znnpy.network.types import Network, Node
+    from znnpy.train.start import SavedRun
+
+DATASET = "prediction"
+SEAMS = 20  # places that --verify-seams alone stands for
+
+
+def predict(
+    run: RunPath,
+    input_: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            metavar="[NODE=]FILE[:DATASET]",
+            help="Image to predict on; once for each input of the network.",
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE[:DATASET]", help="HDF5 file or OME-Zarr folder (.zarr) to write."
+        ),
+    ],
+    node: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Output node to write, when there are several."),
+    ] = None,
+    roi: Annotated[
+        str | None,
+        typer.Option(
+            metavar="Z0:Z1,Y0:Y1,X0:X1", help="Voxels of the input to predict (default: all)."
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:DATASET]", help="Where to predict; elsewhere is 0."),
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(metavar=SIZES, help="Voxels written at once (default: chosen).")
+    ] = None,
+    patch: Annotated[
+        str | None,
+        typer.Option(metavar=SIZES, help="Output voxels of one network run (default: the best)."),
+    ] = None,
+    borders: Annotated[
+        Literal["valid", "mirror"] | None,
+        typer.Option(
+            "--borders",
+            "--border",
+            help="valid: voxels that see no border; mirror: all (default: as trained).",
+        ),
+    ] = None,
+    logits: Annotated[
+        bool,
+        typer.Option("--logits", help="Write logits, which come before the logistic or softmax."),
+    ] = False,
+    dtype: Annotated[
+        Literal["float32", "uint8"],
+        typer.Option(help="Type of the values; uint8: 0..255 for 0..1, rounded."),
+    ] = "float32",
+    augment: Annotated[
+        Literal["flips"] | None,
+        typer.Option(help="flips: mean over all mirror images of the input."),
+    ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid", help="With true strides: only the network's own grid, not all voxels."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is at the output.")
+    ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS|local:N",
+            help="By the workers of a dask scheduler, or by N processes of this machine.",
+        ),
+    ] = None,
+    verify_seams: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="[N]",
+            help=f"Afterwards, compute N places on borders of blocks once more, {SEAMS} if not given.",
+        ),
+    ] = 0,
+    replace_nonfinite: ReplaceNonfinite = False,
+    set_: Overrides = None,
+    threads: Threads = None,
+    max_memory: MaxMemory = None,
+) -> None:
+    """Predict a whole volume in patches, with real neighbours around each patch.
+
+    Writes float32 probabilities (image, z, y, x). The values do not depend on blocks, threads or
+    interruptions; with another patch they differ by rounding, so a run remembers its patch for each
+    stack, and a line says when a memory limit asks for another. Stopped, the same command goes on.
+    """
+    from znnpy.data.writing.destination import Destination
+    from znnpy.infer.memory import local_processes
+    from znnpy.scheduler.core_count import available_cores
+    from znnpy.train.progress import Plain
+    from znnpy.train.signals import StopSignals
+    from znnpy.train.start import read_run
+
+    refuse_ranks(
+        "predict",
+        "--dask local:4 predicts by 4 processes of this machine, --dask ADDRESS by the workers of a cluster",
+    )
+    if logits and dtype == "uint8":
+        raise typer.BadParameter("--logits cannot be written as uint8")
+    processes = local_processes(dask)
+    if processes > 1 and threads is None:
+        threads = max(1, available_cores() // processes)
+    changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
+    saved = read_run(run, Plain(), changed + ([f"data.border={borders}"] if borders else []))
+    section = _section(saved.network, input_, mask)
+    request = _request(saved, section, node, dtype)
+    sizes = {
+        "roi": _roi(roi),
+        "block": block_sizes(block),
+        "patch": block_sizes(patch, "--patch"),
+    }
+    request = _with(
+        request, **sizes, logits=logits, flips=augment is not None, grid=grid, processes=processes
+    )
+    destination = Destination.named(output, DATASET, overwrite)
+    with StopSignals():
+        _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """A command line in which every --verify-seams has its number."""
+    made = []
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        made.append(word)
+        if word == "--verify-seams" and not after.lstrip("-").isdigit():
+            made.append(str(SEAMS))
+    return made
+
+
+def _predict(
+    saved: SavedRun,
+    section: VolumeSection,
+    request: Request,
+    destination: Destination,
+    dry_run: bool,
+    seams: int,
+    dask: str | None,
+) -> None:
+    from znnpy.cli.prediction_summary import nothing_wanted, print_job
+    from znnpy.data.config_volumes import open_inputs
+    from znnpy.data.writing.preflight import refuse_loss, refuse_output
+    from znnpy.infer.job import plan_job
+    from znnpy.train.run_directory import remember, remembered
+
+    refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
+    weights = saved.weights
+    scene = open_inputs(section, saved.config.data, weights.network)
+    try:
+        refuse_loss(destination, scene.volumes())
+        patches = remembered(saved.path, _note)
+        job = plan_job(weights, scene, request, destination.path, _attributes(saved), patches)
+        for note in filter(None, (*job.notes, nothing_wanted(job))):
+            _note(note)
+        if dry_run:
+            print_job(job, destination)
+            return
+        if job.usual:
+            remember(saved.path, job.usual, _note)
+        _write(job, section, destination, dask)
+        if seams:
+            _verify(job, destination, seams)
+    finally:
+        scene.close()
+
+
+def _note(text: str) -> None:
+    typer.echo(f"znnpy: note: {text}", err=True)
+
+
+def _write(job: Job, section: VolumeSection, destination: Destination, dask: str | None) -> None:
+    from znnpy.cli.block_progress import BlocksBar
+    from znnpy.infer.block_writer import run_job
+    from znnpy.infer.dask_cluster import cluster, risk
+
+    if dask is not None and (words := risk(dask)):
+        typer.echo(f"warning: {words}", err=True)
+    with BlocksBar("predicting") as bar:
+        if dask is None:
+            run_job(job, destination, bar.show, bar.prepare)
+        else:
+            from znnpy.infer.dask_prediction import run_distributed
+
+            with cluster(dask) as client:
+                run_distributed(client, job, section, destination, bar.show)
+    typer.echo(f"{destination.name}  {job.spec.shape} (c, z, y, x)")
+
+
+def _verify(job: Job, destination: Destination, count: int) -> None:
+    from znnpy.errors import VolumeError
+    from znnpy.infer.seams import verify_seams
+
+    found = verify_seams(job, destination, count)
+    words = f"{count} places on borders computed again: largest difference {found.largest:.2g}"
+    typer.echo(f"{words} (up to {found.allowed:.2g} is rounding)")
+    if found.found:
+        where = f"near voxel {found.where} (z, y, x)"
+        raise VolumeError(f"{destination.name} has a seam {where}")
+
+
+def _attributes(saved: SavedRun) -> dict[str, Any]:
+    from znnpy.config.models import AffinityTarget
+
+    target = saved.config.data.target
+    made: dict[str, Any] = {"run": str(saved.path.resolve())}
+    made["iteration"] = saved.checkpoint.iteration
+    if isinstance(target, AffinityTarget):
+        made["offsets"] = [list(offset) for offset in target.offsets]
+    return made
+
+
+def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: str) -> Request:
+    import numpy as np
+
+    from znnpy.infer.job import Request
+
+    names = [given.name for given in saved.network.inputs]
+    sources = {(name or names[0]): source.path for name, source in section.image.items()}
+    for source in (section.mask or {}).values():
+        sources["mask"] = source.path
+    mirror = saved.config.data.border == "mirror"
+    return Request(
+        _output(saved.weights.network, node), mirror, dtype=np.dtype(dtype), sources=sources
+    )
+
+
+def _with(request: Request, **changes: Any) -> Request:
+    return replace(request, **changes)
+
+
+def _output(network: Network, name: str | None) -> Node:
+    names = [node.name for node in network.outputs]
+    if name is None and len(names) == 1:
+        return network.outputs[0]
+    if name not in names:
+        raise typer.BadParameter(f"--node must be one of {', '.join(names)}")
+    return network.node(name)
+
+
+def _section(network: Network, given: list[str], mask: str | None) -> VolumeSection:
+    names = [node.name for node in network.inputs]
+    images = {}
+    for text in given:
+        node, equals, source = text.partition("=")
+        named = bool(equals) and node in names
+        images[node if named else ""] = source if named else text
+    if len(images) < len(given):
+        raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
+    if len(names) > 1 and set(images) != set(names):
+        each = " ".join(f"--input {name}=FILE" for name in names)
+        raise typer.BadParameter(f"the network has several inputs: give {each}")
+    bare = images[""] if set(images) == {""} else images
+    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=mask)
+
+
+def _roi(text: str | None) -> Region | None:
+    from znnpy.infer.blocks import Region
+
+    if text is None:
+        return None
+    ranges = [part.split(":") for part in text.split(",")]
+    if len(ranges) != 3 or not all(_is_range(ends) for ends in ranges):
+        raise typer.BadParameter(
+            "--roi must be three ranges z0:z1,y0:y1,x0:x1, each of some voxels"
+        )
+    (z, to_z), (y, to_y), (x, to_x) = ([int(end) for end in ends] for ends in ranges)
+    return Region((z, y, x), (to_z, to_y, to_x))
+
+
+def _is_range(ends: list[str]) -> bool:
+    good = len(ends) == 2 and all(end.strip().isdecimal() and len(end) < 19 for end in ends)
+    return good and int(ends[0]) < int(ends[1])

@@ -1,0 +1,300 @@
+"""`znnpy profile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from znnpy.cli.options import (
+    SIZES,
+    AsJson,
+    MaxMemory,
+    Overrides,
+    block_sizes,
+    new_path,
+    overrides,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from znnpy.distributed.world import World
+    from znnpy.profile import Subject
+    from znnpy.simulate import Links
+    from znnpy.train.progress import Reporter
+
+PATCH = (48, 48, 48)
+
+
+def profile(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG]", help="Config file (YAML).")
+    ] = None,
+    predict: Annotated[
+        Path | None,
+        typer.Option("--predict", metavar="RUN", help="Forward passes of a run, not updates."),
+    ] = None,
+    updates: Annotated[
+        int,
+        typer.Option(
+            "--updates", metavar="N", min=1, help="Updates (or forward passes) to record."
+        ),
+    ] = 10,
+    threads: Annotated[
+        str,
+        typer.Option(
+            "--threads",
+            metavar="P[,P...]",
+            help="Thread counts, one run each (default: all cores).",
+        ),
+    ] = "",
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="NAME", help="Scheduling policy, or all.")
+    ] = None,
+    ranks: Annotated[
+        str,
+        typer.Option(
+            "--ranks", metavar="P[,P...]", help="Simulate so many ranks, e.g. 2,4,16,64,256."
+        ),
+    ] = "",
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            "--bandwidth",
+            min=1e-6,
+            metavar="GBIT/S",
+            help="Of --ranks, each way of each rank (default: 10).",
+        ),
+    ] = None,
+    latency: Annotated[
+        float | None,
+        typer.Option(
+            "--latency", min=0, metavar="US", help="Of --ranks, of each message (default: 20)."
+        ),
+    ] = None,
+    patch: Annotated[
+        str | None,
+        typer.Option(metavar=SIZES, help="Output patch of --predict (default: the window, or 48)."),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "--out",
+            metavar="DIR",
+            parser=new_path,
+            help="Folder for report and traces.",
+        ),
+    ] = Path("profile"),
+    arrows: Annotated[
+        bool, typer.Option("--arrows", help="Who waits for whom, in the trace.")
+    ] = False,
+    full_graph: Annotated[
+        bool, typer.Option("--full-graph", help="Every task in graph.dot.")
+    ] = False,
+    as_json: AsJson = False,
+    set_: Overrides = None,
+    max_memory: MaxMemory = None,
+) -> None:
+    """Record updates on random data: where the time goes, whether more cores help.
+
+    Writes report.html, trace-P.json.gz for each number P of threads (for Perfetto; trace.json.gz is
+    that of the most), summary.json and graph.dot. Under mpiexec or srun all ranks share each update, and rank 0
+    writes what it did and sent.
+    """
+    import json
+
+    from znnpy.distributed.rendezvous import joined
+    from znnpy.graph.policies import POLICIES
+    from znnpy.profile import Wishes, profile_subject
+    from znnpy.train.progress import Quiet, choose_reporter
+
+    words = overrides(set_, None, max_memory)
+    if policy not in (None, "all"):
+        words.append(f"run.policy={policy}")
+    compared = tuple(POLICIES) if policy == "all" else ()
+    counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
+    links = _links(bandwidth, latency, simulated=bool(counts[1]))
+    wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
+    with joined(debug=bool(context.obj)) as world:
+        reporter = choose_reporter() if world.rank == 0 else Quiet()
+        subject = _subject(config, predict, words, patch, reporter, world)
+        summary = profile_subject(subject, out, wishes)
+        reporter.close()
+    if world.rank:
+        return
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+        return
+    _print(summary, out)
+
+
+def _subject(
+    config: Path | None,
+    run: Path | None,
+    words: list[str],
+    patch: str | None,
+    reporter: Reporter,
+    world: World,
+) -> Subject:
+    from znnpy.config import load_config
+    from znnpy.errors import PlanError
+    from znnpy.infer.patch_search import covering
+    from znnpy.infer.tiling import Tiling
+    from znnpy.network import trained_network
+    from znnpy.profile import PredictionSubject, Subject
+    from znnpy.train.start import read_run
+
+    if (config is None) == (run is None):
+        raise typer.BadParameter("give either a config file or --predict RUN")
+    tell = reporter.preparing, reporter.note
+    if config is not None:
+        loaded = load_config(config, words)
+        return Subject(loaded, trained_network(loaded), *tell, world)
+    assert run is not None
+    if world.size > 1:
+        raise PlanError("--predict: forward passes are of one process; start it without mpiexec")
+    saved = read_run(run, reporter, words)
+    given = block_sizes(patch, "--patch")
+    window = Tiling.of(saved.config, saved.network, given).window
+    sizes = window or given or covering(saved.network, PATCH)
+    return PredictionSubject(saved.config, saved.network, sizes, *tell)
+
+
+def _counts(text: str, option: str) -> tuple[int, ...]:
+    words = [word for word in text.split(",") if word.strip()]
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise typer.BadParameter(f"{text!r} is not like 1,2,4", param_hint=option)
+    return tuple(int(word) for word in words)
+
+
+def _links(bandwidth: float | None, latency: float | None, *, simulated: bool) -> Links:
+    """What messages between simulated ranks cost, of Gbit/s and microseconds."""
+    from znnpy.simulate import Links
+
+    given = {"--bandwidth": bandwidth, "--latency": latency}
+    idle = [option for option, value in given.items() if value is not None]
+    if idle and not simulated:
+        raise typer.BadParameter(
+            f"{' and '.join(idle)}: messages are between the ranks of --ranks; give that too"
+        )
+    usual = Links()
+    return Links(
+        usual.latency if latency is None else latency * 1e-6,
+        usual.bandwidth if bandwidth is None else bandwidth * 1e9 / 8,
+    )
+
+
+def _print(summary: dict[str, Any], out: Path) -> None:
+    from znnpy.cli.tables import console
+    from znnpy.profile.svg import seconds
+
+    terminal, runs = console(), summary["runs"]
+    run = runs[-1]
+    terminal.print(_workers(summary, run))
+    lines = [
+        "work by kind: " + _shares(run["kinds"], run["work"]),
+        "the workers' time: " + _shares(run["losses"], sum(run["losses"].values())),
+        f"T1 {seconds(run['work'])}, Tinf {seconds(run['span'])}, Brent's bound T1 / P + Tinf "
+        f"{seconds(run['bound'])}, achieved {seconds(run['seconds'])}",
+        *(_times(runs[0], other, doubted=bool(summary["doubts"])) for other in runs[1:]),
+        *(
+            f"policy {p['name']}: {seconds(p['measured_seconds'])}"
+            for p in summary.get("policies", [])
+            if p["measured_seconds"] is not None
+        ),
+        *_exposed(summary, run["messages"]),
+        *(f"- {sentence}" for sentence in run["advice"]),
+        f"report.html, trace.json.gz (open in Perfetto), summary.json and graph.dot are in {out}",
+    ]
+    for line in lines:
+        terminal.print(line, highlight=False, markup=False)
+    if "ranks" in summary:
+        terminal.print(_ranks(summary["ranks"], doubted=bool(summary["doubts"])))
+
+
+def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[str]:
+    """What workers had to wait for messages, where there were any."""
+    from znnpy.profile.svg import seconds
+
+    if found:
+        layers = ", ".join(f"{name} {seconds(it)}" for name, it in found["by_layer"].items())
+        yield (
+            f"messages of rank 0 of {summary['world']} by {summary['strategy']}: exposed {seconds(found['exposed'])} "
+            f"of one {summary['what']}" + (f" ({layers})" if layers else "")
+        )
+
+
+def _ranks(found: dict[str, Any], *, doubted: bool) -> Table:
+    """Simulated seconds of an update on each number of ranks: by strategy, with what is exposed."""
+    from rich.table import Table
+
+    from znnpy.profile.simulation import by_strategy
+    from znnpy.profile.svg import seconds
+
+    counts, rows = by_strategy(found)
+    table = Table(
+        title=f"simulated ranks at {found['bandwidth'] * 8e-9:g} Gbit/s and {found['latency'] * 1e6:g} us, "
+        f"each computing {seconds(found['alone'])} an update: time, and of it exposed"
+        + (" (from a doubtful recording, see above)" if doubted else ""),
+        title_justify="left",
+    )
+    table.add_column("ranks")
+    for count in counts:
+        table.add_column(str(count), justify="right")
+    for name, cells in rows.items():
+        table.add_row(
+            name, *(f"{seconds(c['seconds'])}\n{seconds(c['exposed'])}" if c else "" for c in cells)
+        )
+    return table
+
+
+def _shares(parts: dict[str, float], total: float) -> str:
+    return ", ".join(
+        f"{name} {share:.1%}"
+        for name, seconds in parts.items()
+        if (share := seconds / max(total, 1e-12)) >= 0.0005
+    )
+
+
+def _times(first: dict[str, Any], other: dict[str, Any], *, doubted: bool) -> str:
+    from znnpy.profile.svg import seconds
+
+    if doubted:
+        return (
+            f"measured: {first['threads']} worker {seconds(first['seconds'])}, {other['threads']} workers "
+            f"{seconds(other['seconds'])}; how many times as fast that is cannot be said (below)"
+        )
+    return (
+        f"{other['threads']} workers are {first['seconds'] / other['seconds']:.2f} times as fast as "
+        f"{first['threads']} ({seconds(first['seconds'])})"
+    )
+
+
+def _workers(summary: dict[str, Any], run: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    from znnpy.profile.svg import seconds
+
+    workers = f"{run['threads']} worker{'s' * (run['threads'] > 1)}"
+    table = Table(
+        title=f"{workers}: {seconds(run['seconds'])} for one {summary['what']}, "
+        f"{run['tasks']} tasks, {run['updates']} recorded",
+        title_justify="left",
+    )
+    for name in ("worker", "busy", "dispatch", "searching", "parked", "tasks", "steals", "failed"):
+        table.add_column(name, justify="right")
+    for number, worker in enumerate(run["workers"]):
+        shares = (worker[part] for part in ("busy", "dispatch", "searching", "parked"))
+        table.add_row(
+            str(number),
+            *(f"{share:.1%}" for share in shares),
+            str(worker["tasks"]),
+            str(worker["steals"]),
+            str(worker["failed_steals"]),
+        )
+    return table

@@ -1,0 +1,95 @@
+"""`znnpy segment`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
+from znnpy.cli.preconditions import refuse_ranks
+
+PredictionFile = Annotated[
+    str,
+    typer.Argument(metavar="PREDICTION", help="What `znnpy predict` wrote: FILE[:DATASET]."),
+]
+
+
+def segment(
+    prediction: PredictionFile,
+    output: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE[:DATASET]",
+            help="HDF5 file to write (dataset volumes/labels/neuron_ids), or a folder name.zarr.",
+        ),
+    ],
+    method: Annotated[
+        Literal["components", "watershed", "mutex"],
+        typer.Option(
+            help="components: voxels joined over faces; watershed: components grown over the "
+            "boundary map until they meet; mutex: mutex watershed of affinities with long offsets."
+        ),
+    ] = "components",
+    kind: Annotated[
+        Literal["auto", "boundary", "foreground", "affinity"],
+        typer.Option(
+            help="What the prediction shows (auto: affinity if its file has offsets, else boundary)."
+        ),
+    ] = "auto",
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            min=0,
+            max=1,
+            help="Probability that separates objects: boundaries below it, foreground and "
+            "affinities above it join (default: 0.5; watershed: 0.2 or, above, 0.8).",
+        ),
+    ] = None,
+    min_size: Annotated[
+        int,
+        typer.Option(
+            "--min-size",
+            metavar="VOXELS",
+            min=0,
+            help="Drop objects of fewer voxels; watershed: grow no smaller seeds.",
+        ),
+    ] = 0,
+    channel: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="C",
+            min=0,
+            help="Channel to use, from 0; affinities: several times (default: all).",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is at the output.")
+    ] = False,
+    allow_filter: AllowFilters = None,
+    max_memory: MaxMemory = None,
+) -> None:
+    """Cut a prediction into objects: uint64 labels, 0 where none, with the prediction's place.
+
+    Works in memory, and refuses before it starts when that is not enough.
+    """
+    from znnpy.data.opening import open_volume
+    from znnpy.data.writing.destination import Destination
+    from znnpy.segment import Request
+    from znnpy.segment import segment as run
+    from znnpy.segment.job import DATASET, refuse_labels, write_labels
+
+    refuse_ranks("segment")
+    destination = Destination.named(output, DATASET, overwrite)
+    wanted = None if kind == "auto" else kind
+    request = Request(method, wanted, threshold, min_size, tuple(channel or ()))
+    with open_volume(prediction, allow_filters=filters(allow_filter)) as volume:
+        refuse_labels(destination, volume)
+        found = run(volume, request, memory_bytes(max_memory))
+        write_labels(destination, volume, found, request)
+    count = len(found.sizes)
+    typer.echo(
+        f"{destination.name}  {found.labels.shape} (z, y, x): {count:,} object{'s' * (count != 1)}, "
+        f"{found.assigned:.1%} of the voxels"
+    )

@@ -1,0 +1,79 @@
+"""`znnpy train`."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
+
+
+def train(
+    context: typer.Context,
+    config: ConfigFile,
+    set_: Overrides = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew; removes the run that is there.")
+    ] = False,
+    threads: Threads = None,
+    max_memory: MaxMemory = None,
+    different_cpus: Annotated[
+        bool,
+        typer.Option(
+            "--allow-different-cpus",
+            help="Train on ranks whose CPUs round differently: not bitwise repeatable.",
+        ),
+    ] = False,
+) -> None:
+    """Train a network, or go on with a run that was stopped.
+
+    Ctrl-C finishes the step, saves and stops; the same command goes on, bit by bit as if it had
+    never stopped. Ends with scores on the test volume. Under mpiexec or srun all ranks train together.
+    """
+    from znnpy.distributed.rendezvous import joined
+
+    changed = overrides(set_, threads, max_memory)
+    with joined(debug=bool(context.obj)) as world:
+        from znnpy.config import load_config  # when ranks have met: they wait for each other
+        from znnpy.train.session import train as run
+        from znnpy.train.worker_rank import follow
+
+        if world.rank:
+            signal = follow(world)
+        else:
+            loaded = load_config(config, changed)
+            outcome = run(loaded, overwrite=overwrite, world=world, different_cpus=different_cpus)
+    if world.rank:
+        raise typer.Exit(128 + signal if signal else 0)
+    if outcome.signal is not None:
+        with suppress(OSError):  # the terminal may be closed
+            typer.echo(
+                f"stopped at iteration {outcome.iteration} of {outcome.iterations}, saved in "
+                f"{outcome.directory}; go on with: {_again(config, changed)}",
+                err=True,
+            )
+        raise typer.Exit(128 + outcome.signal)
+    _report(outcome)
+
+
+def _again(config: Path, changed: list[str]) -> str:
+    """The command that goes on, for a shell; without --overwrite."""
+    sets = [word for change in changed for word in ("--set", change)]
+    return shlex.join(["znnpy", "train", str(config), *sets])
+
+
+def _report(outcome: object) -> None:
+    from znnpy.cli.tables import print_evaluations
+    from znnpy.train.final_evaluation import is_drawn
+    from znnpy.train.run_directory import PICTURE
+    from znnpy.train.session import Outcome
+
+    assert isinstance(outcome, Outcome)
+    print_evaluations(list(outcome.evaluations))
+    if outcome.evaluations and is_drawn(outcome.evaluations[0]):
+        typer.echo(f"picture: {outcome.directory / PICTURE}")
+    typer.echo(f"run directory: {outcome.directory}")

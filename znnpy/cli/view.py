@@ -1,0 +1,106 @@
+"""`znnpy view`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from znnpy.cli.options import AllowFilters, filters, new_path
+from znnpy.cli.preconditions import refuse_ranks
+
+if TYPE_CHECKING:
+    from znnpy.pictures.overlays import Layer
+
+KINDS = ("raw", "prediction", "labels")
+
+
+def view(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN | [KIND=]FILE[:DATASET]...",
+            help="A run directory, or volumes of one place in the order of their panels. KIND is raw, "
+            "prediction or labels, and guessed if not given.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            parser=new_path,
+            help="Folder for the PNGs (default: view, or view in the run).",
+        ),
+    ] = None,
+    slices: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, max=1000, help="How many slices, evenly spaced."),
+    ] = 3,
+    axis: Annotated[
+        Literal["z", "y", "x"], typer.Option(help="Axis that the slices are cut across.")
+    ] = "z",
+    napari: Annotated[
+        bool, typer.Option("--napari", help="Open napari instead, if it is installed.")
+    ] = False,
+    allow_filter: AllowFilters = None,
+) -> None:
+    """Draw slices of raw image, prediction and objects side by side, as PNGs.
+
+    Voxels keep their proportions, objects keep their colours from slice to slice and lie over the raw
+    image. A run shows the middle of its test volume: labels, what the net predicts, and its objects.
+    """
+    from znnpy.dataset_path import there
+    from znnpy.pictures.overlays import draw_slices
+
+    refuse_ranks("view")
+    with ExitStack() as stack:
+        run = len(sources) == 1 and there(f"{sources[0]}/config.yaml")
+        allowed = filters(allow_filter)
+        layers = _of_run(Path(sources[0]), stack) if run else _of_files(sources, allowed, stack)
+        if napari:
+            from znnpy.pictures.napari_viewer import show
+
+            show(layers)
+            return
+        folder = output or (Path(sources[0]) / "view" if run else Path("view"))
+        for path in draw_slices(layers, folder, slices, axis):
+            typer.echo(str(path))
+
+
+def _of_files(sources: list[str], allowed: tuple[str, ...], stack: ExitStack) -> list[Layer]:
+    from znnpy.data.opening import open_volume
+    from znnpy.pictures.overlays import Layer, kind_of, title_of
+
+    layers = []
+    for text in sources:
+        kind, source = _split(text)
+        volume = open_volume(
+            source, role="labels" if kind == "labels" else "raw", allow_filters=allowed
+        )
+        stack.callback(volume.close)
+        layers.append(Layer(kind or kind_of(volume), volume, title_of(volume)))  # type: ignore[arg-type]
+    return layers
+
+
+def _split(text: str) -> tuple[str | None, str]:
+    kind, equals, source = text.partition("=")
+    if not equals or Path(text).exists():
+        return None, text
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{text!r}: before = stands one of {', '.join(KINDS)}")
+    return kind, source
+
+
+def _of_run(path: Path, stack: ExitStack) -> list[Layer]:
+    from znnpy.train.progress import Plain
+    from znnpy.train.signals import StopSignals
+    from znnpy.train.start import read_run
+    from znnpy.train.views import layers_of_run, scene_of_run
+
+    saved = read_run(path, Plain())
+    scene = scene_of_run(saved)
+    stack.callback(scene.close)
+    with StopSignals():
+        return layers_of_run(saved, scene)

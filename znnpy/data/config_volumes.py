@@ -1,0 +1,231 @@
+"""Volumes and targets as the config names them, matched to the network's inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from znnpy.config.data_section import FixedNormalize, Source, VolumeNormalize
+from znnpy.config.models import (
+    AffinityTarget,
+    BoundaryTarget,
+    Config,
+    DataSection,
+    ImageTarget,
+    LabelsTarget,
+    MaskTarget,
+    VolumeSection,
+)
+from znnpy.data.opening import Keep, Role, load, open_volume
+from znnpy.data.samples.image_labels import spread
+from znnpy.data.sampling import targets
+from znnpy.data.scene import Scene
+from znnpy.data.values.normalization import Fixed, Mode, Normalisation, normalisation
+from znnpy.data.volume import ArrayVolume, Volume
+from znnpy.errors import ConfigError
+from znnpy.learning.loss import Objective
+from znnpy.learning.malis import Malis
+from znnpy.network import blamed_on_loss, training_losses
+from znnpy.network.objectives import refuse_untrainable
+from znnpy.network.types import Network, Node
+
+STORED = "czyx"
+"""Axes of a file that does not name its own."""
+_KEEP: Mapping[object, Keep] = {"auto": "auto", True: "memory", False: "file"}
+
+
+def open_scene(section: VolumeSection, data: DataSection, network: Network) -> Scene:
+    """Open one volume of the config with its labels and masks; the caller closes it.
+
+    A bare path stands for the network's only input, or for all outputs. Raises ConfigError when names do not
+    fit the network, VolumeError for files that cannot be used.
+    """
+    inputs, outputs = network.inputs, network.outputs
+    opened: list[Volume] = []
+    try:
+        groups = []
+        for what, sources, nodes, role in (
+            ("image", section.image, inputs, "raw"),
+            ("labels", section.labels or {}, outputs, "labels"),
+            ("mask", section.mask or {}, outputs, "labels"),
+        ):
+            group: dict[str, Volume] = {}
+            shared: dict[Source, Volume] = {}
+            for node, source in _by_node(what, sources, nodes).items():
+                if source not in shared:
+                    shared[source] = open_source(source, data, role)  # type: ignore[arg-type]
+                    opened.append(shared[source])
+                group[node] = shared[source]
+            groups.append(group)
+        _check_channels(groups[0], inputs)
+        first = next(iter(groups[0].values()))
+        labels, masks = ({n: spread(v, first) for n, v in group.items()} for group in groups[1:])
+        return Scene(groups[0], labels, masks)
+    except BaseException:
+        for volume in opened:
+            volume.close()
+        raise
+
+
+def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> Scene:
+    """Images to be predicted, read from their files and never loaded whole, and a mask if one is named.
+
+    A mask stands for all outputs. The caller closes the scene. Errors as in `open_scene`.
+    """
+    data = data.model_copy(update={"in_memory": False})
+    scene = open_scene(section.model_copy(update={"mask": None}), data, network)
+    if section.mask is None:
+        return scene
+    try:
+        mask = open_source(next(iter(section.mask.values())), data, "labels")
+        return Scene(scene.images, {}, {"mask": mask})
+    except BaseException:
+        scene.close()
+        raise
+
+
+def open_source(source: Source, data: DataSection, role: Role) -> Volume:
+    """Open one file as the config's data section wants it: in memory or not, voxel size."""
+    volume = open_volume(
+        source.path,
+        source.dataset,
+        role=role,
+        allow_external=data.allow_external_links,
+        allow_filters=data.allow_filters,
+        resolution=data.resolution,
+    )
+    if role == "raw" and volume.unnamed and data.axes != STORED:
+        volume = _reordered(volume, data.axes)
+    return load(volume, _KEEP[data.in_memory])
+
+
+def _reordered(volume: Volume, axes: str) -> Volume:
+    """A volume whose stored axes are not c, z, y, x, in memory with those that it should have."""
+    loaded = load(volume, "memory")
+    order = [axes.index(axis) for axis in "czyx"]
+    array = np.ascontiguousarray(loaded.read_all().transpose(order))
+    return ArrayVolume(array, loaded.name, loaded.resolution, loaded.placed)
+
+
+def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
+    """How the config's data section normalises a scene's images, by input node; reads the volumes."""
+    return {
+        name: normalisation(volume, mode_of(data), replace=data.replace_nonfinite)
+        for name, volume in scene.images.items()
+    }
+
+
+def refuse_numbers(config: Config, network: Network) -> None:
+    """ConfigError unless `normalize: fixed` has a number for each channel of all inputs, or one for all."""
+    given = config.data.normalize
+    if not isinstance(given, FixedNormalize):
+        return
+    for key, numbers in (("mean", given.mean), ("deviation", given.deviation)):
+        for node in network.inputs:
+            if len(numbers) not in (1, node.images):
+                wanted = "one" if node.images == 1 else f"one, or {node.images}"
+                raise ConfigError(
+                    f"{config.place('data', 'normalize', key)}: has {len(numbers)} numbers, but input "
+                    f"{node.name!r} takes {node.images} image(s): give {wanted}"
+                )
+
+
+def mode_of(data: DataSection) -> Mode:
+    """How the config's data section normalises volumes."""
+    match data.normalize:
+        case VolumeNormalize(kind=kind):
+            return kind
+        case FixedNormalize(mean=mean, deviation=deviation):
+            return Fixed(mean, deviation)
+
+
+def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
+    """What each output node shall show; ConfigError when a node's image count cannot show it."""
+    with blamed_on_loss(config):
+        refuse_untrainable(network, config.training.loss)
+    losses, made = training_losses(config, network), {}
+    for node in network.outputs:
+        target = _target(config, node, losses[node.name])
+        wanted = target.images(node.images)
+        if wanted != node.images:
+            raise ConfigError(
+                f"{config.place('data', 'target')}: output {node.name!r} has {node.images} images, but target "
+                f"{config.data.target.kind!r} needs {wanted}"
+            )
+        made[node.name] = target
+    return made
+
+
+def of_values(config: Config, network: Network) -> bool:
+    """Whether outputs are values of any size, of which none is right or wrong."""
+    return any(target.values for target in make_targets(config, network).values())
+
+
+def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
+    _refuse_other_neighbours(config, objective)
+    loss, taken = objective.keys.kind, objective.reading.taken(objective.keys.kind)
+    match config.data.target:
+        case BoundaryTarget(thickness=thickness):
+            return targets.BoundaryTarget(thickness)
+        case AffinityTarget() if objective.reading.whole_voxels:
+            raise ConfigError(
+                f"{config.place('training', 'loss')}: {loss} lets one image of a voxel win, but several "
+                "affinities may be 1; take binomial_cross_entropy"
+            )
+        case AffinityTarget(offsets=offsets):
+            return targets.AffinityTarget(offsets)
+        case LabelsTarget(ignore=ignore) if objective.reading.whole_voxels:
+            return targets.ClassesTarget(node.images, ignore=ignore)
+        case LabelsTarget(ignore=ignore):
+            return targets.ImageTarget(1.0, taken, node.images, ignore)
+        case MaskTarget():
+            return targets.MaskTarget(1.0, taken, node.images)
+        case ImageTarget(scale=scale):
+            return targets.ImageTarget(scale, taken, node.images)
+
+
+def _refuse_other_neighbours(config: Config, objective: Objective) -> None:
+    target = config.data.target
+    given = target.offsets if isinstance(target, AffinityTarget) else None
+    if isinstance(objective.keys, Malis) and objective.keys.offsets != given:
+        found = "is no affinity" if given is None else f"has offsets {_listed(given)}"
+        raise ConfigError(
+            f"{config.place('training', 'loss')}: malis joins voxels at offsets "
+            f"{_listed(objective.keys.offsets)}, but data.target {found}"
+        )
+
+
+def _listed(offsets: Sequence[Sequence[int]]) -> str:
+    return str([list(offset) for offset in offsets])
+
+
+def _by_node(
+    what: str, sources: Mapping[str, Source], nodes: tuple[Node, ...]
+) -> dict[str, Source]:
+    names = [node.name for node in nodes]
+    if set(sources) == {""}:
+        if len(names) == 1 or what != "image":
+            return dict.fromkeys(names, sources[""])
+        raise ConfigError(
+            f"data: {what} must be a mapping from node to path, the network has {', '.join(names)}"
+        )
+    unknown = sorted(set(sources) - set(names))
+    if unknown:
+        raise ConfigError(
+            f"data: {what} names {', '.join(unknown)}; the network has {', '.join(names)}"
+        )
+    return {name: sources[name] for name in names if name in sources}
+
+
+def _check_channels(images: Mapping[str, Volume], nodes: tuple[Node, ...]) -> None:
+    for node in nodes:
+        if node.name not in images:
+            raise ConfigError(f"data: no image for input {node.name!r}")
+        volume = images[node.name]
+        if volume.channels != node.images:
+            raise ConfigError(
+                f"{volume.name} has {volume.channels} channel(s), but input {node.name!r} takes "
+                f"{node.images} image(s); axes are z, y, x, with channels before them (c, z, y, x) unless "
+                f"data.axes says otherwise, and there are {volume.extent} voxels (z, y, x)"
+            )

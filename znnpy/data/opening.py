@@ -1,0 +1,204 @@
+"""Open a volume by name, and load it into memory when it fits."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Literal
+
+import h5py
+import numpy as np
+
+from znnpy.data.dataset_names import LABEL_NAMES, RAW_NAMES, split_source
+from znnpy.data.hdf5.volume import Hdf5Volume
+from znnpy.data.process_memory import available, available_memory, readable, take
+from znnpy.data.safety_limits import Trust
+from znnpy.data.samples.cifar import SUFFIX as CIFAR
+from znnpy.data.samples.cifar import open_cifar
+from znnpy.data.samples.idx import GZIP, is_idx, open_idx
+from znnpy.data.samples.npz import ZIP, open_npz
+from znnpy.data.tiff.folder import TiffFolder, planes_of
+from znnpy.data.tiff.volume import TiffVolume
+from znnpy.data.unsupported_formats import other_format
+from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
+from znnpy.data.zarr.store import is_zarr
+from znnpy.dataset_path import joined
+from znnpy.errors import VolumeError, reason
+
+Role = Literal["raw", "labels"]
+Keep = Literal["auto", "memory", "file"]
+Kind = Literal["hdf5", "tiff", "planes", "zarr", "idx", "gzip", "npz", "cifar"]
+
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+_PLAIN = {
+    "tiff": "a TIFF file",
+    "planes": "a folder of TIFF files",
+    "idx": "an idx file",
+    "gzip": "compressed by gzip, which only idx files may be (unpack others),",
+}
+
+
+def open_volume(
+    source: str | Path,
+    dataset: str | None = None,
+    *,
+    role: Role = "raw",
+    allow_external: bool = False,
+    allow_filters: tuple[str, ...] = (),
+    max_bytes: int | None = None,
+    resolution: Triple64 | None = None,
+) -> Volume:
+    """Open a volume for reading by region; nothing is loaded.
+
+    "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
+    or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's "batch.bin", which are read whole, their
+    images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may stand for
+    itself, beside a Path. Without a dataset
+    the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
+    volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
+    means its first image, in the level of the smallest voxels. `allow_external` permits links, virtual datasets,
+    external storage and filter plug-ins, `allow_filters` HDF5 compressions by name (beside deflate,
+    shuffle, fletcher32, lzf); `max_bytes` replaces the bound on the declared size, which otherwise
+    follows from what the files hold; `resolution` (z, y, x, nm) replaces the file's. The caller
+    closes the volume. Raises VolumeError, naming file and dataset.
+    """
+    path, named = split_source(source)
+    dataset = dataset or named
+    trust = Trust(allow_external, allow_filters, max_bytes)
+    volume = _open(path, dataset, role, trust)
+    volume.resolution = resolution or volume.resolution
+    return volume
+
+
+def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
+    kind, labels = _kind(path), role == "labels"
+    if dataset is not None and kind in _PLAIN:
+        raise VolumeError(
+            f"{path} is {_PLAIN[kind]} and has no datasets, but {dataset!r} was named"
+        )
+    names = LABEL_NAMES if labels else RAW_NAMES
+    match kind:
+        case "tiff":
+            return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
+        case "planes":
+            return TiffFolder(
+                path, planes_of(path), allow_external=trust.external, max_bytes=trust.max_bytes
+            )
+        case "zarr":
+            # Takes a third of a second to import, so only those who read Zarr wait for it.
+            from znnpy.data.zarr.volume import ZarrVolume
+
+            return ZarrVolume(path, dataset, names, labels, trust)
+        case "idx" | "gzip":
+            return open_idx(path, labels=labels, trust=trust)
+        case "npz":
+            return open_npz(path, dataset, names, labels=labels, trust=trust)
+        case "cifar":
+            return open_cifar(path, dataset, labels=labels, trust=trust)
+        case "hdf5":
+            return Hdf5Volume(path, dataset, names, trust, labels=labels)
+
+
+def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
+    """The volume in memory if it fits (or `keep` says so), else itself, to be read by region.
+
+    It fits if it takes at most `share` of the memory still available. The volume passed in is
+    closed once loaded. Values may be NaN or infinite: who reads them from the volume looks.
+    """
+    if isinstance(volume, ArrayVolume) or keep == "file":
+        return volume
+    free = available_memory()
+    if volume.nbytes > share * free:
+        if keep == "auto":
+            return volume
+        raise VolumeError(
+            f"{volume.name} takes {readable(volume.nbytes)} in memory, but only {available(free)}, "
+            f"of which {share:.0%} may be used; read it from the file instead"
+        )
+    loaded = _load(volume)
+    volume.verify()
+    volume.close()
+    return loaded
+
+
+def _load(volume: Volume) -> ArrayVolume:
+    array = np.empty(volume.shape, volume.dtype)
+    take(array.nbytes)
+    _, height, width = volume.extent
+    for start, stop in slabs(volume):
+        array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)
+    loaded = ArrayVolume(array, volume.name, volume.resolution, volume.placed)
+    loaded.neighbours = volume.neighbours
+    return loaded
+
+
+def _kind(path: Path) -> Kind:
+    try:
+        return _seen_kind(path)
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _seen_kind(path: Path) -> Kind:
+    if path.is_dir():
+        return _kind_of_folder(path)
+    if path.exists() and not path.is_file():
+        raise VolumeError(f"{path} is not a file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+    except FileNotFoundError as error:
+        raise VolumeError(f"{path} does not exist{_nearest(path)}") from error
+    except NotADirectoryError as error:
+        whole = next(parent for parent in path.parents if parent.is_file())
+        dataset = path.relative_to(whole)
+        raise VolumeError(
+            f"{path} does not exist: {whole} is a file; a dataset in it is named {joined(whole, str(dataset))}"
+        ) from error
+    if h5py.is_hdf5(path):
+        return "hdf5"
+    if head[:4] in _TIFF:
+        return "tiff"
+    if head[:4] == ZIP:
+        return "npz"
+    if path.suffix.lower() == CIFAR and head:
+        return "cifar"
+    if head[:2] == GZIP and not other_format(path):
+        return "gzip"
+    if is_idx(head):
+        return "idx"
+    if head[:2] in _PICKLE:
+        raise VolumeError(
+            f"{path} is a Python pickle, which may run any program when it is read: refused. CIFAR comes in "
+            "a binary version too (cifar-10-binary.tar.gz, data_batch_1.bin ...), arrays in npz or HDF5"
+        )
+    if head and (other := other_format(path)):
+        raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
+    what = f"begins with {head!r}" if head else "is empty"
+    raise VolumeError(
+        f"{path} is no HDF5, TIFF, idx, npz or CIFAR (.bin) file and no Zarr folder: it {what}"
+    )
+
+
+def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
+    if is_zarr(path) or path.suffix.lower() == ".zarr":
+        return "zarr"
+    if planes_of(path):
+        return "planes"
+    if other := other_format(path):
+        raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
+    raise VolumeError(
+        f"{path} is not a file but a folder: no Zarr folder, and no TIFF files are in it"
+    )
+
+
+def _nearest(path: Path) -> str:
+    if path.is_symlink():
+        return f": it is a link to {path.readlink()}"
+    folder = path.parent
+    if not folder.is_dir():
+        return f"; there is no folder {folder}"
+    names = [entry.name for entry in folder.iterdir()]
+    close = difflib.get_close_matches(path.name, names, 1, 0.6)
+    return f"; did you mean {folder / close[0]}?" if close else ""

@@ -1,0 +1,71 @@
+"""Weights that let positive and negative voxels of each target image count the same in total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.sampling.label_checks import read_counted
+from znnpy.data.sampling.targets import Target
+from znnpy.data.values.normalization import statistics_slabs
+from znnpy.data.volume import Triple, Volume
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Rebalance = Literal["none", "patch", "volume"]
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """Total weight of positive (target above 0.5) and negative voxels, float64 (K,) each."""
+
+    positive: Float64
+    negative: Float64
+
+    def __add__(self, other: ClassCounts) -> ClassCounts:
+        """Counts of two pieces together."""
+        return ClassCounts(self.positive + other.positive, self.negative + other.negative)
+
+
+def count_patch(target: Float32, weight: Float32) -> ClassCounts:
+    """Counts of one patch, arrays (K, z, y, x)."""
+    above = target > 0.5
+    axes = (1, 2, 3)
+    positive = np.where(above, weight, 0).sum(axis=axes, dtype=np.float64)
+    return ClassCounts(positive, weight.sum(axis=axes, dtype=np.float64) - positive)
+
+
+def count_volume(
+    labels: Volume, mask: Volume | None, target: Target, shift: Triple = (0, 0, 0)
+) -> ClassCounts:
+    """Counts of a whole volume (very large ones: of evenly spaced slabs), read slab by slab.
+
+    Voxel v of the labels is voxel v + shift of the mask.
+    """
+    images = target.images(labels.channels)
+    total = ClassCounts(np.zeros(images), np.zeros(images))
+    margin = target.margin
+    _, height, width = labels.extent
+    for start, stop in statistics_slabs(labels):
+        lower, upper = (start - margin, 0, 0), (stop + margin, height, width)
+        values, weights = target.compute(*read_counted(target, labels, mask, lower, upper, shift))
+        inner = slice(margin, margin + stop - start)
+        total += count_patch(values[:, inner], weights[:, inner])
+    return total
+
+
+def rebalance(target: Float32, weight: Float32, counts: ClassCounts) -> Float32:
+    """Weights (K, z, y, x) times the factors that give both classes half of the counted total.
+
+    Where one class of an image is absent from `counts`, the image's weights stay as they are.
+    """
+    both = (counts.positive > 0) & (counts.negative > 0)
+    half = (counts.positive + counts.negative) / 2
+    positive = np.divide(half, counts.positive, out=np.ones_like(half), where=both)
+    negative = np.divide(half, counts.negative, out=np.ones_like(half), where=both)
+    shape = (-1, 1, 1, 1)
+    factor = np.where(target > 0.5, positive.reshape(shape), negative.reshape(shape))
+    return (weight * factor).astype(np.float32)

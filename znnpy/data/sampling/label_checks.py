@@ -1,0 +1,193 @@
+"""Labels that a target, by the loss that it is for, cannot take: found before they teach nonsense.
+
+Labels that look as if few voxels had been labelled, by hand: strokes in a volume of zeros.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from znnpy.data.samples.image_labels import stored
+from znnpy.data.sampling.label_masks import Bool, read_labelled
+from znnpy.data.sampling.position_index import minus
+from znnpy.data.sampling.targets import Target
+from znnpy.data.values.normalization import pieces
+from znnpy.data.values.sampled_range import looked_at
+from znnpy.data.volume import Array, Triple, Volume
+from znnpy.errors import VolumeError
+
+# Share of voxels that are labelled: cells that touch fill more than half, with membranes of 0 too.
+FEW = 1 / 4
+HARDLY_ANY = 1 / 50
+# Share of labelled voxels whose 6 neighbours have the same label: in a ball of radius 2 a fifth.
+THIN = 1 / 4
+
+
+@dataclass(frozen=True)
+class Strokes:
+    """How many `voxels` were looked at, of them `labelled` ones (not 0), and of those `inner` ones: inside a label."""
+
+    voxels: int
+    labelled: int
+    inner: int
+
+    @property
+    def likely(self) -> bool:
+        """Whether zeros seem to be what nobody looked at, not background."""
+        share = self.labelled / max(1, self.voxels)
+        return 0 < share < HARDLY_ANY or (0 < share < FEW and self.inner < THIN * self.labelled)
+
+
+def strokes(labels: Volume) -> Strokes:
+    """Looks at a bounded part of labels of one channel; errors as in `Volume.read`."""
+    voxels = labelled = inner = 0
+    for lower, upper in looked_at(labels):
+        ids = labels.read(lower, upper)[0]
+        marked = ids != 0
+        voxels += ids.size
+        labelled += int(marked.sum())
+        inner += int((marked & _inside(ids)).sum())
+    return Strokes(voxels, labelled, inner)
+
+
+def _inside(ids: Array) -> Array:
+    """Where no neighbour along z, y or x has another label; there is none beyond the array."""
+    found = np.ones(ids.shape, np.bool_)
+    for axis in range(ids.ndim):
+        before, after = [slice(None)] * ids.ndim, [slice(None)] * ids.ndim
+        before[axis], after[axis] = slice(None, -1), slice(1, None)
+        same = ids[tuple(before)] == ids[tuple(after)]
+        found[tuple(before)] &= same
+        found[tuple(after)] &= same
+    return found
+
+
+def check_labels(
+    target: Target, labels: Volume, mask: Volume | None, shift: Triple = (0, 0, 0)
+) -> None:
+    """VolumeError for labels without a target where they count, with their range and the way out.
+
+    Warns where those that count are all the same. Of very large volumes evenly spaced slabs are read; `read_taken`
+    looks at the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the labels is
+    voxel v + shift of the mask.
+    """
+    check_kind(target, labels)
+    if mask is None:
+        labels = stored(labels)
+    seen, read = _Seen(), list(pieces(labels))
+    for lower, upper in read:
+        values, known = read_counted(target, labels, mask, lower, upper, shift)
+        seen.add(target, values, known, lower)
+        if target.takes_all(labels.dtype) and seen.low < seen.high:
+            return
+    seen.refuse(target, labels.name)
+    if sum(prod(minus(upper, lower)) for lower, upper in read) == prod(labels.extent):
+        seen.doubt(target, labels.name)
+
+
+def read_taken(
+    target: Target,
+    labels: Volume,
+    mask: Volume | None,
+    lower: Triple,
+    upper: Triple,
+    shift: Triple = (0, 0, 0),
+) -> tuple[Array, Bool]:
+    """As `read_counted`; VolumeError with the place where the target cannot take what counts."""
+    values, known = read_counted(target, labels, mask, lower, upper, shift)
+    refuse_untaken(target, labels.name, values, known, lower)
+    return values, known
+
+
+def refuse_untaken(target: Target, name: str, values: Array, known: Bool, lower: Triple) -> None:
+    """VolumeError for labels (C, z, y, x), the first voxel of which is `lower`, that the target cannot take."""
+    if not target.takes_all(values.dtype):
+        seen = _Seen()
+        seen.add(target, values, known, lower)
+        seen.refuse(target, name)
+
+
+def read_counted(
+    target: Target,
+    labels: Volume,
+    mask: Volume | None,
+    lower: Triple,
+    upper: Triple,
+    shift: Triple = (0, 0, 0),
+) -> tuple[Array, Bool]:
+    """As `read_labelled`; voxels with the label that the target ignores are not known."""
+    values, known = read_labelled(labels, mask, lower, upper, shift)
+    return values, target.counted(values, known)
+
+
+@dataclass
+class _Seen:
+    """The range of what counts, how many values of it have no target, and the first of them."""
+
+    low: float = np.inf
+    high: float = -np.inf
+    wrong: int = 0
+    first: str = ""
+
+    def add(self, target: Target, values: Array, known: Bool, lower: Triple) -> None:
+        """Look at labels (C, z, y, x) whose first voxel is `lower`."""
+        counted = values if known.all() else values[:, known]
+        if not counted.size:
+            return
+        low, high = float(counted.min()), float(counted.max())  # NaN where any is
+        if np.isfinite(low) and np.isfinite(high):
+            self._widen(low, high)
+            if target.takes_span(low, high, values.dtype):
+                return
+        elif (finite := counted[np.isfinite(counted)]).size:
+            self._widen(float(finite.min()), float(finite.max()))
+        wrong = target.wrong(values) & known
+        self.wrong += int(wrong.sum())
+        if not self.first and wrong.any():
+            channel, *inner = (int(n) for n in np.argwhere(wrong)[0])
+            place = tuple(a + b for a, b in zip(inner, lower, strict=True))
+            found = values[channel, *inner]
+            self.first = f"{found} at (z, y, x) = {place}, channel {channel}"
+
+    def _widen(self, low: float, high: float) -> None:
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+    def refuse(self, target: Target, name: str) -> None:
+        """VolumeError if anything was wrong."""
+        if self.wrong:
+            span = f"from {self.low:g} to {self.high:g}" if self.low <= self.high else "not finite"
+            raise VolumeError(
+                f"{name}: values are {span}, and {self.wrong} of them fit no target, the first "
+                f"{self.first}; {target.wanted}. {target.way_out(self.high)}"
+            )
+
+    def doubt(self, target: Target, name: str) -> None:
+        """Warn if all labels that count are the same."""
+        if self.low != self.high:
+            return
+        why, way_out = "", ""
+        if target.ignore is not None:
+            why = f", as data.target ignores {target.ignore}"
+            way_out = f"; where {target.ignore} is a class, leave `ignore` out"
+        warnings.warn(
+            f"{name}: all labels that count are {self.low:g}{why}: they tell nothing apart{way_out}",
+            stacklevel=4,
+        )
+
+
+def check_kind(target: Target, labels: Volume) -> None:
+    """VolumeError when labels have not the channels and the type that a target needs."""
+    if target.segmentation and (labels.channels != 1 or labels.dtype.kind not in "uib"):
+        raise VolumeError(
+            f"{labels.name} holds {labels.channels} channel(s) of {labels.dtype}; this target needs "
+            "one channel of integer labels"
+        )
+    if target.channels not in (None, labels.channels):
+        raise VolumeError(
+            f"{labels.name} holds {labels.channels} channel(s); this target needs {target.channels}"
+            f"{target.of_channels}"
+        )

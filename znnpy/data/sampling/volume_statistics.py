@@ -1,0 +1,117 @@
+"""What is known of whole volumes before patches are drawn from them; of several ranks, each looks at some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from znnpy.data.sampling.class_weights import ClassCounts, count_volume
+from znnpy.data.sampling.label_checks import check_labels
+from znnpy.data.sampling.patch_positions import mask_shift
+from znnpy.data.sampling.targets import Target
+from znnpy.data.scene import Scene
+from znnpy.data.values.normalization import Mode, Normalisation, normalisation, unexamined
+from znnpy.data.volume import Triple, Volume
+from znnpy.distributed.serialization import Value
+from znnpy.distributed.work_division import Job, divided
+from znnpy.distributed.world import World
+
+Place = tuple[str, int, str]
+"""What is looked for, the number of the scene, and the node."""
+
+
+def examined(
+    scenes: Sequence[Scene],
+    targets: Mapping[str, Target],
+    mode: Mode,
+    world: World,
+    *,
+    replace: bool,
+    counting: bool,
+) -> tuple[list[dict[str, Normalisation]], list[dict[str, ClassCounts]]]:
+    """How each scene's images are normalised, by input node, and, if `counting`, the classes of its labels, by output.
+
+    Each volume is looked through by one rank, with the same results for any number of them. Errors as in
+    `normalisation` and `check_labels`.
+    """
+    looks = {
+        **_at_images(scenes, partial(_numbers, mode, replace)),
+        **_at_labels("labels", scenes, targets, check_labels),
+        **(_at_labels("classes", scenes, targets, _classes) if counting else {}),
+    }
+    found = divided(world, {_name(place, *look): look[1] for place, look in looks.items()})
+    at = dict(zip(looks, found.values(), strict=True))
+    norms = [
+        {node: _normalisation(at["image", number, node], replace) for node in scene.images}
+        for number, scene in enumerate(scenes)
+    ]
+    counts = [
+        {node: ClassCounts(*map(np.array, at["classes", number, node])) for node in targets}
+        if counting
+        else {}
+        for number in range(len(scenes))
+    ]
+    return norms, counts
+
+
+def as_they_are(
+    scenes: Sequence[Scene], *, replace: bool
+) -> tuple[list[dict[str, Normalisation]], list[dict[str, ClassCounts]]]:
+    """The same where no volume is to be looked through."""
+    norms = [
+        {node: unexamined(volume, replace=replace) for node, volume in scene.images.items()}
+        for scene in scenes
+    ]
+    return norms, [{} for _ in scenes]
+
+
+def _at_images(
+    scenes: Sequence[Scene], look: Callable[[Volume], Value]
+) -> dict[Place, tuple[Volume, Job]]:
+    return {
+        ("image", number, node): (volume, partial(look, volume))
+        for number, scene in enumerate(scenes)
+        for node, volume in scene.images.items()
+    }
+
+
+def _at_labels(
+    what: str,
+    scenes: Sequence[Scene],
+    targets: Mapping[str, Target],
+    look: Callable[[Target, Volume, Volume | None, Triple], Value],
+) -> dict[Place, tuple[Volume, Job]]:
+    return {
+        (what, number, node): (
+            scene.labels[node],
+            partial(
+                look, target, scene.labels[node], scene.masks.get(node), mask_shift(scene, node)
+            ),
+        )
+        for number, scene in enumerate(scenes)
+        for node, target in targets.items()
+    }
+
+
+def _name(place: Place, volume: Volume, _: Job) -> str:
+    what, number, node = place
+    return f"{volume.name} {volume.shape} {volume.dtype} ({what} {number} of {node})"
+
+
+def _numbers(mode: Mode, replace: bool, volume: Volume) -> list[list[float]]:
+    found = normalisation(volume, mode, replace=replace)
+    return [found.shift.tolist(), found.scale.tolist()]
+
+
+def _normalisation(numbers: list[list[float]], replace: bool) -> Normalisation:
+    shift, scale = numbers
+    return Normalisation(np.array(shift), np.array(scale), replace)
+
+
+def _classes(
+    target: Target, labels: Volume, mask: Volume | None, shift: Triple
+) -> list[list[float]]:
+    found = count_volume(labels, mask, target, shift)
+    return [found.positive.tolist(), found.negative.tolist()]

@@ -1,0 +1,231 @@
+"""What all outputs written block by block share: journal, resumption, refusals, the final move.
+
+A block is acknowledged once its bytes and then its journal record are on the disk. The output stands
+beside its place as `.partial` until all are written; the journal vanishes when it has moved.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from znnpy.atomic_files import sync
+from znnpy.data.volume import Array, Triple
+from znnpy.data.writing.destination import Destination, journal_of, partial_of
+from znnpy.data.writing.journal import Journal, Region, read_head, refuse_other
+from znnpy.data.writing.preflight import refuse_place
+from znnpy.data.writing.protocol import Finished, OutputSpec
+from znnpy.errors import ShapeError, VolumeError, reason
+
+
+class JournaledOutput(ABC):
+    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `contract.BlockOutput`.
+
+    A format says how its partial output is made, found again, filled and moved. The same spec and
+    attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,
+    for processes that help the one which has the journal.
+    """
+
+    def __init__(
+        self, destination: Destination, spec: OutputSpec, *, attached: bool = False
+    ) -> None:
+        self.destination, self.path, self.spec = destination, destination.path, spec
+        self._partial = partial_of(self.path)
+        self._done: set[Region] = set()
+        self.attached = attached
+        if attached:
+            self._attach()
+            return
+        refuse_place(self.path)
+        self._journal = Journal(journal_of(self.path))
+        try:
+            self._finish_moving()
+            self._refuse()
+            if self._journal.head:
+                self._resume(self._journal.head)
+            else:
+                self._begin()
+            self._recover()
+        except BaseException:
+            self.close()
+            if self._journal.head is None and not self._journal.completed:
+                self._journal.path.unlink(missing_ok=True)
+            raise
+
+    @abstractmethod
+    def _create(self) -> Mapping[str, Any]:
+        """Make the partial output anew, synced; what the journal shall say of it beside the spec."""
+
+    @abstractmethod
+    def _reopen(self, head: Mapping[str, Any]) -> None:
+        """Open the partial output for writing; VolumeError if it is not what the journal says."""
+
+    @abstractmethod
+    def _scrap(self) -> None:
+        """Remove the partial output, if there is one."""
+
+    @abstractmethod
+    def _put(self, region: Region, data: Array) -> int:
+        """Write a block, synced; the checksum of what is stored."""
+
+    @abstractmethod
+    def _checksum(self, region: Region) -> int:
+        """Checksum of what is stored of a block."""
+
+    def _settle(self) -> None:  # noqa: B027, formats that sync each block have nothing left to do
+        """Sync what is not yet synced; nothing is written any more."""
+
+    @abstractmethod
+    def _replace(self) -> None:
+        """Move the partial output to its place, replacing what is there."""
+
+    @property
+    def done(self) -> AbstractSet[Region]:
+        """Blocks that are on the disk."""
+        return self._done
+
+    def write(self, lower: Triple, block: Array) -> None:
+        """Write a block (C, z, y, x) with its first voxel at `lower`; on the disk on return."""
+        self.acknowledge((lower, self._upper(lower, block.shape)), self.put(lower, block))
+
+    def put(self, lower: Triple, block: Array) -> int:
+        """Write a block without noting that it is done; the checksum to acknowledge it with."""
+        region = (lower, self._upper(lower, block.shape))
+        return self._put(region, np.ascontiguousarray(block, self.spec.dtype))
+
+    def acknowledge(self, region: Region, checksum: int) -> None:
+        """Note a block that `put` wrote, here or in a process that is attached."""
+        self._journal.add(region, checksum)
+        self._done.add(region)
+
+    def finish(self) -> None:
+        """All blocks are written: move the output to its place, remove the journal, close."""
+        wanted = self.spec.blocks()
+        missing = [region for region in wanted if region not in self._done]
+        if missing:
+            raise VolumeError(
+                f"{self.path}: {len(missing)} of {len(wanted)} blocks were not written"
+            )
+        self._settle()
+        self._journal.complete()
+        self._move()
+        self.close()
+
+    def discard(self) -> None:
+        """Close and remove what was written; afterwards nothing stands there (or what stood before)."""
+        self.close()
+        self._scrap()
+        self._journal.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files; the journal stays, so that writing can go on later."""
+        if not self.attached:
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _attach(self) -> None:
+        """Only `put`: another process, maybe elsewhere, has the journal and acknowledges."""
+        head = read_head(journal_of(self.path))
+        if head is None:
+            raise VolumeError(f"{self.path}: no process is writing this output")
+        self._refuse_other(self._partial, head)
+        self._reopen(head)
+
+    def _move(self) -> None:
+        try:
+            self._replace()
+            sync(self.path.parent)
+            self._journal.remove()
+            sync(self.path.parent)
+        except OSError as error:
+            if self._partial.exists():
+                raise
+            raise VolumeError(
+                f"{self.path} is written whole, but the disk failed when that was made to last: "
+                f"{reason(error)}; look at the disk before you rely on it"
+            ) from error
+
+    def _finish_moving(self) -> None:
+        """A process was killed when all was written, but the journal still there."""
+        head = self._journal.head
+        if not self._journal.completed or head is None:
+            return
+        if self._partial.exists():
+            self._move()
+        else:
+            self._journal.remove()
+        self._refuse_other(self.path, head)
+        raise Finished(f"{self.path} was finished by an earlier process")
+
+    def _refuse(self) -> None:
+        self.destination.refuse_standing()
+        head, overwrite = self._journal.head, self.destination.overwrite
+        if head is None:
+            return
+        if overwrite and not self._partial.exists():
+            self._journal.head = None
+            return
+        try:
+            self._refuse_other(self._partial, head)
+        except VolumeError:
+            if not overwrite:
+                raise
+            self._journal.head = None
+
+    def _refuse_other(self, path: Path, head: Mapping[str, Any]) -> None:
+        refuse_other(path, head, self._head())
+
+    def _head(self) -> dict[str, Any]:
+        return self.spec.head(self.destination.dataset)
+
+    def _begin(self) -> None:
+        """A new output, then the journal's head: with a head the output is there, whole."""
+        self._journal.forget()
+        more = self._create()
+        sync(self.path.parent)
+        self._journal.begin({**self._head(), **more})
+        self._reopen(more)
+
+    def _resume(self, head: Mapping[str, Any]) -> None:
+        if not self._partial.exists():
+            raise VolumeError(
+                f"{self._partial} is gone, only {self._journal.path} is left; remove it to start anew"
+            )
+        self._reopen(head)
+
+    def _changed(self) -> VolumeError:
+        return VolumeError(
+            f"{self._partial} was cut or changed outside its blocks; remove it and "
+            f"{self._journal.path} to start anew"
+        )
+
+    def _recover(self) -> None:
+        """Blocks count as done when they are of the grid and their bytes match."""
+        grid = set(self.spec.blocks()) if self._journal.done else set()
+        for region, checksum in self._journal.done.items():
+            if region in grid and self._checksum(region) == checksum:
+                self._done.add(region)
+
+    def _upper(self, lower: Triple, shape: tuple[int, ...]) -> Triple:
+        whole = self.spec.shape
+        fits = len(shape) == 4 and shape[0] == whole[0] and min(shape) > 0
+        upper = tuple(a + n for a, n in zip(lower, shape[1:], strict=True)) if fits else ()
+        if not fits or min(lower) < 0 or any(b > n for b, n in zip(upper, whole[1:], strict=True)):
+            raise ShapeError(f"{self.path}: block {shape} at {lower} does not fit into {whole}")
+        return (upper[0], upper[1], upper[2])

@@ -1,0 +1,86 @@
+"""What the communication thread does while nothing happens: naps, and questions to MPI between them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+from znnpy_kernels.scheduling.backoff import REST, rest
+
+from znnpy.distributed.mailbox import Mailbox
+from znnpy.distributed.mpi import MPI, address_of
+
+NEVER = 1 << 62
+HANDLE, STATUS = MPI._sizeof(MPI.Request), MPI._sizeof(MPI.Status)  # bytes
+
+
+class Resting:
+    """Waits for a post to a mailbox, complete requests, or a message of a communicator."""
+
+    def __init__(
+        self, mailbox: Mailbox, comm: MPI.Comm, shortest: float, longest: float, patience: int
+    ) -> None:
+        """A nap lasts one of `patience` parts of the time for which nothing has happened; limits in seconds."""
+        self._mailbox, self._block = mailbox, np.zeros(len(REST), np.int64)
+        self._address = int(self._block.ctypes.data)
+        self._status = np.zeros(STATUS, np.uint8)
+        self._rooms(16)
+        self._fill(
+            shortest=int(shortest * 1e9),
+            longest=int(longest * 1e9),
+            patience=patience,
+            test=address_of("MPI_Testsome"),
+            probe=address_of("MPI_Iprobe"),
+            source=MPI.ANY_SOURCE,
+            tag=MPI.ANY_TAG,
+            comm=ctypes.c_int64(MPI._handleof(comm)).value,
+            status=self._status.ctypes.data,
+        )
+        rest.compile()
+
+    def rest(self, requests: Sequence[MPI.Request], active: float, until: float) -> list[int]:
+        """Places of requests that are complete; the GIL is free meanwhile.
+
+        Times of `time.monotonic`: when anything has happened last, and how long it may take. Requests that are
+        complete are null, or inactive, as by MPI.Request.Testsome; MPI.Exception as by that.
+        """
+        if len(requests) > len(self._indices):
+            self._rooms(2 * len(requests))
+        places = [MPI._addressof(request) for request in requests]
+        for number, place in enumerate(places):
+            ctypes.memmove(self._handles + HANDLE * number, place, HANDLE)
+        self._fill(
+            pending=len(requests),
+            found=0,
+            error=0,
+            active=int(active * 1e9),
+            until=int(min(until * 1e9, NEVER)),
+        )
+        rest(self._mailbox.address, self._address)
+        if self._block[REST.error]:
+            raise MPI.Exception(int(self._block[REST.error]))
+        complete: list[int] = self._indices[: max(0, self._found[0])].tolist()
+        for number in complete:
+            ctypes.memmove(places[number], self._handles + HANDLE * number, HANDLE)
+        return complete
+
+    def _rooms(self, most: int) -> None:
+        """For so many requests at once."""
+        self._indices = np.zeros(most, np.int32)
+        self._bytes = np.zeros((most, HANDLE + STATUS), np.uint8)
+        self._handles = int(self._bytes.ctypes.data)
+        self._fill(
+            requests=self._handles,
+            indices=self._indices.ctypes.data,
+            statuses=self._handles + most * HANDLE,
+        )
+
+    @property
+    def _found(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """An int of C, where a word is."""
+        return self._block[REST.found :].view(np.int32)
+
+    def _fill(self, **values: int) -> None:
+        for name, value in values.items():
+            self._block[getattr(REST, name)] = value

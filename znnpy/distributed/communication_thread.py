@@ -1,0 +1,398 @@
+"""The communication thread: the only one that calls MPI, so that nobody else ever waits in it.
+
+It starts what tasks have posted, asks MPI again and again which messages are complete, and releases the
+phase of each: tokens for the tasks that wait for it. Small messages between ranks, by channel, go the same
+way. Between two questions it sleeps an eighth of the time for which nothing has happened: short waits are
+answered at once, and long ones cost next to no processor. As soon as there are tasks, whose messages are many,
+compiled code (`Resting`) sleeps and asks, until something has happened.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import sys
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from znnpy.distributed.background_threads import start
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.mpi import MPI
+from znnpy.distributed.transfers import (
+    NUMBERS,
+    Carried,
+    Delays,
+    Parcel,
+    Passage,
+    Span,
+    Transfer,
+    Way,
+)
+
+if TYPE_CHECKING:
+    from znnpy.distributed.backoff import Resting
+    from znnpy.distributed.mailbox import Mailbox
+
+SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
+PATIENCE = 8
+"""A sleep takes one of so many parts of the time for which nothing has happened."""
+SWITCH_SECONDS = 5e-4
+"""How long the main thread may keep the interpreter while this one wants it."""
+KEPT_PASSAGES = 1 << 16
+
+Listener = Callable[[int, bytes], None]
+"""Takes the rank that a small message came from, and the message; called in the communication thread."""
+
+
+@dataclass
+class _Arrival:
+    """A small message that is being received."""
+
+    channel: int
+    room: bytearray
+    complete: bool = False
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
+
+
+@dataclass
+class _Graph:
+    """The messages of a graph, and how far it is: sums go through their numbers again and again."""
+
+    transfers: Sequence[Transfer] = ()
+    release: Callable[[int], None] = lambda phase: None
+    finish: Callable[[], None] = _nothing
+    prepared: dict[int, MPI.Prequest] = field(default_factory=dict)
+    sums_posted: set[int] = field(default_factory=set)  # that have not begun
+    sum_next: int = 0
+
+    def __post_init__(self) -> None:
+        self.sums_in_order = [n for n, it in enumerate(self.transfers) if it.way is Way.SUM]
+
+
+class Messenger:
+    """One rank's communication thread. Other threads only leave words for it."""
+
+    def __init__(self, delays: Delays | None = None) -> None:
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise DistributedError(
+                "this MPI library lets only one thread of a process use it; znnpy needs one built with "
+                "MPI_THREAD_MULTIPLE, such as that of `pip install mpich`"
+            )
+        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+        self.passages: deque[Passage] = deque(maxlen=KEPT_PASSAGES)
+        self.carried = Carried(0, 0, 0.0)
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        self._data, self._control, self._sums, self._parcels = (
+            MPI.COMM_WORLD.Dup() for _ in range(4)
+        )
+        self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
+        self._mailbox: Mailbox | None = None
+        self._resting: Resting | None = None
+        self._delays: Delays | None = None
+        self._words: deque[Callable[[], None]] = deque()
+        self._timed: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._requests: list[MPI.Request] = []
+        self._complete: list[Callable[[], None]] = []  # what to do when each request is
+        self._graphs: dict[int, _Graph] = {}  # by what their messages are in memory
+        # As the communication thread has it; as others know.
+        self._graph = self._attached = _Graph()
+        self._listeners: dict[int, Listener] = {}
+        self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
+        self._active = 0.0  # when something has happened
+        self._ending = False
+        if delays:
+            self.delay(delays)
+        self._thread = threading.Thread(target=self._live, name="znnpy messages", daemon=True)
+
+    @property
+    def address(self) -> int:
+        """Where tasks post: the word `mailbox` of `post`; compiles what reads it, once there are tasks."""
+        if self._mailbox is None:
+            from znnpy.distributed.backoff import Resting
+            from znnpy.distributed.mailbox import Mailbox
+
+            self._mailbox = Mailbox()
+            pace = SHORTEST_SLEEP, LONGEST_SLEEP, PATIENCE
+            self._resting = Resting(self._mailbox, self._control, *pace)
+        return self._mailbox.address
+
+    @property
+    def transfers(self) -> Sequence[Transfer]:
+        """The messages of the graph that is attached, by number."""
+        return self._graph.transfers
+
+    def start(self) -> None:
+        """Begin, once all first listeners are known; NoThreadError where the system lets no thread start."""
+        sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
+        start(self._thread)
+
+    def attach(
+        self,
+        transfers: Sequence[Transfer],
+        release: Callable[[int], None],
+        finish: Callable[[], None] = _nothing,
+    ) -> None:
+        """Take on a graph's messages, by number, and the release of its executor, until `detach`.
+
+        Several graphs take turns: each attaches its messages before it begins a step, and `finish` waits for the
+        steps that it has begun, before another's take their numbers and tags. Nothing is done for what is attached.
+        """
+        if transfers is self._attached.transfers:
+            return
+        tags = [transfer.tag for transfer in transfers]
+        if len(transfers) > NUMBERS or max(tags, default=0) > self._most_tag:
+            raise DistributedError(
+                f"this network's messages are too many: {len(transfers)}, {NUMBERS} at most, numbered to "
+                f"{max(tags, default=0)}, {self._most_tag} at most; larger chunks or fewer colors make fewer"
+            )
+        self._attached.finish()
+        graph = self._graphs.setdefault(id(transfers), _Graph(transfers, release, finish))
+        self._in_thread(partial(self._turn_to, graph))
+        self._attached = graph
+
+    def delay(self, delays: Delays) -> None:
+        """From now on hold messages back at random: for tests."""
+        self._delays = replace(delays, rank=self.rank)
+
+    def detach(self, transfers: Sequence[Transfer]) -> None:
+        """Forget a graph whose steps are complete, if it was attached."""
+        graph = self._graphs.pop(id(transfers), None)
+        if graph is None:
+            return
+        if graph is self._attached:
+            self._attached = _Graph()
+        if self._thread.is_alive():
+            self._in_thread(partial(self._forget, graph))
+
+    def tell(self, rank: int, channel: int, message: bytes) -> None:
+        """Send a small message; those of one channel to one rank come in their order."""
+        self.call(partial(self._tell, rank, channel, message))
+
+    def swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
+        """Send memory to a rank and receive some from one, with all ranks at once; `then` when both are done."""
+        late = self._delays.of_message() if self._delays else 0
+        swap = partial(self._swap, out, into, time.monotonic_ns(), then)
+        self.call(partial(self._later, late, swap))
+
+    def listen(self, channel: int, listener: Listener) -> None:
+        """Hand messages of a channel to a listener."""
+        self._listeners[channel] = listener
+
+    def call(self, word: Callable[[], None]) -> None:
+        """Have something done in the communication thread."""
+        self._words.append(word)
+        if self._mailbox:
+            self._mailbox.wake()
+
+    def every(self, seconds: float, what: Callable[[], None]) -> None:
+        """Have something done in the communication thread, again and again."""
+
+        def again() -> None:
+            what()
+            self._later(seconds, again)
+
+        self.call(again)
+
+    def close(self) -> None:
+        """End the thread when all that was told and posted is complete."""
+        if self._thread.is_alive():
+            self.call(self._end)
+            self._thread.join()
+
+    def _in_thread(self, word: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def then() -> None:
+            word()
+            done.set()
+
+        self.call(then)
+        while not done.wait(0.1):
+            if not self._thread.is_alive():
+                raise DistributedError("the communication thread has ended")
+
+    def _end(self) -> None:
+        self._ending = True
+
+    def _live(self) -> None:
+        try:
+            self._look()
+            while not self._ending or self._requests or self._words:
+                self._complete_all(self._rest())
+                self._look()
+        except BaseException as error:
+            self.failed(error)
+
+    def _look(self) -> None:
+        if self._delays and (held := self._delays.of_rank()):
+            time.sleep(held)
+        for number in self._mailbox.take() if self._mailbox else ():
+            self._later(
+                self._delays.of_message() if self._delays else 0, partial(self._begin, number)
+            )
+        while self._words:
+            self._words.popleft()()
+            self._active = time.monotonic()
+        while self._timed and self._timed[0][0] <= time.monotonic():
+            heapq.heappop(self._timed)[2]()
+        self._receive_told()
+
+    def _rest(self) -> Sequence[int]:
+        """Sleep until something has happened; places of requests that are complete."""
+        until = self._timed[0][0] if self._timed else math.inf
+        if self._resting:
+            return self._resting.rest(self._requests, self._active, until)
+        if complete := MPI.Request.Testsome(self._requests) if self._requests else None:
+            return complete
+        now = time.monotonic()
+        wanted = min(max(SHORTEST_SLEEP, (now - self._active) / PATIENCE), LONGEST_SLEEP)
+        time.sleep(max(0.0, min(wanted, until - now)))
+        return ()
+
+    def _later(self, seconds: float, what: Callable[[], None]) -> None:
+        if seconds <= 0:
+            what()
+        else:
+            heapq.heappush(self._timed, (time.monotonic() + seconds, next(self._order), what))
+
+    def _complete_all(self, found: Sequence[int]) -> None:
+        """What follows from requests that are complete."""
+        if not found:
+            return
+        self._active = time.monotonic()
+        complete, gone = [self._complete[index] for index in found], set(found)
+        self._requests = [it for index, it in enumerate(self._requests) if index not in gone]
+        self._complete = [it for index, it in enumerate(self._complete) if index not in gone]
+        for what in complete:
+            what()
+
+    def _wait_for(self, request: MPI.Request, then: Callable[[], None]) -> None:
+        self._requests.append(request)
+        self._complete.append(then)
+        self._active = time.monotonic()
+
+    def _turn_to(self, graph: _Graph) -> None:
+        self._graph = graph
+
+    def _forget(self, graph: _Graph) -> None:
+        for request in graph.prepared.values():
+            request.Free()
+        if graph is self._graph:
+            self._graph = _Graph()
+
+    def _begin(self, number: int) -> None:
+        graph = self._graph
+        if graph.transfers[number].way is Way.SUM:
+            graph.sums_posted.add(number)
+            self._begin_sums(graph)
+            return
+        request = graph.prepared.get(number)
+        if request is None:
+            request = graph.prepared[number] = self._prepare(graph.transfers[number])
+        request.Start()
+        self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
+
+    def _begin_sums(self, graph: _Graph) -> None:
+        """Sums of all ranks must begin in one order on all of them: that of their numbers."""
+        while graph.sums_posted:
+            number = graph.sums_in_order[graph.sum_next]
+            if number not in graph.sums_posted:
+                return
+            graph.sums_posted.remove(number)
+            graph.sum_next = (graph.sum_next + 1) % len(graph.sums_in_order)
+            transfer = graph.transfers[number]
+            room = MPI.buffer.fromaddress(*transfer.spans[0])
+            kind = MPI.FLOAT if transfer.number == 4 else MPI.DOUBLE
+            request = self._sums.Iallreduce(
+                MPI.IN_PLACE, [room, transfer.bytes // transfer.number, kind]
+            )
+            self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
+
+    def _prepare(self, transfer: Transfer) -> MPI.Prequest:
+        """A persistent request, made once for all steps."""
+        prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
+        if not transfer.spans:
+            return prepare((MPI.BOTTOM, 0, MPI.BYTE), transfer.peer, transfer.tag)
+        if len(transfer.spans) == 1:  # which MPI moves without packing
+            room = MPI.buffer.fromaddress(*transfer.spans[0])
+            return prepare([room, MPI.BYTE], transfer.peer, transfer.tag)
+        kind = _datatype(transfer.spans)
+        request = prepare((MPI.BOTTOM, 1, kind), transfer.peer, transfer.tag)
+        kind.Free()  # when the request is
+        return request
+
+    def _passed(self, graph: _Graph, number: int, started: int) -> None:
+        """A message is complete: those who wait for it get their tokens."""
+        arrived = time.monotonic_ns()
+        posted = self._mailbox.posted_ns(number) if self._mailbox else started
+        passage = Passage(number, posted, started, arrived)
+        self.passages.append(passage)
+        self.carried = self.carried.and_(passage, graph.transfers[number])
+        self._later(
+            self._delays.of_message() if self._delays else 0,
+            partial(graph.release, graph.transfers[number].phase),
+        )
+
+    def _tell(self, rank: int, channel: int, message: bytes) -> None:
+        if rank == self.rank:
+            self._listeners[channel](rank, message)
+            return
+        request = self._control.Isend([message, MPI.BYTE], rank, channel)
+        self._wait_for(request, partial(_delivered, message))
+
+    def _swap(
+        self, out: Parcel | None, into: Parcel | None, began: int, then: Callable[[], None]
+    ) -> None:
+        request = self._parcels.Ialltoallv(self._side(out), self._side(into))
+        sizes = [parcel.memory.nbytes for parcel in (out, into) if parcel]
+
+        def passed() -> None:
+            for size in sizes:
+                self.carried = self.carried.with_one(size, time.monotonic_ns() - began)
+            then()
+
+        self._wait_for(request, passed)
+
+    def _side(self, parcel: Parcel | None) -> list[object]:
+        """What of all ranks' is one's own in an exchange: one parcel at most."""
+        counts = [0] * self.size
+        if parcel:
+            counts[parcel.rank] = parcel.memory.nbytes
+        return [parcel.memory if parcel else bytearray(), counts, [0] * self.size, MPI.BYTE]
+
+    def _receive_told(self) -> None:
+        status = MPI.Status()
+        while message := self._control.Improbe(status=status):
+            source = status.source
+            arrival = _Arrival(status.tag, bytearray(status.Get_count(MPI.BYTE)))
+            self._arriving[source].append(arrival)
+            request = message.Irecv([arrival.room, MPI.BYTE])
+            self._wait_for(request, partial(self._told, source, arrival))
+
+    def _told(self, source: int, arrival: _Arrival) -> None:
+        """Hand on what has come from a rank, in the order in which it was sent."""
+        arrival.complete = True
+        waiting = self._arriving[source]
+        while waiting and waiting[0].complete:
+            first = waiting.popleft()
+            self._listeners[first.channel](source, bytes(first.room))
+
+
+def _delivered(message: bytes) -> None:
+    """Nothing more: the message was kept until now."""
+
+
+def _datatype(spans: Sequence[Span]) -> MPI.Datatype:
+    """All bytes of some spans, wherever they lie."""
+    kind = MPI.BYTE.Create_hindexed([it.bytes for it in spans], [it.address for it in spans])
+    return kind.Commit()

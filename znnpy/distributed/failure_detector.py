@@ -1,0 +1,161 @@
+"""Whether all ranks live: one that falls silent or fails ends all the others, with one message that says why.
+
+Every rank sends rank 0 a beat each second, and rank 0 sends one to every rank, in the communication threads.
+Silence is counted in beats of one's own, so that a run which was suspended as a whole goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NoReturn
+
+from znnpy.distributed.background_threads import Later
+from znnpy.distributed.errors import DistributedError, traced
+from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
+from znnpy.errors import reason, screenful, told
+
+BEATS = FIRST_FREE_CHANNEL
+"""The channel of all that is told here: nothing for a beat; for an end, its exit status and words."""
+BEAT = 1.0  # seconds
+SILENCE = 15  # beats without a word after which a rank counts as dead
+GRACE = 1.0  # seconds in which rank 0 says why all end; the others stay so long
+GO_ON = "the last checkpoint is good; run the same command again to go on"
+FOR_RANK_0 = 5.0  # seconds after which others leave without an order
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class Watch:
+    """One rank's part in it, from `start` to `stop`."""
+
+    def __init__(self, world: World, debug: bool = False) -> None:
+        self._world, self._messenger, self._debug = world, world.messenger, debug
+        self._names: Sequence[str] = [f"rank {rank}" for rank in range(world.size)]
+        self._first = world.rank == 0
+        self._watched = range(1, world.size) if self._first else range(1)
+        self._silence = dict.fromkeys(self._watched, 0)
+        self._over, self._words = False, ""
+        self._later = Later()  # now: an end may come because no thread can be started any more
+
+    def start(self, name: str) -> None:
+        """Begin; every rank does, and tells the others what people shall call it."""
+        self._messenger.listen(BEATS, self._hear)  # before anybody sends a beat
+        self._messenger.failed = self._broken
+        self._names = self._world.exchange(name)
+        self._messenger.every(BEAT, self._beat)
+
+    def stop(self) -> None:
+        """Send no beats after what this rank tells next: nobody hears them who has left."""
+        self._messenger.call(self._stop)
+
+    def end(self, error: BaseException, status: int) -> None:
+        """End all ranks for an error of this one, from any thread but the messenger's.
+
+        On rank 0 the caller says what it is; that of another rank, rank 0 does. Returns when all are told:
+        this process is left soon, if it does not end by itself.
+        """
+        done = threading.Event()
+
+        def tell() -> None:
+            if str(error) == self._words or not isinstance(error, DistributedError):
+                self._words = ""  # rank 0 has one to say itself
+            self._end("" if self._first else self._explained(error), status)
+            done.set()
+
+        self._messenger.call(tell)
+        done.wait(GRACE)
+
+    def _explained(self, error: BaseException) -> str:
+        """What is told of an error; to whom it is of use, each line of where it comes from, with this rank's number."""
+        if not self._debug:
+            return told(error)
+        return f"\n{traced(error, self._world.rank)}"
+
+    def _stop(self) -> None:
+        self._over = True
+
+    def _beat(self) -> None:
+        for rank in () if self._over else self._watched:
+            self._messenger.tell(rank, BEATS, b"")
+            self._silence[rank] += 1
+            if self._silence[rank] > SILENCE:
+                self._lose(rank)
+                return
+
+    def _lose(self, rank: int) -> None:
+        say(f"{self._names[rank]} has not answered for {SILENCE * BEAT:.0f} s; {GO_ON}")
+        self._end("", 1)
+        self._later.after(0, partial(kill_all, 1))
+
+    def _hear(self, source: int, message: bytes) -> None:
+        self._silence[source] = 0
+        if not message:
+            return
+        status, _, words = message.decode().partition(" ")
+        if self._first:
+            self._end(f"{self._names[source]}: {words}", int(status))
+        else:
+            self._over = True
+            self._world.fail(DistributedError("another rank has failed"))
+            # Rank 0 has a word to say before.
+            self._later.after(2 * GRACE, partial(leave, int(status)))
+
+    def _end(self, words: str, status: int) -> None:
+        """In the communication thread, once: what comes later is not said any more.
+
+        On rank 0 the words are an error for whoever waits for other ranks, and said a little later if nobody does.
+        """
+        if self._over:
+            return
+        self._over = True
+        for rank in self._watched:
+            self._messenger.tell(rank, BEATS, f"{status} {words}".encode())
+        if self._first and words:
+            self._words = words
+            self._world.fail(DistributedError(words))
+        self._later.after(GRACE if self._first else FOR_RANK_0, partial(self._leave, status))
+
+    def _leave(self, status: int) -> None:
+        if self._words:
+            say(self._words, whole=self._debug)
+        leave(status)
+
+    def _broken(self, error: BaseException) -> None:
+        """The communication thread has failed, and nobody can be told but the user."""
+        why = self._explained(error) if self._debug else reason(error)
+        say(f"rank {self._world.rank}: {why}; {GO_ON}", whole=self._debug)
+        kill_all(1)
+        leave(1)
+
+
+def say(words: str, whole: bool = False) -> None:
+    """A message for the user, as commands say theirs; a progress bar's hidden cursor comes back."""
+    with suppress(OSError, ValueError):
+        cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
+        # With its newline in one call, or another rank's words may stand between.
+        sys.stderr.write(f"{cursor}znnpy: {words if whole else screenful(words)}\n")
+        sys.stderr.flush()
+
+
+def leave(status: int) -> NoReturn:
+    """End the process as it stands: every file is written beside its place and renamed."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+def kill_all(status: int) -> None:
+    """Have the launcher end what cannot be told, or does not listen any more; returns where MPI has not begun."""
+    with suppress(Exception):
+        from znnpy.distributed.mpi import MPI
+
+        if MPI.Is_initialized():
+            # A launcher that ends all may not pass on what was said just before.
+            time.sleep(GRACE / 2)
+            MPI.COMM_WORLD.Abort(status)

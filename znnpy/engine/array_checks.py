@@ -1,0 +1,154 @@
+"""Arrays that a model is given, as its engine takes them: plain, of its type and shapes, and what its losses take."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from znnpy.engine.memory.arrays import (
+    Arrays,
+    ByName,
+    Floats,
+    by_node,
+    listed,
+    numbers,
+    refuse_mask,
+    refuse_weights,
+    unmasked,
+)
+from znnpy.errors import ShapeError, ZnnpyError
+from znnpy.fields import of_python, shown
+from znnpy.geometry import Geometry, describe
+from znnpy.learning.loss import Objective
+from znnpy.network import Network, parameter_shapes
+from znnpy.network.objectives import Objectives
+from znnpy.network.parameters import repeated, repeats_of
+
+VARIANCES = (".running_variance", "/variance")
+"""How the names of what is never below 0 end."""
+LARGEST = sys.float_info.max
+Batch = tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]
+"""Inputs, targets and weights, by node."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What arrays a network takes: `samples` of them, of `dtype`, with targets for `losses`."""
+
+    network: Network
+    geometry: Geometry
+    losses: Objectives
+    samples: int
+    dtype: type[np.floating[Any]]
+
+    def inputs(self, x: Arrays) -> dict[str, Floats]:
+        """Inputs by node."""
+        shapes = self.geometry.input_shapes
+        inputs = by_node(x, self.network.inputs, self.samples, shapes, "input", self.dtype)
+        for name, array in inputs.items():
+            refuse_mask(array, f"input of node {name!r}")
+        return inputs
+
+    def batch(self, x: Arrays, target: Arrays, weight: Arrays | None) -> Batch:
+        """Inputs, targets and weights of an update; ZnnpyError for targets that a loss does not take."""
+        shapes, outputs = self.geometry.output_shapes, self.network.outputs
+        samples, kind = self.samples, self.dtype
+        targets = by_node(target, outputs, samples, shapes, "target", kind)
+        weights: dict[str, Floats] = {}
+        if weight is not None:
+            weights = by_node(weight, outputs, samples, shapes, "weight", kind, one_image=True)
+            refuse_weights(weights)
+        whole = {name for name, loss in self.losses.items() if loss.reading.whole_voxels}
+        targets, weights = unmasked(targets, weights, whole_voxels=whole)
+        for name, array in targets.items():
+            _refuse_target(name, self.losses[name], array, weights.get(name))
+        return self.inputs(x), targets, weights
+
+    def parameters(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats]:
+        """Some parameters by name; filters that repeat are the means of what they repeat."""
+        shapes, repeats = parameter_shapes(self.network), repeats_of(self.network)
+        _refuse_other(values, "parameters")
+        unknown = listed({name: None for name in values if name not in shapes})
+        if unknown:
+            raise ShapeError(f"no parameter {unknown[0]!r}; this network has {sorted(shapes)}")
+        return {
+            name: repeated(self._shaped(name, array, shapes[name]), repeats.get(name))
+            for name, array in values.items()
+        }
+
+    def states(self, values: Mapping[str, ArrayLike], expected: ByName) -> dict[str, Floats]:
+        """All buffers of an optimiser by name, of the shapes that are expected."""
+        _refuse_other(values, "optimizer state")
+        if set(values) != set(expected):
+            raise ShapeError(
+                f"optimizer state: found {listed(values)}, this model needs {sorted(expected)}"
+            )
+        repeats, found = repeats_of(self.network), dict[str, Floats]()
+        for key, known in expected.items():
+            own = self._shaped(key, values[key], known.shape)
+            found[key] = repeated(own, repeats.get(key.rpartition("/")[0]))
+        return found
+
+    def _shaped(self, name: str, array: ArrayLike, shape: tuple[int, ...]) -> Floats:
+        refuse_mask(array, f"parameter {name!r}")
+        found = numbers(array, self.dtype, f"parameter {name!r}")
+        if found.shape != shape:
+            raise ShapeError(
+                f"parameter {name!r}: shape {describe(found.shape)}, but this network has {describe(shape)}"
+            )
+        if name.endswith(VARIANCES) and not found.min() >= 0:
+            raise ZnnpyError(f"parameter {name!r}: {found.min()} among them, which no variance is")
+        return found
+
+
+def learning_rate_of(given: Any) -> float:
+    """A number of at least 0, as Python's; ZnnpyError for anything else."""
+    plain = of_python(given)
+    if type(plain) not in (int, float) or not 0 <= plain <= LARGEST:
+        raise ZnnpyError(
+            f"learning_rate: must be a finite number of at least 0; found {shown(given)}"
+        )
+    return float(plain)
+
+
+def whole_number_of(name: str, given: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A whole number of a range, as Python's; ZnnpyError for anything else."""
+    plain = of_python(given)
+    if type(plain) is not int or not least <= plain <= most:
+        raise ZnnpyError(
+            f"{name}: must be a whole number from {least} to {most}; found {shown(given)}"
+        )
+    return plain
+
+
+def _refuse_other(values: Any, what: str) -> None:
+    if not isinstance(values, Mapping):
+        raise ShapeError(
+            f"{what}: must be a mapping from names to arrays; found {shown(type(values).__name__)}"
+        )
+
+
+def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floats | None) -> None:
+    """ZnnpyError for values that a loss does not take, where they weigh anything."""
+    taken = objective.reading.taken(objective.keys.kind)
+    counts = None if weight is None else objective.counting(weight, target.shape)
+    if taken.takes(target, None if counts is None else counts[:, 0]):
+        return
+    wrong = taken.wrong(target)
+    if counts is not None:
+        wrong = wrong & (counts != 0)
+    if not wrong.any():
+        return
+    place = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    where, more = tuple(map(int, place)), int(wrong.sum()) - 1
+    value, images = target[place], np.moveaxis(target, 1, -1)[place[:1] + place[2:]]
+    found = f"images that sum to {images.sum():g}" if taken.inside(value) else f"{value:g}"
+    raise ZnnpyError(
+        f"target of node {name!r}: {found} at (sample, image, z, y, x) = {where}, and {more} more; "
+        f"{taken.words}. Voxels that do not count weigh 0"
+    )

@@ -1,0 +1,226 @@
+"""What of an update goes between ranks, and when: sums of gradients first, then what was made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from socket import gethostname
+from typing import Any
+
+import numpy as np
+from znnpy_kernels.scheduling.barrier import wait_for_all
+
+from znnpy.config.distributed_section import DistributedSection
+from znnpy.distributed.buckets import Pieces, in_turn
+from znnpy.distributed.errors import DistributedError
+from znnpy.distributed.link_speed import chosen, measured
+from znnpy.distributed.reduction_tree import Ranks
+from znnpy.distributed.shared_memory import Windows
+from znnpy.distributed.strategies import Strategy, strategy
+from znnpy.distributed.world import World
+from znnpy.engine.communication.outbox import SECONDS, Bundle, Outbox, by_layer, hastened, touched
+from znnpy.engine.communication.reductions import add_by_library, add_up, hand_down
+from znnpy.engine.layers.gradient_accumulation import Total, add_results, moved, totals
+from znnpy.engine.layers.loss import loss_group
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network import parameter_shapes
+from znnpy.network.types import Network
+from znnpy.plan import Plan, fftw
+from znnpy.plan.record import saved_plan
+
+Pair = tuple[float, float]
+Record = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Party:
+    """The ranks that train together: what each owns, their strategy, and which this one is.
+
+    `near`: those whose memory is to be read where it is. `beside`: how many run on this one's host, itself
+    too. Without a `world` its graphs can be looked at, and not run.
+    """
+
+    ranks: Ranks
+    strategy: Strategy
+    rank: int
+    _world: World | None = None
+    near: frozenset[int] = frozenset()
+    windows: Windows | None = None
+    beside: int = 1
+
+    @classmethod
+    def of(
+        cls, world: World | None, microbatches: int, network: Network, wanted: DistributedSection
+    ) -> Party | None:
+        """None for who is alone; DistributedError where there are more ranks than microbatches."""
+        if world is None or world.size == 1:
+            return None
+        ranks = Ranks.of(microbatches, world.size)
+        if wanted.strategy == "auto":
+            how = chosen(measured(world), ranks, _layers(network), wanted.colors, wanted.chunk)
+        else:
+            how = strategy(wanted.strategy, wanted.colors, wanted.chunk)
+        shared = wanted.shared_memory and how.fixed
+        near = Windows.near(world) if shared else frozenset()
+        hosts = world.exchange(gethostname())
+        return cls(ranks, how, world.rank, world, near, beside=hosts.count(hosts[world.rank]))
+
+    @property
+    def world(self) -> World:
+        """What the ranks tell each other by."""
+        assert self._world, "a party without a world only shows its graphs"
+        return self._world
+
+    @property
+    def moves(self) -> bool:
+        """Whether this rank moves parameters by itself."""
+        return self.strategy.moves(self.rank)
+
+    @property
+    def numbers(self) -> range:
+        """The microbatches of this rank."""
+        return self.ranks.owned[self.rank].numbers
+
+    def exchange(self) -> Exchange:
+        """This rank's part, of which nothing is declared yet."""
+        mailbox = self._world.messenger.address if self._world else 0
+        # Without memory any place will do: it is only known that nothing has to be made room for.
+        shifts = self.windows.shifts if self.windows else dict.fromkeys(self.near, 0)
+        return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox, shifts))
+
+    def seeing(self, build: Build) -> Party:
+        """With windows on the parameters of others of this host, whose memory nobody has touched yet.
+
+        DistributedError where another is not to be seen any more: nothing that it sends has room.
+        """
+        if not any(self.world.exchange(bool(self.near))):
+            return self
+        buffers = [
+            it
+            for parameter in build.parameters.values()
+            for it in (parameter.stored, parameter.values_buffer, parameter.gradient_buffer)
+            if it.address
+        ]
+        first = min(buffer.address for buffer in buffers)
+        last = max(buffer.address + 4 * buffer.floats for buffer in buffers)
+        windows = Windows.open(self.world, first, last - first)
+        if self.near != windows.shifts.keys():
+            raise DistributedError(
+                "ranks of one host cannot see each other's memory, as they could before: set "
+                "distributed.shared_memory: false"
+            )
+        return replace(self, windows=windows)
+
+    def close(self) -> None:
+        """Show others nothing more."""
+        if self.windows:
+            self.windows.close()
+
+    def planned(self, record: Record | None, plan: Callable[[Record | None], Plan]) -> Plan:
+        """Rank 0's plan, which all repeat: the others wait here until `tell` says it."""
+        if self.world.rank == 0:
+            return plan(record)
+        told = self.world.broadcast()
+        if told["fftw"] is not None:
+            fftw.pin(told["fftw"])
+        return plan(told["layers"])
+
+    def tell(self, plan: Plan) -> None:
+        """Once rank 0's kernels are compiled and its FFTs planned, the others find both done."""
+        if self.world.rank == 0:
+            saved = saved_plan(plan)
+            self.world.broadcast({"layers": saved.layers, "fftw": saved.fftw})
+
+    def added_pairs(self, own: Mapping[str, Pair]) -> dict[str, Pair]:
+        """Pairs of numbers of all ranks by name, added up by the tree; all ranks must come here."""
+        told = self.world.exchange(own)
+        return {name: self.ranks.add_up([it[name] for it in told], _add_pairs) for name in own}
+
+    def added_arrays(self, own: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The same of float32 arrays, the whole of which all ranks tell each other."""
+        return {
+            name: self.ranks.add_up(
+                [
+                    np.frombuffer(told, np.float32).reshape(array.shape)
+                    for told in self.world.exchange(array.tobytes())
+                ],
+                np.add,
+            )
+            for name, array in own.items()
+        }
+
+
+def _layers(network: Network) -> list[list[Pieces]]:
+    """What layers add up, about: filters alone, cut between those of one output and of the next."""
+    filters = [it for it in parameter_shapes(network).items() if len(it[1]) > 1]
+    return [
+        [Pieces(name, tuple(prod(shape[1:]) * (n + 1) for n in range(shape[0])))]
+        for name, shape in filters
+    ]
+
+
+def _add_pairs(first: Pair, second: Pair) -> Pair:
+    return first[0] + second[0], first[1] + second[1]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One rank's part in the updates of all: `rank` of `ranks`, by a strategy, through an outbox."""
+
+    ranks: Ranks
+    strategy: Strategy
+    outbox: Outbox
+
+    @property
+    def moves(self) -> bool:
+        """Whether this rank moves parameters by itself."""
+        return self.strategy.moves(self.outbox.rank)
+
+    def add_up(self, step: Step, build: Build) -> None:
+        """Loss and error, gradients and what running statistics move by become those of all ranks.
+
+        Where rank 0 hands out weights, only its gradients do.
+        """
+        self.outbox.begin()
+        self._add_results(step, build)
+        for color, bundle in self._in_turn(build, totals(build)):
+            if not self.strategy.fixed:
+                add_by_library(step, build, self.outbox, bundle)
+                continue
+            hops = self.ranks.hops(color)
+            add_up(step, build, self.outbox, hops, bundle)
+            if not self.strategy.weights_down:
+                hand_down(step, self.outbox, hops, bundle)
+
+    def hand_out(self, step: Step, build: Build) -> None:
+        """What rank 0 has moved, for all ranks, where the others have not moved it themselves."""
+        if self.strategy.weights_down:
+            for color, bundle in self._in_turn(build, moved(build)):
+                hand_down(step, self.outbox, self.ranks.hops(color), bundle)
+
+    def hasten(self, step: Step, workers: int) -> None:
+        """Put before others, of an update's tasks, those that other ranks wait for."""
+        step.tasks[:] = [
+            replace(it, urgent=hastened(it.what, self.strategy, workers)) for it in step.tasks
+        ]
+
+    def _add_results(self, step: Step, build: Build) -> None:
+        own = tuple(add_results(step, build))
+        add_up(step, build, self.outbox, self.ranks.hops(), own)
+        hand_down(step, self.outbox, self.ranks.hops(), own)
+        step.add(
+            wait_for_all,
+            {},
+            what=Identity(None, Pass.ORDER, Part.RECEIVED),
+            cost=SECONDS,
+            reads=touched(own),
+            writes=[],
+            group=loss_group(build.parity),
+        )
+
+    def _in_turn(self, build: Build, found: Sequence[Total]) -> Iterator[tuple[int, Bundle]]:
+        return in_turn(self.strategy, by_layer(build.layout.network, found))

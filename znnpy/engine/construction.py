@@ -1,0 +1,186 @@
+"""What a model is made from: checked arguments, losses that suit its outputs, sizes that can be trained, an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from znnpy.engine.arguments import Arguments, Record
+from znnpy.engine.autotune import planned
+from znnpy.engine.communication.gradient_exchange import Party
+from znnpy.engine.emit import refuse_without_tasks
+from znnpy.engine.float32_engine import SingleEngine
+from znnpy.engine.layers.loss import refuse_without_kernel
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.limits import refuse_hopeless
+from znnpy.engine.memory_planning import planned_within
+from znnpy.engine.progress import Report
+from znnpy.engine.step_tasks import Settings
+from znnpy.errors import ZnnpyError
+from znnpy.geometry import Geometry, fit, refuse_single_values
+from znnpy.network import Network, load_network, logits_network, objectives
+from znnpy.network.folding import folded
+from znnpy.network.objectives import Objectives, refuse_apart, refuse_untrainable
+from znnpy.plan import Plan
+
+if TYPE_CHECKING:
+    from znnpy.engine.float64_engine import DoubleEngine
+
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model's parts. `network` as it is written; `run`: as the engine runs it, without what losses apply.
+
+    `folds`: in `run` filters have taken over batch normalisations. `microbatch`: samples of one.
+    """
+
+    network: Network
+    run: Network
+    folds: bool
+    losses: Objectives
+    geometry: Geometry
+    microbatch: int
+    plan: Plan
+    settings: Settings
+    layout: Layout
+    engine: SingleEngine | DoubleEngine
+
+
+def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
+    """All of them; what cannot be is refused, before it is planned where that takes long."""
+    learning, training = arguments.learning, arguments.training
+    network = load_network(given)
+    if training:
+        refuse_untrainable(network, learning.loss)
+    logits = logits_network(network, learning.loss)
+    run = logits if training else folded(logits)
+    losses = _weighed_objectives(run, network, arguments)
+    if learning.precision == "float32":
+        refuse_without_tasks(network)
+        if training:
+            refuse_without_kernel(losses)
+            _ = arguments.optimizer.kernel
+    geometry, party = fit(network, output_shape), None
+    microbatch = learning.at_once
+    if training:
+        _refuse_untrainable_sizes(network, geometry, losses, microbatch)
+        _refuse_ranks(arguments)
+        microbatches = learning.batch // microbatch
+        party = Party.of(arguments.ranks, microbatches, run, arguments.distributed)
+    elif learning.microbatch is not None:
+        raise ZnnpyError("microbatch: a model without training computes its batch at once")
+    own = len(party.numbers) * microbatch if party else learning.batch
+    settings, sizes = _settings(losses, arguments, party), (network, geometry, microbatch)
+    limit, states = settings.max_memory, settings.states
+    refuse_hopeless(*sizes, training, limit, staged=own, states=states)
+    plan = _planned(run, geometry, microbatch, arguments, party)
+    layout = _laid_out((run, geometry, plan), microbatch, arguments, party)
+    layout, engine = _opened(layout, settings, learning.precision, arguments.report)
+    return Made(
+        network,
+        run,
+        run is not logits,
+        losses,
+        geometry,
+        microbatch,
+        plan,
+        settings,
+        layout,
+        engine,
+    )
+
+
+def _weighed_objectives(run: Network, network: Network, arguments: Arguments) -> Objectives:
+    """What each output is for, with factors by node of `network` (1 where there is none)."""
+    names, factors = [node.name for node in network.outputs], arguments.factors
+    if unknown := sorted(set(factors) - set(names)):
+        raise ZnnpyError(f"factors: there is no output {unknown[0]!r}; this network has {names}")
+    if arguments.training and not any(factors.get(name, 1.0) for name in names):
+        raise ZnnpyError("factors: all are 0, so that nothing is learned")
+    return objectives(run, arguments.learning.loss, lambda name: factors.get(name, 1.0))
+
+
+def _refuse_untrainable_sizes(
+    network: Network, geometry: Geometry, losses: Objectives, microbatch: int
+) -> None:
+    """NetworkError or ShapeError for sizes with which a loss or a normalisation means nothing."""
+    strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
+    refuse_apart(losses, strides, geometry.output_shapes)
+    refuse_single_values(network, geometry, microbatch)
+
+
+def _refuse_ranks(arguments: Arguments) -> None:
+    """ZnnpyError for what several ranks do not train with."""
+    if arguments.ranks is None or arguments.ranks.size == 1:
+        return
+    precision, threads = arguments.learning.precision, arguments.threads
+    if precision != "float32" or not threads:
+        raise ZnnpyError(
+            "several ranks train with precision float32 and 1 thread or more each; found "
+            f"{precision} and {threads}"
+        )
+
+
+def _planned(
+    run: Network, geometry: Geometry, microbatch: int, arguments: Arguments, party: Party | None
+) -> Plan:
+    """The plan that is given, or a chosen one; that of rank 0 for all."""
+
+    def plan_as(record: Record | None) -> Plan:
+        return planned(
+            run,
+            geometry,
+            microbatch,
+            arguments.learning.conv,
+            record,
+            arguments.training,
+            arguments.report,
+            max_memory=arguments.running.max_memory,
+        )
+
+    return party.planned(arguments.plan, plan_as) if party else plan_as(arguments.plan)
+
+
+def _settings(losses: Objectives, arguments: Arguments, party: Party | None) -> Settings:
+    running = arguments.running
+    return Settings(
+        losses,
+        arguments.optimizer,
+        arguments.learning.clip_norm,
+        arguments.threads,
+        running.policy,
+        running.steal_seed,
+        arguments.record,
+        running.max_memory,
+        party,
+    )
+
+
+def _laid_out(
+    sizes: tuple[Network, Geometry, Plan],
+    microbatch: int,
+    arguments: Arguments,
+    party: Party | None,
+) -> Layout:
+    """The samples that are computed here: those of this rank's microbatches in training, else a batch at once."""
+    learning, workers = arguments.learning, max(1, arguments.threads)
+    if not arguments.training:
+        return Layout(*sizes, learning.batch, False, learning.seed, workers)
+    layout = Layout.of_batch(*sizes, learning.batch, microbatch, learning.seed, workers)
+    return replace(layout, numbers=party.numbers) if party else layout
+
+
+def _opened(
+    layout: Layout, settings: Settings, precision: Precision, report: Report | None
+) -> tuple[Layout, SingleEngine | DoubleEngine]:
+    """An engine with its memory, and the layout as that was planned; PlanError where there is too little."""
+    if precision == "float32":
+        memory = planned_within(layout, settings)
+        return memory.layout, SingleEngine(memory, settings, report)
+    from znnpy.engine.float64_engine import DoubleEngine  # with SciPy, which others need not load
+
+    if settings.max_memory is not None:
+        planned_within(layout, settings)
+    return layout, DoubleEngine(layout, settings)

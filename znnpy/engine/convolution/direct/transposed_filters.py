@@ -1,0 +1,68 @@
+"""Filters with inputs and outputs exchanged, where a direct pass reads them so."""
+
+from __future__ import annotations
+
+from math import prod
+
+from znnpy_kernels.direct.packed_filters import packed_size, transpose_filters
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge
+from znnpy.plan import ranges
+from znnpy.plan.cost import MEMORY_RATE
+
+TRANSPOSED = Use("transposed filters")
+
+
+def derive(step: Step, build: Build, edge: Edge) -> None:
+    """Filters with inputs and outputs exchanged, where a pass reads them so."""
+    serves = _reads_transposed(build, edge)
+    if serves:
+        transpose(step, build, edge, serves)
+
+
+def transposed(build: Build, edge: Edge) -> Buffer:
+    """Where they are kept."""
+    outputs, inputs, *size = build.parameters[edge.name].packed_shape
+    return build.kept(Name(TRANSPOSED, edge.name), packed_size(inputs, outputs, prod(size)))
+
+
+def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
+    """The first pass that reads filters with inputs and outputs exchanged."""
+    if edge.kind == "conv_transpose":
+        return Pass.FORWARD
+    layer = build.layout.plan.layers[edge.name]
+    if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
+        return Pass.FORWARD
+    back = edge.name in build.images.backward and layer.gradient == "direct"
+    return Pass.BACKWARD if back and build.layout.lanes(edge.source) > 1 else None
+
+
+def transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
+    """Exchange inputs and outputs, for the pass that it serves first."""
+    parameter = build.parameters[edge.name]
+    outputs, inputs, *size = parameter.packed_shape
+    seconds = parameter.floats * 16 / MEMORY_RATE
+    for first, end in ranges(-(-outputs // LANES), seconds):  # whole tiles are exchanged at once
+        low, high = first * LANES, min(outputs, end * LANES)
+        step.add(
+            transpose_filters,
+            {
+                "forward": parameter.values,
+                "backward": transposed(build, edge).address,
+                "outputs": outputs,
+                "inputs": inputs,
+                "taps": prod(size),
+                "planar": int(build.layout.lanes(edge.target) == 1),
+                "o0": low,
+                "o1": high,
+            },
+            what=Identity(edge.name, serves, Part.TRANSPOSE),
+            cost=seconds * (high - low) / outputs,
+            reads=[parameter.values_region()],
+            writes=[transposed(build, edge).region(low, high)],
+        )

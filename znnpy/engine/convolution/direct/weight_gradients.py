@@ -1,0 +1,233 @@
+"""Weight gradients of direct convolution as tasks: pieces of filters times slabs of the image.
+
+Weight gradients of layers whose output images have one voxel: outer products, added over samples.
+
+Of a single sample, of dilated filters and of images with frames: others are rows (`rows.py`). Slabs, one for each
+sample, would take ten times as long for 8 samples of 64 -> 64 images and dilated 3^3 filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+from znnpy_kernels.direct.few_channels_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
+from znnpy_kernels.direct.outer_product import AT, TOGETHER, outer_weight_gradient
+from znnpy_kernels.direct.weight_gradient import (
+    MOST_EARLIER,
+    earlier_words,
+    weight_gradient_kernel,
+)
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.regions import Buffer, Region
+from znnpy.engine.memory.tensors import Tensor, source_range
+from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import ONCE, Edge
+from znnpy.plan import ranges
+from znnpy.plan.algorithms.direct import DIRECT_RATE
+from znnpy.plan.cost import MEMORY_RATE
+
+# About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
+SLAB_BYTES = 1 << 18
+MOST_SLABS = 16  # partial weight gradients kept side by side
+
+
+def is_outer(source: Tensor, gradient: Tensor) -> bool:
+    """Whether every tap meets one voxel of each sample, in blocks of images."""
+    return prod(gradient.shape) == 1 and source.lanes == gradient.lanes == LANES
+
+
+def sample_groups(samples: int) -> list[range]:
+    """Samples that a task adds: the nodes of one level of the tree over all."""
+    starts = range(0, samples, TOGETHER)
+    return [range(first, min(first + TOGETHER, samples)) for first in starts]
+
+
+def outer_products(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    factors: tuple[Tensor, Tensor],
+    piece: Piece,
+    samples: range,
+    place: int,
+    region: Region,
+) -> None:
+    """What some samples add to one piece, by ranges of tap rows."""
+    source, gradient = factors
+    dilation = build.layout.geometry.dilations[edge.name]
+    wide = source_range(edge, dilation, gradient.cut, 0, 1)
+    source_block, block = piece.first_input // LANES, piece.first_output // LANES
+    vectors, rows = piece.width // LANES, edge.size[0] * edge.size[1]
+    seconds = 2.0 * piece.floats * len(samples) / DIRECT_RATE
+    words = source_words(source, edge.stride, edge.size, dilation)
+    for first, last in ranges(rows, seconds):
+        step.add(
+            outer_weight_gradient,
+            {
+                **{word: value for word, value in words.items() if word in AT._fields},
+                "source": source.at(samples.start, source_block),
+                "source_batch": source.batch_stride,
+                "channels": piece.inputs,
+                "tap_row0": first,
+                "tap_row1": last,
+                "gradient": gradient.at(samples.start, block),
+                "gradient_block": gradient.block_stride,
+                "gradient_batch": gradient.batch_stride,
+                "outputs": vectors,
+                "samples": len(samples),
+                "target": place,
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
+            cost=seconds * (last - first) / rows,
+            reads=[
+                *(source.region(sample, source_block, *wide) for sample in samples),
+                *(
+                    own
+                    for sample in samples
+                    for own in blocks_of(gradient, sample, block, vectors, 0, 1)
+                ),
+            ],
+            writes=[region._replace(strand=first)],
+        )
+
+
+def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> None:
+    """Products of source and gradient summed over positions: a fixed tree over ranges and batch.
+
+    Where one slab is all, its tasks also add what earlier microbatches have left (`Build.pairs`): their own sums are
+    then written once, where each addition by a task of its own would read and write them again.
+    """
+    if is_outer(source, gradient):
+        leaves: Sequence[Any] = sample_groups(gradient.batch)
+        emit: Callable[..., None] = outer_products
+    else:
+        leaves, emit = _slabs(edge, source, gradient), _slab_gradient
+    buffers = build.partial_gradients(edge.name, len(leaves))
+    if len(leaves) == 1 and emit is _slab_gradient and _adds_earlier(build, edge, source, gradient):
+        earlier = _earlier_sums(step, build, edge)
+        buffers, emit = earlier[-1:] or buffers, partial(_slab_gradient, earlier=earlier)
+    for index, piece in enumerate(build.parameters[edge.name].pieces):
+        regions = [buffer.region(index, index + 1) for buffer in buffers]
+        places = [buffer.address + 4 * piece.start for buffer in buffers]
+        for leaf, place, region in zip(leaves, places, regions, strict=True):
+            emit(step, build, edge, (source, gradient), piece, leaf, place, region)
+        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+        combine_flat(step, places, regions, piece.floats, what)
+
+
+def _adds_earlier(build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> bool:
+    """Whether what tasks leave is the gradient of one microbatch, and their kernel adds others to it."""
+    parameter = build.parameters[edge.name]
+    as_made = edge.repeat == ONCE and parameter.groups == 1 and not parameter.standardized
+    return as_made and gradient.lanes > 1 and not _few_inputs(build, edge, source)
+
+
+def _earlier_sums(step: Step, build: Build, edge: Edge) -> list[Buffer]:
+    """What earlier microbatches have left that can be added once this one is there, in the tree's order."""
+    pairs = build.pairs[:MOST_EARLIER]
+    step.added[edge.name] = len(pairs)
+    return [build.slots[into][edge.name].gradient_buffer for into, _ in pairs]
+
+
+def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[tuple[int, int, int]]:
+    """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
+    planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
+    lanes = gradient.lanes + source.lanes
+    bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
+    wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
+    cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
+    return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+
+
+def _slab_gradient(
+    step: Step,
+    build: Build,
+    edge: Edge,
+    factors: tuple[Tensor, Tensor],
+    piece: Piece,
+    slab: tuple[int, int, int],
+    place: int,
+    region: Region,
+    earlier: Sequence[Buffer] = (),
+) -> None:
+    """What one slab adds to one piece, by ranges of tap rows: they write side by side.
+
+    With the sums that lie in `earlier` as the piece does.
+    """
+    (source, gradient), (batch, low, high) = factors, slab
+    dilation = build.layout.geometry.dilations[edge.name]
+    wide = source_range(edge, dilation, gradient.cut, low, high)
+    few = gradient.lanes == 1
+    vectors = gradient.images if few else piece.width // LANES
+    source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
+    z0, z1, y0, y1 = gradient.box(low, high)
+    places = [buffer.address + 4 * piece.start for buffer in earlier]
+    kernel, extra, most = _gradient_kernel(build, edge, source, vectors, places, few=few)
+    words = source_words(source, edge.stride, edge.size, dilation) | extra
+    del words["taps_z"], words["source_block"]
+    if "vectors" in extra:
+        del words["source_lanes"]
+    width = gradient.images if few else piece.width
+    flops = 2.0 * piece.floats / piece.width * width
+    flops *= (high - low) * prod(gradient.shape) / gradient.extent
+    seconds = flops / DIRECT_RATE + len(earlier) * 4 * piece.floats / MEMORY_RATE
+    rows = edge.size[0] * edge.size[1]
+    # Of the products alone: what is added was made by the same ranges.
+    for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):
+        first, last = first * most, min(rows, last * most)
+        step.add(
+            kernel,
+            {
+                **words,
+                "source": source.at(batch, source_block),
+                "channels": piece.inputs,
+                "tap_row0": first,
+                "tap_row1": last,
+                "gradient": gradient.at(batch, block),
+                "gradient_block": gradient.block_stride,
+                "gradient_z": gradient.z_stride,
+                "gradient_y": gradient.y_stride,
+                "z0": z0,
+                "z1": z1,
+                "y0": y0,
+                "y1": y1,
+                "width": gradient.shape[2],
+                "target": place,
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
+            cost=seconds * (last - first) / rows,
+            reads=[
+                *source.met(batch, source_block, *wide),
+                *blocks_of(gradient, batch, block, vectors, low, high),
+                *(buffer.region(region.low, region.high, strand=first) for buffer in earlier),
+            ],
+            writes=[region._replace(strand=first)],
+        )
+
+
+def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:
+    """Whether there is a kernel for so few images, which lie planar."""
+    dilation = build.layout.geometry.dilations[edge.name]
+    return source.lanes == 1 and dilation[2] == 1 and edge.size[2] <= WIDEST
+
+
+def _gradient_kernel(
+    build: Build, edge: Edge, source: Tensor, vectors: int, earlier: Sequence[int], *, few: bool
+) -> tuple[Kernel, dict[str, int], int]:
+    """The kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
+    if few:
+        return FEW_OUTPUTS[vectors - 1], {"vectors": 1, "outputs": vectors}, 1
+    if _few_inputs(build, edge, source):
+        kernel = FEW_INPUTS[edge.size[2] - 1]
+        return kernel, {"vectors": vectors, "outputs": 0}, most_rows(edge.size[2])
+    return weight_gradient_kernel(vectors, source.lanes), earlier_words(earlier), 1

@@ -1,0 +1,113 @@
+"""Tasks at the borders of images: what convolutions see beyond them, and gradients back from there."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.tensors import Tensor, firsts, grown
+from znnpy.engine.tasks.step import Step, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.geometry import voxels
+from znnpy.layers.types import BARE, BorderName, Sides
+from znnpy.network.types import Edge
+from znnpy.plan.cost import MEMORY_RATE
+
+RULES: dict[BorderName, int] = {"zeros": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
+
+
+def fill(step: Step, build: Build, name: str) -> None:
+    """The frame of a node's images, and copies with frames of other kinds.
+
+    Zeros in memory that nobody shares are there from the start.
+    """
+    source = build.value(name)
+    for border in build.layout.frames(name):
+        target = build.images.copies.get((name, border), source)
+        if target is not source or border != "zeros" or build.passes(target):
+            _fill(step, source, target, border, Identity(name, Pass.FORWARD, Part.FRAME))
+
+
+def clear(step: Step, build: Build, name: str) -> None:
+    """Zeros in the frame of a node's gradient."""
+    gradient = build.images.gradients[name]
+    if gradient.frame != BARE:
+        _fill(step, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
+
+
+def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: Identity) -> None:
+    copies, extent = target is not source, target.extent
+    before, after = target.frame[target.cut]
+    written = voxels(grown(target.shape, target.frame)) - (0 if copies else voxels(target.shape))
+    seconds = written * target.lanes * 8 / MEMORY_RATE
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_ranges(target, 2):
+                # Planes before the first one, and behind the last, show those nearest to them.
+                first = max(0, min(low, extent - 1 - after)) if high == extent else low
+                last = high if low else min(extent, max(high, before + 1))
+                step.add(
+                    frame_rows,
+                    {
+                        **rows_of(source, "source", batch, block, 0),
+                        **rows_of(target, "target", batch, block, 0),
+                        **_places(target, target.frame, border),
+                        **_framed_rows(target, low, high),
+                        "copies": int(copies),
+                    },
+                    what=what,
+                    cost=seconds * (high - low) / extent,
+                    reads=[source.region(batch, block, first, last)],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def fold(step: Step, build: Build, edge: Edge) -> None:
+    """What a data gradient made for images and what is round them, into what goes back for the images."""
+    source, target, sides = (
+        build.back(edge),
+        build.images.backward[edge.name],
+        build.layout.padding(edge),
+    )
+    before, after = sides[target.cut]
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_ranges(target, 2):
+                first = low + before if low > before else 0
+                last = high + before if high < target.extent - after else source.extent
+                step.add(
+                    fold_rows,
+                    {
+                        "source": source.at(batch, block, *firsts(sides)),
+                        "source_z": source.z_stride,
+                        "source_y": source.y_stride,
+                        **rows_of(target, "target", batch, block, 0),
+                        **_places(target, sides, edge.border),
+                        **_rows(*target.box(low, high)),
+                    },
+                    what=Identity(edge.name, Pass.BACKWARD, Part.FOLD),
+                    cost=target.row * target.shape[1 - target.cut] * (high - low) * 8 / MEMORY_RATE,
+                    reads=[source.region(batch, block, first, last)],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def _places(image: Tensor, sides: Sides, border: BorderName) -> dict[str, int]:
+    words = {"lanes": image.lanes, "rule": RULES[border]}
+    for axis, size, (before, after) in zip("zyx", image.shape, sides, strict=True):
+        words |= {f"size_{axis}": size, f"before_{axis}": before, f"after_{axis}": after}
+    return words
+
+
+def _framed_rows(tensor: Tensor, low: int, high: int) -> dict[str, int]:
+    """Rows of some planes, with those of the frame that lie at their ends."""
+    z0, z1, y0, y1 = tensor.box(low, high)
+    (over, under), (ahead, behind), _ = tensor.frame
+    z0, y0 = z0 or -over, y0 or -ahead
+    z1 += under if z1 == tensor.shape[0] else 0
+    y1 += behind if y1 == tensor.shape[1] else 0
+    return _rows(z0, z1, y0, y1)
+
+
+def _rows(z0: int, z1: int, y0: int, y1: int) -> dict[str, int]:
+    return {"z0": z0, "z1": z1, "y0": y0, "y1": y1}

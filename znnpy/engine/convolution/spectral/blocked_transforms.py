@@ -1,0 +1,161 @@
+"""Transforms of tiles in each of which every image has a lane of its own, as tasks of tiles and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import add, mul, sub
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
+
+from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN, lattice_strides, sizes
+from znnpy.engine.convolution.spectral.transform_task import TransformTask
+from znnpy.engine.convolution.tiles import PAIR, Grid, Stretch, TileSpectra, Tiling, Window
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.polyphase import Views
+from znnpy.engine.memory.tensors import Tensor, firsts
+from znnpy.network.types import Triple
+from znnpy.plan import ranges
+from znnpy.plan.tiles import tile_seconds
+
+
+def spectra_tasks(
+    build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
+) -> Iterator[TransformTask]:
+    """Forward, from blocked or planar tensors."""
+    for phase, tensor in enumerate(images.parts):
+        yield from _spectra_tasks(build, spectra, tensor, window, group, phase)
+
+
+def _spectra_tasks(
+    build: Build, spectra: TileSpectra, tensor: Tensor, window: Window, group: int, phase: int
+) -> Iterator[TransformTask]:
+    tiling, planar = spectra.tiling, tensor.lanes == 1
+    first = phase * _blocks(tensor)
+    per_block = LANES if planar else 1  # of the tensor's own blocks
+    words = {
+        **lattice_strides("source", tensor, tiling),
+        "source_block": tensor.block_stride * per_block,
+        "source_lane": tensor.block_stride if planar else 1,
+        **sizes("origin", window.origin),
+        **sizes("count", window.count),
+        "target_frequency": spectra.frequency_stride,
+        "target_tile": spectra.tile_stride,
+        "target_block": PAIR,
+    }
+    seconds = tile_seconds(tiling.tile, held=window.count)
+    for stretch, low, high in _cuts(spectra, tensor, group, seconds):
+        source = tensor.at(stretch.grid.batch, low * per_block, *stretch.grid.lattice)
+        yield TransformTask(
+            tile_spectra,
+            {
+                **words,
+                **_words(build, spectra, tensor, stretch, low, high),
+                "source": source,
+                "target": spectra.at(
+                    stretch.group, stretch.grid.first - stretch.start, first + low
+                ),
+            },
+            seconds * (stretch.high - stretch.low) * (high - low),
+            tensor,
+            [stretch],
+            range(low * per_block, min(tensor.images, high * LANES) if planar else high),
+        )
+
+
+def image_tasks(
+    build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
+) -> Iterator[TransformTask]:
+    """Back, the first `count` points of each tile."""
+    for phase, tensor in enumerate(images.parts):
+        yield from _image_tasks(build, spectra, tensor, count, group, phase)
+
+
+def _image_tasks(
+    build: Build, spectra: TileSpectra, tensor: Tensor, count: Triple, group: int, phase: int
+) -> Iterator[TransformTask]:
+    tiling = spectra.tiling
+    first = phase * _blocks(tensor)
+    old = tuple(many - new for many, new in zip(count, tiling.new, strict=True))
+    words = {
+        "source_frequency": spectra.frequency_stride,
+        "source_tile": spectra.tile_stride,
+        "source_block": PAIR,
+        **sizes("first", ORIGIN),
+        **sizes("count", count),
+        "old_z": old[0],
+        "old_y": old[1],
+        "old_x": old[2],
+        "target_block": tensor.block_stride,
+        **lattice_strides("target", tensor, tiling),
+    }
+    seconds = tile_seconds(tiling.tile, held=count)
+    for stretch, low, high in _cuts(spectra, tensor, group, seconds):
+        yield TransformTask(
+            tile_images,
+            {
+                **words,
+                **_words(build, spectra, tensor, stretch, low, high),
+                **_inside(tensor, tiling, stretch.grid, low),
+                "source": spectra.at(
+                    stretch.group, stretch.grid.first - stretch.start, first + low
+                ),
+            },
+            seconds * (stretch.high - stretch.low) * (high - low),
+            tensor,
+            [stretch],
+            range(low, high),
+            stretch.grid.first + stretch.low,
+            phase,
+        )
+
+
+def _blocks(tensor: Tensor) -> int:
+    """Blocks of spectra that a tensor's images fill, planar or not."""
+    return -(-tensor.images // LANES)
+
+
+def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str, int]:
+    """The first voxel of a lattice that lies in the images, where its tiles begin, and what is written."""
+    skipped = tiling.lattice_shape(firsts(tensor.beyond), grid.lattice)
+    z, y, x = map(add, grid.lattice, map(mul, skipped, tiling.dilation))
+    whole = map(sub, tensor.shape, (after for _, after in tensor.beyond))
+    end = tiling.lattice_shape(tuple(whole), grid.lattice)
+    return {
+        "target": tensor.at(grid.batch, block, z, y, x),
+        **sizes("origin", (-points for points in skipped)),
+        **sizes("limit", map(sub, end, skipped)),
+    }
+
+
+def _cuts(
+    spectra: TileSpectra, tensor: Tensor, group: int, seconds: float
+) -> list[tuple[Stretch, int, int]]:
+    """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
+    found, blocks = [], _blocks(tensor)
+    for stretch in spectra.stretches(group):
+        tiles = stretch.high - stretch.low
+        for low, high in ranges(tiles, tiles * blocks * seconds):
+            own = Stretch(stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start)
+            for first, last in ranges(blocks, (high - low) * blocks * seconds):
+                found.append((own, first, last))
+    return found
+
+
+def _words(
+    build: Build, spectra: TileSpectra, tensor: Tensor, stretch: Stretch, low: int, high: int
+) -> dict[str, int]:
+    """Which tiles and blocks a task takes, forward and back."""
+    tiling = spectra.tiling
+    return {
+        "channels": tensor.images - low * LANES,
+        "blocks": high - low,
+        "tiles_y": stretch.grid.counts[1],
+        "tiles_x": stretch.grid.counts[2],
+        "tile0": stretch.low,
+        "tile1": stretch.high,
+        **sizes("step", tiling.new),
+        **sizes("size", tiling.tile),
+        **sizes("limit", tiling.lattice_shape(tensor.shape, stretch.grid.lattice)),
+        **build.worker_scratch(scratch_floats(tiling.tile)),
+    }

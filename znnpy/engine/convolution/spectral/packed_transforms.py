@@ -1,0 +1,140 @@
+"""Transforms of tiles whose spectra are packed: lanes over a group's tiles and images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.packed_planes import packed_plane_images, packed_planes, plane_floats
+from znnpy_kernels.spectral.packed_tiles import packed_floats, packed_images, packed_spectra
+
+from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN, sizes
+from znnpy.engine.convolution.spectral.transform_task import TransformTask
+from znnpy.engine.convolution.tiles import PlaneSpectra, Stretch, TileSpectra, Window
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.polyphase import Views
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.network.types import Triple
+from znnpy.plan import ranges
+from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
+
+
+def spectra_tasks(
+    build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
+) -> Iterator[TransformTask]:
+    """Forward, of whole vectors."""
+    (tensor,) = images.parts
+    kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
+    words = _words(build, spectra, tensor, group, window.count)
+    for low, high in _cuts(spectra, group):
+        yield _task(kernel, spectra, tensor, group, words, low, high)
+
+
+def image_tasks(
+    build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
+) -> Iterator[TransformTask]:
+    """Back, the first `count` points of each tile."""
+    (tensor,) = images.parts
+    kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
+    words = _words(build, spectra, tensor, group, count) | _inside(tensor)
+    for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
+        yield _task(kernel, spectra, tensor, group, words, low, high)
+
+
+def _task(
+    kernel: Kernel,
+    spectra: TileSpectra,
+    tensor: Tensor,
+    group: int,
+    words: dict[str, int],
+    low: int,
+    high: int,
+) -> TransformTask:
+    return TransformTask(
+        kernel,
+        {**words, "vector0": low, "vector1": high},
+        _seconds(spectra, high - low),
+        tensor,
+        _touched(spectra, group, low, high),
+        range(spectra.blocks),
+        group * spectra.vectors(0) + low,
+    )
+
+
+def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
+    """Vectors of each transform task; `apart`: of one lattice where none holds tiles of two."""
+    firsts = [
+        (stretch.grid.first + stretch.low - stretch.start) * spectra.images
+        for stretch in spectra.stretches(group)
+    ]
+    if not apart or any(first % LANES for first in firsts):
+        firsts = [0]
+    found = []
+    for first, last in pairwise([*(first // LANES for first in firsts), spectra.vectors(group)]):
+        cuts = ranges(last - first, _seconds(spectra, last - first))
+        found += [(first + low, first + high) for low, high in cuts]
+    return found
+
+
+def _seconds(spectra: TileSpectra, vectors: int) -> float:
+    share = PLANES_SHARE if isinstance(spectra, PlaneSpectra) else 1.0
+    return share * PACKING * vectors * tile_seconds(spectra.tiling.tile)
+
+
+def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stretch]:
+    """Tiles that some vectors hold, wholly or in part."""
+    start, images = group * spectra.most, spectra.images
+    first, last = low * LANES // images, -(-high * LANES // images)
+    end = start + min(spectra.count(group), last)
+    return spectra.tiling.stretches(start + first, end, group, start)
+
+
+def _words(
+    build: Build, spectra: TileSpectra, tensor: Tensor, group: int, count: Triple
+) -> dict[str, int]:
+    tiling = spectra.tiling
+    return {
+        "images": spectra.images,
+        **sizes("extent", tiling.extents),
+        **sizes("dilation", tiling.dilation),
+        **sizes("step", tiling.new),
+        **sizes("count", count),
+        **sizes("shape", tensor.shape),
+        **sizes("before", ORIGIN),
+        **sizes("size", tiling.tile),
+        "first": group * spectra.most,
+        "tiles": spectra.count(group),
+        "image": tensor.at(0, 0, *ORIGIN),
+        "image_batch": tensor.batch_stride,
+        "image_block": tensor.block_stride,
+        "image_z": tensor.z_stride,
+        "image_y": tensor.y_stride,
+        "image_x": tensor.x_stride,
+        **_places(build, spectra, group),
+    }
+
+
+def _inside(tensor: Tensor) -> dict[str, int]:
+    """Which voxels of a view are the images': nothing else is written."""
+    (z0, z1), (y0, y1), (x0, x1) = tensor.beyond
+    z, y, x = tensor.shape
+    return {
+        **sizes("shape", (z - z0 - z1, y - y0 - y1, x - x0 - x1)),
+        **sizes("before", (z0, y0, x0)),
+        "image": tensor.at(0, 0, z0, y0, x0),
+    }
+
+
+def _places(build: Build, spectra: TileSpectra, group: int) -> dict[str, int]:
+    """Where spectra, or half transformed tiles, lie, and scratch."""
+    tile = spectra.tiling.tile
+    if isinstance(spectra, PlaneSpectra):
+        return {"planes": spectra.at(group), **build.worker_scratch(plane_floats(tile))}
+    return {
+        "spectra": spectra.at(group),
+        "spectra_frequency": spectra.frequency_stride,
+        "spectra_parts": spectra.imaginary,
+        **build.worker_scratch(packed_floats(tile)),
+    }

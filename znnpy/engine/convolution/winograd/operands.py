@@ -1,0 +1,116 @@
+"""What a pass of Winograd's minimal filtering goes from and to.
+
+What passes do with finished sums: bias and function of the target, or gradients of the source's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.convolution.winograd.arguments import pass_words, place_words
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensors import Tensor, firsts
+from znnpy.engine.tasks.bias_gradients import sum_bias
+from znnpy.engine.tasks.fusion import slope_of
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge, Node, Triple
+from znnpy.plan import ConvShape
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A forward pass of an edge, or its data gradient, for which source and target are exchanged.
+
+    `shape`: as if it were a forward pass; `node`: whose function and bias go with it, or their gradients.
+    """
+
+    build: Build
+    edge: Edge
+    source: Tensor
+    target: Tensor
+    shape: ConvShape
+    node: Node | None
+    backward: bool
+
+    @property
+    def dilation(self) -> Triple:
+        """Voxels from tap to tap."""
+        return self.build.layout.geometry.dilations[self.edge.name]
+
+    @property
+    def serves(self) -> Pass:
+        """The pass."""
+        return Pass.BACKWARD if self.backward else Pass.FORWARD
+
+    def task(self, part: Part) -> Identity:
+        """What a task of it is."""
+        return Identity(self.edge.name, self.serves, part)
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """Argument words that all its tasks have."""
+        return pass_words(self.build, self.edge, self.source, self.target, backward=self.backward)
+
+    def seen(self, first: int, last: int) -> tuple[int, int]:
+        """Planes of the source that planes first..last of the target see, along the cut axis."""
+        cut = self.target.cut
+        reach = 2 * self.dilation[cut]
+        if not self.backward:
+            return first, min(self.source.extent, last + reach)
+        before = firsts(self.build.layout.cropped(self.edge))[cut]
+        return max(0, first + before - reach), min(self.source.extent, last + before)
+
+
+def strands(regions: Iterable[Region], strand: int) -> list[Region]:
+    """Of what several tasks write next to each other in the same planes, one's; -1: all."""
+    return [region._replace(strand=strand) for region in regions]
+
+
+class Finish:
+    """For the node that a pass goes with, if any; `leaves`: how many partial bias gradients are left behind."""
+
+    def __init__(self, ends: Ends, leaves: int) -> None:
+        build, node, target = ends.build, ends.node, ends.target
+        self.build, self.node, self.target, self.leaves = build, node, target, leaves
+        self.values, self.partials, self.bias = None, None, node.name if node else None
+        if node and ends.backward:
+            self.values, self.bias = build.images.activations[node.name], None
+            self.partials = build.bias_partials(node, 0, leaves * target.blocks)
+
+    def words(self, batch: int, blocks: range, leaf: int) -> dict[str, float]:
+        """Argument words of a task that finishes some blocks of an image of the batch."""
+        if not self.node:
+            return dict(PLAIN)
+        words = PLAIN | {"slope": slope_of(self.node)}
+        if self.bias:
+            words["bias"] = self.build.bias_address(self.bias, blocks.start * LANES)
+        if self.values:
+            words |= place_words("output", self.values, batch, blocks.start)
+        if self.partials:
+            first = leaf * self.target.blocks + blocks.start
+            words["bias_gradient"] = self.partials.address + 4 * LANES * first
+        return words
+
+    def reads(self, batch: int, blocks: range, low: int, high: int) -> list[Region]:
+        """What such a task reads for it, of planes low..high."""
+        found = self.build.bias_reads(self.bias) if self.bias else []
+        if self.values:
+            found += [it for block in blocks for it in self.values.met(batch, block, low, high)]
+        return found
+
+    def leaves_behind(self, leaf: int, blocks: range) -> list[Region]:
+        """The partial bias gradients that it writes."""
+        return [self.partials.region(leaf, leaf + 1, strand=blocks.start)] if self.partials else []
+
+    def emit_sum(self, step: Step) -> None:
+        """Add up partial bias gradients."""
+        if self.node and self.partials:
+            blocks = self.target.blocks
+            sum_bias(step, self.build, self.node, 0, blocks, self.partials, self.leaves)

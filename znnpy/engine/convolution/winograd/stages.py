@@ -1,0 +1,193 @@
+"""Winograd's minimal filtering in three stages, group by group of tiles: planes, columns, images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.line_transforms import NEW, PLANE
+from znnpy_kernels.winograd.stages import (
+    columns_floats,
+    planes_floats,
+    waiting_floats,
+    winograd_columns,
+    winograd_images,
+    winograd_planes,
+)
+
+from znnpy.engine.convolution.ring_buffers import ring_slot
+from znnpy.engine.convolution.winograd.arguments import place_words
+from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
+from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Part
+from znnpy.plan import ranges
+from znnpy.plan.algorithms.winograd import group_tiles, stage_seconds, tile_layers
+from znnpy.plan.tiles import lattices
+
+WAITING = Use("planes of groups of tiles")
+
+
+class _Group(NamedTuple):
+    """Tiles of one image of the batch: z0..z1, all along x, and `rows` of a lattice along y from tile `y0` on."""
+
+    batch: int
+    z0: int
+    z1: int
+    y0: int
+    rows: int
+    tiles: int  # along z and x that begin inside
+    planes: tuple[int, int]  # of the target along the cut axis that they lie in
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Which tiles, as planes and images take them."""
+        return {"z0": self.z0, "z1": self.z1, "y0": self.y0, "y1": 0, "rows": self.rows}
+
+    def floats(self, *, seen: bool) -> int:
+        """Of a block that wait before its columns, or behind them."""
+        return waiting_floats(self.rows, self.tiles, seen=seen)
+
+
+def emit_staged(step: Step, ends: Ends, points: Buffer) -> None:
+    """All tasks of a pass."""
+    groups = list(_groups(ends))
+    stages = _Stages(step, ends, points, groups)
+    for number in range(len(groups)):
+        stages.emit(number)
+    stages.finish.emit_sum(step)
+
+
+class _Stages:
+    """Emits the tasks of each group."""
+
+    def __init__(self, step: Step, ends: Ends, points: Buffer, groups: Sequence[_Group]) -> None:
+        self.step, self.ends, self.points, self.groups = step, ends, points, groups
+        self.finish = Finish(ends, len(groups))
+        build, source, target = ends.build, ends.source, ends.target
+        # Of the largest group, for all: rings and scratch have one size.
+        tiles, total = max(it.tiles for it in groups), max(it.tiles * it.rows for it in groups)
+        self.planes_scratch = build.worker_scratch(planes_floats(tiles))
+        self.columns_scratch = build.worker_scratch(
+            columns_floats(source.images, target.images, total)
+        )
+        self.waiting = {
+            seen: blocks * max(it.floats(seen=seen) for it in groups)
+            for seen, blocks in ((True, source.blocks), (False, target.blocks))
+        }
+        # Groups that lie in the same planes write next to each other.
+        self.apart = len({(group.batch, group.planes) for group in groups}) < len(groups)
+
+    def emit(self, number: int) -> None:
+        """Declare the tasks of a group."""
+        group = self.groups[number]
+        seconds = stage_seconds(self.ends.shape, group.tiles * group.rows)
+        before, behind = (self._waiting(number, seen=seen) for seen in (True, False))
+        self._emit_planes(group, before, seconds[0])
+        self._emit_columns(group, before, behind, seconds[1])
+        self._emit_images(number, behind, seconds[2])
+
+    def _waiting(self, number: int, *, seen: bool) -> Buffer:
+        ring = Name(WAITING, self.ends.edge.name, (self.ends.serves, seen))
+        floats, groups = self.waiting[seen], len(self.groups)
+        return ring_slot(self.step, self.ends.build, ring, floats, number, groups)
+
+    def _emit_planes(self, group: _Group, before: Buffer, seconds: float) -> None:
+        ends, source = self.ends, self.ends.source
+        seen = ends.seen(*group.planes)
+        for low, high in ranges(source.blocks, seconds):
+            part = source.part(low, min(source.images - low * LANES, (high - low) * LANES))
+            self.step.add(
+                winograd_planes,
+                {
+                    **PLAIN,
+                    **ends.words,
+                    **group.words,
+                    **self.planes_scratch,
+                    **place_words("source", source, group.batch, low),
+                    **place_words("target", ends.target, group.batch),
+                    "inputs": part.images,
+                    "planes": before.address + 4 * low * group.floats(seen=True),
+                },
+                what=ends.task(Part.TILES),
+                cost=seconds * (high - low) / source.blocks,
+                reads=part.regions(group.batch, *seen),
+                writes=[before.region(low, high)],
+            )
+
+    def _emit_columns(self, group: _Group, before: Buffer, behind: Buffer, seconds: float) -> None:
+        ends = self.ends
+        words = {
+            "source": before.address,
+            "target": behind.address,
+            "inputs": ends.source.images,
+            "blocks": ends.target.blocks,
+            "filters": self.points.address,
+            "tiles": group.tiles,
+            "rows": group.rows,
+            **self.columns_scratch,
+        }
+        for low, high in ranges(PLANE, seconds):
+            self.step.add(
+                winograd_columns,
+                {**words, "column0": low, "column1": high},
+                what=ends.task(Part.WINOGRAD),
+                cost=seconds * (high - low) / PLANE,
+                reads=[before.region(), self.points.region()],
+                writes=[behind.region(low, high)],
+            )
+
+    def _emit_images(self, number: int, behind: Buffer, seconds: float) -> None:
+        ends, target, group = self.ends, self.ends.target, self.groups[number]
+        for low, high in ranges(target.blocks, seconds):
+            blocks = range(low, high)
+            part = target.part(low, min(target.images - low * LANES, len(blocks) * LANES))
+            self.step.add(
+                winograd_images,
+                {
+                    **ends.words,
+                    **group.words,
+                    **self.planes_scratch,
+                    **place_words("source", ends.source, group.batch),
+                    **place_words("target", target, group.batch, low),
+                    **self.finish.words(group.batch, blocks, number),
+                    "blocks": len(blocks),
+                    "planes": behind.address + 4 * low * group.floats(seen=False),
+                },
+                what=ends.task(Part.INVERSE),
+                cost=seconds * len(blocks) / target.blocks,
+                reads=[behind.region(), *self.finish.reads(group.batch, blocks, *group.planes)],
+                writes=[
+                    *strands(
+                        part.regions(group.batch, *group.planes), number if self.apart else -1
+                    ),
+                    *self.finish.leaves_behind(number, blocks),
+                ],
+            )
+
+
+def _groups(ends: Ends) -> Iterator[_Group]:
+    """All of them: those of a slab of tiles one after the other, and within it those of a lattice along y."""
+    shape, (apart_z, apart_y, apart_x) = ends.target.shape, ends.dilation
+    along_x = tile_layers(shape[2], apart_x)
+    slabs = -(-shape[0] // (NEW * apart_z))
+    lines = [-(-points // NEW) for points in lattices(shape[1], apart_y)]
+    deep, rows = group_tiles(ends.shape)
+    for batch, slab in product(range(ends.target.batch), range(0, slabs, deep)):
+        z0, z1 = slab * apart_z, min(slabs, slab + deep) * apart_z
+        tiles = along_x * _inside(range(z0, z1), apart_z, shape[0])
+        for lattice, line in enumerate(lines):
+            for row in range(0, line, rows):
+                many = min(rows, line - row)
+                first, last = (slab, slab + deep) if ends.target.cut == 0 else (row, row + many)
+                thick = NEW * ends.dilation[ends.target.cut]
+                planes = first * thick, min(ends.target.extent, last * thick)
+                yield _Group(batch, z0, z1, row * apart_y + lattice, many, tiles, planes)
+
+
+def _inside(tiles: range, dilation: int, extent: int) -> int:
+    """How many begin inside."""
+    return sum(tile // dilation * NEW * dilation + tile % dilation < extent for tile in tiles)

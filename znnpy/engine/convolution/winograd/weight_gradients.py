@@ -1,0 +1,107 @@
+"""Filter gradients by Winograd's minimal filtering as tasks: fixed ranges of the tiles, and their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.weight_gradient import gradient_floats, winograd_gradient
+
+from znnpy.engine.convolution.padding_taps import clear_unmet
+from znnpy.engine.convolution.winograd.arguments import (
+    place_words,
+    size_words,
+    tile_planes,
+    tile_words,
+)
+from znnpy.engine.convolution.winograd.passes import shape_of
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge, Triple
+from znnpy.plan.algorithms.winograd import NEW, panels, range_count, weight_seconds
+
+
+class _Panel(NamedTuple):
+    """Filter gradients of a task: between blocks `sources` and `targets` of images, so some pieces in a row."""
+
+    sources: range
+    targets: range
+    pieces: range
+
+
+def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Products of tiles of source and gradient, summed: a fixed tree over ranges and batch."""
+    parameter, source = build.parameters[edge.name], build.seen(edge)
+    dilation = build.layout.geometry.dilations[edge.name]
+    shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, dilation)
+    seconds, count = weight_seconds(shape) / gradient.batch, range_count(shape, planes)
+    cuts = [planes * cut // count for cut in range(count + 1)]
+    tasks = [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+    leaves = build.partial_gradients(edge.name, len(tasks))
+    words = {
+        **size_words("source_size", source.shape),
+        **size_words("gradient_size", gradient.shape),
+        **size_words("dilation", dilation),
+    }
+    for ((batch, low, high), leaf), panel in product(
+        zip(tasks, leaves, strict=True), _panels(parameter.pieces, source.blocks)
+    ):
+        first, last = _planes(gradient, dilation, low, high)
+        seen = min(source.extent, last + 2 * dilation[gradient.cut])
+        pieces = [parameter.pieces[piece] for piece in panel.pieces]
+        inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
+        share = sum(piece.floats for piece in pieces) / parameter.floats
+        step.add(
+            winograd_gradient,
+            {
+                **words,
+                **place_words("source", source, batch),
+                **place_words("gradient", gradient, batch),
+                **tile_words(gradient, dilation, low, high),
+                **build.worker_scratch(gradient_floats(inputs, LANES * len(panel.targets))),
+                "inputs": inputs,
+                "blocks": len(panel.targets),
+                "source": source.at(batch, panel.sources.start),
+                "gradient": gradient.at(batch, panel.targets.start),
+                "target": leaf.address + 4 * pieces[0].start,
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
+            cost=seconds * (high - low) / planes * share,
+            reads=[
+                *(it for block in panel.sources for it in source.met(batch, block, first, seen)),
+                *(it for block in panel.targets for it in gradient.met(batch, block, first, last)),
+            ],
+            writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
+        )
+    for index, piece in enumerate(parameter.pieces):
+        places = [leaf.address + 4 * piece.start for leaf in leaves]
+        regions = [leaf.region(index, index + 1) for leaf in leaves]
+        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+        combine_flat(step, places, regions, piece.floats, what)
+    clear_unmet(step, build, edge)
+
+
+def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
+    """All pieces, of `blocks` of inputs each: some groups of outputs with all inputs, or one with some of them."""
+    widths = [pieces[first].width // LANES for first in range(0, len(pieces), blocks)]
+    parts, together = panels(blocks, LANES)
+    found = []
+    for first in range(0, len(widths), together):
+        last = min(len(widths), first + together)
+        targets = range(sum(widths[:first]), sum(widths[:last]))
+        for low, high in pairwise(blocks * part // parts for part in range(parts + 1)):
+            own = range(first * blocks + low, (last - 1) * blocks + high)
+            found.append(_Panel(range(low, high), targets, own))
+    return found
+
+
+def _planes(gradient: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
+    """Planes among which those of some tiles lie."""
+    apart = dilation[gradient.cut]
+    first, last = low // apart, -(-high // apart)
+    return first * NEW * apart, min(gradient.extent, last * NEW * apart)

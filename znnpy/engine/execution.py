@@ -1,0 +1,161 @@
+"""The task graphs of one layout and the executors that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+
+from znnpy_kernels.compile import compile_all
+from znnpy_kernels.machine.abi import Kernel
+
+from znnpy.distributed.transfers import Transfer
+from znnpy.engine.emit import emit_values
+from znnpy.engine.layers.loss import loss_group
+from znnpy.engine.memory.allocation import STEPS, Build
+from znnpy.engine.memory.arena import Arena, Sharing
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.progress import COMPILING, Report
+from znnpy.engine.step_tasks import Declarations, Settings, declare_all, declare_gradients
+from znnpy.engine.tasks.buffer_sharing import gated
+from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.step import Step
+from znnpy.scheduler import Executor, SerialExecutor
+
+
+def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:
+    """Compile what the graphs of a layout need, before there is memory for them."""
+    build = Build.new(Arena(), layout, settings.states)
+    _compile(declare_all(build, settings, settings.exchange), settings, report)
+
+
+def _compile(declared: Declarations, settings: Settings, report: Report | None) -> None:
+    kernels: set[Kernel] = {
+        task.kernel for steps in declared.values() for it in steps for task in it
+    }
+    tell = partial(report, COMPILING) if report else None
+    compile_all(kernels, max(1, settings.threads), tell)
+
+
+class Graphs:
+    """`update` (an even and an odd step), `forward`, `derive`, and `gradients` without an update.
+
+    Graphs of one layout share all buffers: only one may run at a time. Executors are made when
+    first asked for and keep their threads, parked, until `close`.
+    """
+
+    def __init__(
+        self, build: Build, sharing: Sharing, settings: Settings, report: Report | None
+    ) -> None:
+        self._build, self._sharing, self._settings = build, sharing, settings
+        self._exchange = settings.exchange
+        self._declared = declare_all(build, settings, self._exchange)
+        _compile(self._declared, settings, report)
+        self._executors: dict[str, Executor | SerialExecutor] = {}
+        self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
+
+    def add_gradients(self) -> str:
+        """Name of the graph that computes gradients without an update, made when it is first wanted."""
+        name = "gradients"
+        if name not in self._declared and name not in self._executors:
+            self._declared[name] = [declare_gradients(self._build, self._settings)]
+            compile_all({task.kernel for task in self._declared[name][0]}, 1)
+        return name
+
+    def executor(self, name: str) -> Executor | SerialExecutor:
+        """The executor of a graph."""
+        if name not in self._executors:
+            settings = self._settings
+            steps = [gated(tasks, self._sharing) for tasks in self._declared[name]]
+            graph = connect(steps).build(settings.policy)
+            if settings.threads == 0 or name == "derive":
+                self._executors[name] = SerialExecutor(graph, record=settings.record)
+            else:
+                self._executors[name] = Executor(
+                    graph, settings.threads, seed=settings.steal_seed, record=settings.record
+                )
+            self._groups[name] = frozenset(graph.group.tolist())
+            del self._declared[name]
+        return self._executors[name]
+
+    def run(self, name: str) -> None:
+        """Run a graph of one step to its end, after everything that an interrupt left under way."""
+        self.drain()
+        if name in self._executors or self._declared[name][0]:
+            self.release(name, 0)
+            self.finish(name, 0)
+
+    def node_by_node(self) -> Iterator[tuple[str, int]]:
+        """Pass what is staged forward, as updates do, on this thread.
+
+        A node and a microbatch when its values are there: those of later ones may lie in the same memory.
+        """
+        self.drain()
+        layout = self._build.layout
+        self._build.dropping = layout.training
+        for microbatch in range(len(layout.numbers)):
+            step, done, own = Step(), 0, self._build.of(microbatch, 0)
+            for node in layout.network.nodes:
+                emit_values(step, own, node)
+                tasks, done = step.tasks[done:], len(step.tasks)
+                if tasks:
+                    there = {region.buffer for task in tasks for region in task.reads}
+                    executor = SerialExecutor(connect([gated(tasks, self._sharing)], there).build())
+                    executor.release(0)
+                    executor.wait(last_group(0), 1)
+                yield node.name, microbatch
+
+    def release(self, name: str, parity: int) -> None:
+        """Start one step."""
+        executor = self.executor(name)
+        if name == "update":
+            self._attach(executor)
+        executor.release(parity)
+
+    def released(self, name: str, parity: int) -> int:
+        """How many steps of this parity have started."""
+        return self._executors[name].released(parity) if name in self._executors else 0
+
+    def finish(self, name: str, parity: int) -> None:
+        """Wait until the last released step of this parity is complete."""
+        self._wait(name, parity, last_group(parity))
+        if name not in ("forward", "derive"):
+            self.wait_for_loss(name, parity)
+
+    def wait_for_loss(self, name: str, parity: int) -> None:
+        """Wait until the loss of the last released step of this parity is known."""
+        self._wait(name, parity, loss_group(parity))
+
+    def drain(self) -> None:
+        """Wait until every released step of every graph is complete."""
+        for name, parity in product(list(self._executors), range(STEPS)):
+            self.finish(name, parity)
+
+    def close(self) -> None:
+        """Stop all workers; with other ranks, once what they wait for has been done."""
+        if party := self._settings.party:
+            if "update" in self._executors:
+                self.drain()
+                party.world.messenger.detach(self._transfers)
+            party.close()
+        for executor in self._executors.values():
+            executor.close()
+        self._executors.clear()
+
+    @property
+    def _transfers(self) -> Sequence[Transfer]:
+        """The messages of updates, by number; none of who is alone."""
+        return self._exchange.outbox.transfers if self._exchange else ()
+
+    def _attach(self, executor: Executor | SerialExecutor) -> None:
+        """Have messages of other ranks come here, where another model of this process may have had them last."""
+        if party := self._settings.party:
+            party.world.messenger.attach(self._transfers, executor.release, self.drain)
+
+    def _wait(self, name: str, parity: int, group: int) -> None:
+        count = self.released(name, parity)
+        if not count:
+            return
+        executor = self.executor(name)
+        if group in self._groups[name]:  # a network without parameters ends with its loss
+            executor.wait(group, count)

@@ -1,0 +1,90 @@
+"""Tasks of activation functions: kernels by name, words of their parameters, softmax over all channels of a voxel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from znnpy_kernels.layers import softmax
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.errors import NetworkError
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def softmax_forward(step: Step, build: Build, node: Node) -> None:
+    """Bias and softmax in place, for every range of every image of the batch."""
+    tensor = build.images.activations[node.name]
+    for batch in range(tensor.batch):
+        for low, high in plane_ranges(tensor, 4 * tensor.blocks):
+            step.add(
+                softmax.softmax_forward,
+                {
+                    **rows_of(tensor, "source", batch, 0, low),
+                    **rows_of(tensor, "target", batch, 0, low),
+                    **counts(tensor, low, high),
+                    "source_block": tensor.block_stride,
+                    "target_block": tensor.block_stride,
+                    "bias": 0 if node.norm else build.bias_address(node.name, 0),
+                    "channels": tensor.images,
+                    "width": tensor.shape[2],
+                },
+                what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
+                cost=tensor.batch_stride * tensor.blocks * 16 / MEMORY_RATE,
+                reads=[*tensor.regions(batch, low, high), *build.bias_reads(node.name)],
+                writes=tensor.regions(batch, low, high),
+            )
+
+
+def softmax_backward(step: Step, build: Build, node: Node) -> None:
+    """From the gradient by the softmax's values to that by its logits, in place."""
+    output, target = build.images.activations[node.name], build.images.gradients[node.name]
+    for batch in range(target.batch):
+        for low, high in plane_ranges(target, 6 * target.blocks):
+            step.add(
+                softmax.softmax_backward,
+                {
+                    **rows_of(output, "output", batch, 0, low),
+                    **rows_of(target, "gradient", batch, 0, low),
+                    **rows_of(target, "target", batch, 0, low),
+                    **counts(target, low, high),
+                    "output_block": output.block_stride,
+                    "gradient_block": target.block_stride,
+                    "target_block": target.block_stride,
+                    "channels": target.images,
+                    "width": target.shape[2],
+                },
+                what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
+                cost=target.batch_stride * target.blocks * 24 / MEMORY_RATE,
+                reads=output.regions(batch, low, high) + target.regions(batch, low, high),
+                writes=target.regions(batch, low, high),
+            )
+
+
+def shape_words(build: Build, node: Node, block: int) -> dict[str, float]:
+    """Words of a task for one block of images."""
+    return {
+        "slope": node.slope,
+        "amplitude": node.amplitude,
+        "gain": node.gain,
+        "slopes": build.values_address(f"{node.name}.slopes", LANES * block),
+    }
+
+
+def slopes_read(build: Build, node: Node) -> list[Region]:
+    """What such a task reads."""
+    return build.values_read(f"{node.name}.slopes")
+
+
+def kernel_of(kernels: Mapping[str, Kernel], function: str, node: Node) -> Kernel:
+    """That of a node's function; NetworkError for a function that float64 alone knows."""
+    if function not in kernels:
+        behind = " behind a norm" if node.norm else ""
+        what = f"node '{node.name}': {function} has no kernel{behind} in float32"
+        raise NetworkError(f"{what}; precision float64 runs it")
+    return kernels[function]

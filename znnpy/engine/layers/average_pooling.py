@@ -1,0 +1,56 @@
+"""Tasks of avg_pool edges: means of windows, and gradients shared among their voxels."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.average_pooling import average_backward, average_forward
+
+from znnpy.engine.layers.pooling_windows import (
+    backward_words,
+    block_seconds,
+    forward_words,
+    read_planes,
+    seen_planes,
+    window_ranges,
+)
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Means of one edge's windows."""
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in window_ranges(target, edge):
+                step.add(
+                    average_forward,
+                    forward_words(build, edge, batch, block, low, high)
+                    | {"counted": int(edge.count_padding)},
+                    what=Identity(edge.name, Pass.FORWARD, Part.AVERAGES),
+                    cost=block_seconds(target, edge) * (high - low) / target.extent,
+                    reads=[
+                        source.region(batch, block, *read_planes(build, edge, source, low, high))
+                    ],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Each output's gradient in equal shares to the voxels of its window."""
+    target = build.images.backward[edge.name]
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in window_ranges(target, edge):
+                seen = seen_planes(build, edge, gradient, low, high)
+                step.add(
+                    average_backward,
+                    backward_words(build, edge, gradient, batch, block, low, high)
+                    | {"counted": int(edge.count_padding)},
+                    what=Identity(edge.name, Pass.BACKWARD, Part.AVERAGES),
+                    cost=block_seconds(gradient, edge) * (high - low) / target.extent,
+                    reads=[gradient.region(batch, block, *seen)],
+                    writes=[target.region(batch, block, low, high)],
+                )

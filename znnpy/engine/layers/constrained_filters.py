@@ -1,0 +1,129 @@
+"""Tasks for filters that cannot be just any: the gradients are those of what can.
+
+Filters whose taps repeat: an average over each block of equal taps. Filters of groups: none between images of
+different groups.
+
+Tasks of weight standardisation: filters that passes read, and the gradient of those that are learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from math import prod
+
+from znnpy_kernels.direct import packed_filters as kernels
+from znnpy_kernels.direct.weight_standardization import standardize_filters
+from znnpy_kernels.direct.weight_standardization import standardized_gradient as gradient_kernel
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.parameters import Parameter
+from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.layers.weight_standardization import EPSILON
+from znnpy.network.types import ONCE, Edge
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def average_gradient(step: Step, build: Build, edge: Edge) -> None:
+    """Project a conv's weight gradient on filters that repeat; nothing where none do."""
+    if edge.repeat == ONCE:
+        return
+    parameter = build.parameters[edge.name]
+    for index, piece in enumerate(parameter.pieces):
+        step.add(
+            kernels.average_repeats,
+            {
+                "filters": parameter.gradient + 4 * piece.start,
+                **dict(zip("zyx", edge.size, strict=True)),
+                **{f"repeat_{axis}": n for axis, n in zip("zyx", edge.repeat, strict=True)},
+                "step": piece.inputs * piece.width,
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.REPEATS),
+            cost=piece.floats * 8 / MEMORY_RATE,
+            reads=[own := parameter.gradient_region(index, index + 1)],
+            writes=[own],
+        )
+
+
+def clear_gradient(step: Step, build: Build, edge: Edge) -> None:
+    """Project an edge's weight gradient on filters within groups; nothing where all images are one."""
+    parameter = build.parameters[edge.name]
+    clear_groups(step, parameter, parameter.gradient_buffer, Pass.WEIGHT)
+
+
+def clear_groups(step: Step, parameter: Parameter, bank: Buffer, serves: Pass) -> None:
+    """Filters between images of different groups become 0; nothing where all images are one."""
+    if parameter.groups == 1:
+        return
+    outputs, inputs, *size = parameter.packed_shape
+    for index, piece in enumerate(parameter.pieces):
+        step.add(
+            kernels.clear_groups,
+            {
+                "filters": bank.address + 4 * piece.start,
+                "taps": prod(size),
+                "inputs": piece.inputs,
+                "width": piece.width,
+                "first_input": piece.first_input,
+                "first_output": piece.first_output,
+                "group_inputs": inputs // parameter.groups,
+                "group_outputs": outputs // parameter.groups,
+            },
+            what=Identity(parameter.name, serves, Part.GROUPS),
+            cost=piece.floats * 4 / MEMORY_RATE,
+            reads=[own := bank.region(index, index + 1)],
+            writes=[own],
+        )
+
+
+def standardize(step: Step, build: Build, edge: Edge) -> None:
+    """Fill the filters that passes read from those that are stored; nothing where they are the same."""
+    parameter = build.parameters[edge.name]
+    if not parameter.standardized:
+        return
+    for low, high, words, floats in _panels(parameter):
+        step.add(
+            standardize_filters,
+            {**words, "target": parameter.values + 4 * parameter.pieces[low].start},
+            what=Identity(edge.name, Pass.FORWARD, Part.STANDARDIZED),
+            cost=floats * 12 / MEMORY_RATE,
+            reads=[parameter.stored_region(low, high)],
+            writes=[parameter.values_region(low, high)],
+        )
+    clear_groups(step, parameter, parameter.values_buffer, Pass.FORWARD)
+
+
+def standardized_gradient(step: Step, build: Build, edge: Edge) -> None:
+    """From the gradient by the filters that passes read, in place, that by those that are stored."""
+    parameter = build.parameters[edge.name]
+    if not parameter.standardized:
+        return
+    for low, high, words, floats in _panels(parameter):
+        step.add(
+            gradient_kernel,
+            {**words, "gradient": parameter.gradient + 4 * parameter.pieces[low].start},
+            what=Identity(edge.name, Pass.WEIGHT, Part.STANDARDIZED),
+            cost=floats * 24 / MEMORY_RATE,
+            reads=[parameter.stored_region(low, high), own := parameter.gradient_region(low, high)],
+            writes=[own],
+        )
+    clear_groups(step, parameter, parameter.gradient_buffer, Pass.WEIGHT)
+
+
+def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], int]]:
+    """Of each output group its pieces low..high, which lie together, words that kernels share, and its floats."""
+    _, inputs, *size = parameter.packed_shape
+    numbered = enumerate(parameter.pieces)
+    for _, group in groupby(numbered, lambda one: one[1].first_output):
+        (low, first), *others = group
+        floats = first.floats + sum(piece.floats for _, piece in others)
+        words = {
+            "filters": parameter.stored.address + 4 * first.start,
+            "rows": floats // first.width,
+            "width": first.width,
+            "count": prod(size) * inputs // parameter.groups,
+            "epsilon": EPSILON,
+        }
+        yield low, low + 1 + len(others), words, floats

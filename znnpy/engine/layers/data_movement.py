@@ -1,0 +1,176 @@
+"""Tasks of edges that only move voxels: dropout and crop, forward and backward, and packed inputs."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from znnpy_kernels.layers.dropout import dropout
+from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.feature_maps import is_passed_on
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def pack_input(step: Step, build: Build, name: str) -> None:
+    """Staged planar images into channel blocks, for inputs that meet more than convolutions and crops."""
+    what = Identity(name, Pass.FORWARD, Part.COPY)
+    _pack(step, build.staged.inputs[name], build.images.activations[name], (0, 0, 0), what)
+
+
+def _pack(
+    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
+) -> None:
+    """Planar images, from an offset on, into channel blocks."""
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_ranges(target, 2):
+                z, _, y, _ = target.box(low, high)
+                first, shift = block * target.lanes, offset[target.cut]
+                place = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
+                images = range(first, first + target.channels(block))
+                step.add(
+                    pack_images,
+                    {
+                        "source": place,
+                        "source_z": source.z_stride,
+                        "source_y": source.y_stride,
+                        **rows_of(target, "target", batch, block, low),
+                        **counts(target, low, high),
+                        "source_image": source.block_stride,
+                        "channels": target.channels(block),
+                        "width": target.shape[2],
+                    },
+                    what=what,
+                    cost=_seconds(target, low, high),
+                    reads=[source.region(batch, i, low + shift, high + shift) for i in images],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def dropout_forward(step: Step, build: Build, edge: Edge) -> None:
+    """Drop voxels when training; a plain copy otherwise."""
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    if build.layout.training and build.dropping:
+        what = Identity(edge.name, Pass.FORWARD, Part.DROPOUT)
+        _drop(step, build, edge, source, target, what)
+    else:
+        _copy(step, source, target, (0, 0, 0), Identity(edge.name, Pass.FORWARD, Part.COPY))
+
+
+def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """The same voxels drop out of the gradient."""
+    what = Identity(edge.name, Pass.BACKWARD, Part.DROPOUT)
+    _drop(step, build, edge, gradient, build.images.backward[edge.name], what)
+
+
+def identity_forward(step: Step, build: Build, edge: Edge) -> None:
+    """Nothing, but where no other edge makes the images that are summed: then a copy."""
+    if not is_passed_on(build.layout.network, edge):
+        crop_forward(step, build, edge)
+
+
+def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Nothing where the gradient itself is what is brought back, else a copy."""
+    if build.images.backward[edge.name] != gradient:
+        crop_backward(step, build, edge, gradient)
+
+
+def crop_forward(step: Step, build: Build, edge: Edge) -> None:
+    """Keep what lies inside the offset on both sides."""
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    move = _copy if source.lanes == target.lanes else _pack
+    move(step, source, target, edge.offset, Identity(edge.name, Pass.FORWARD, Part.COPY))
+
+
+def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """The gradient inside, zeros around it."""
+    target = build.images.backward[edge.name]
+    depth, height, _ = gradient.shape
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_ranges(target, 2):
+                first_z, _, first_y, _ = target.box(low, high)
+                step.add(
+                    embed_rows,
+                    {
+                        **rows_of(gradient, "source", batch, block, 0),
+                        **rows_of(target, "target", batch, block, low),
+                        **counts(target, low, high),
+                        "length": target.row,
+                        "first_plane": first_z,
+                        "first_row": first_y,
+                        "inner_planes": depth,
+                        "inner_rows": height,
+                        "inner_length": gradient.row,
+                        "offset_z": edge.offset[0],
+                        "offset_y": edge.offset[1],
+                        "offset_x": edge.offset[2] * target.lanes,
+                    },
+                    what=Identity(edge.name, Pass.BACKWARD, Part.COPY),
+                    cost=_seconds(target, low, high),
+                    reads=[gradient.region(batch, block)],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def _drop(
+    step: Step, build: Build, edge: Edge, source: Tensor, target: Tensor, what: Identity
+) -> None:
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_ranges(target, 2):
+                first_z, _, first_y, _ = target.box(low, high)
+                step.add(
+                    dropout,
+                    {
+                        **rows_of(source, "source", batch, block, low),
+                        **rows_of(target, "target", batch, block, low),
+                        **counts(target, low, high),
+                        "seed": build.layout.seed ^ crc32(edge.name.encode()),
+                        "iteration": build.staged.iteration,
+                        "image": build.sample(batch),
+                        "first_channel": block * target.lanes,
+                        "first_plane": first_z,
+                        "first_row": first_y,
+                        "width": target.shape[2],
+                        "keep": edge.keep,
+                    },
+                    what=what,
+                    cost=_seconds(target, low, high),
+                    reads=[source.region(batch, block, low, high), build.staged.given.region()],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def _copy(
+    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
+) -> None:
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in plane_ranges(target, 2):
+                z, _, y, _ = target.box(low, high)
+                shift = offset[target.cut]
+                step.add(
+                    copy_rows,
+                    {
+                        "source": source.at(batch, block, z + offset[0], y + offset[1], offset[2]),
+                        "source_z": source.z_stride,
+                        "source_y": source.y_stride,
+                        **rows_of(target, "target", batch, block, low),
+                        **counts(target, low, high),
+                        "length": target.row,
+                    },
+                    what=what,
+                    cost=_seconds(target, low, high),
+                    reads=[source.region(batch, block, low + shift, high + shift)],
+                    writes=[target.region(batch, block, low, high)],
+                )
+
+
+def _seconds(tensor: Tensor, low: int, high: int) -> float:
+    return tensor.row * tensor.shape[1 - tensor.cut] * (high - low) * 8 / MEMORY_RATE

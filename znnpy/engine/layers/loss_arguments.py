@@ -1,0 +1,121 @@
+"""The parts in which tasks of a loss take an output's images, and the words of its kernels for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from znnpy_kernels.layers.loss_rows import AT
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.staging import Staging
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import counts, plane_ranges, rows_of
+from znnpy.learning.loss import Objective
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+class Leaf(NamedTuple):
+    """Planes low..high of one sample; leaves are numbered through all samples."""
+
+    number: int
+    batch: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one output's loss reads and writes; `gradient` is None where nothing before the output learns."""
+
+    node: Node
+    objective: Objective
+    output: Tensor
+    gradient: Tensor | None
+    staged: Staging
+    leaves: tuple[Leaf, ...]
+
+    @classmethod
+    def of(cls, build: Build, node: Node, objective: Objective) -> Parts:
+        """The parts of a node's images."""
+        output = build.images.activations[node.name]
+        cuts = plane_ranges(output, 6 * output.blocks)
+        leaves = tuple(
+            Leaf(batch * len(cuts) + index, batch, low, high)
+            for batch in range(output.batch)
+            for index, (low, high) in enumerate(cuts)
+        )
+        return cls(
+            node, objective, output, build.images.gradients.get(node.name), build.staged, leaves
+        )
+
+    @property
+    def count(self) -> int:
+        """Parts of all samples."""
+        return len(self.leaves)
+
+    @property
+    def width(self) -> int:
+        """Images, rounded up to whole vectors."""
+        return -(-self.output.images // LANES) * LANES
+
+    @property
+    def cost(self) -> float:
+        """Estimated seconds of one part."""
+        output = self.output
+        each = self.count // output.batch
+        return output.batch_stride * output.blocks * 24 / MEMORY_RATE / each
+
+    def read(self, leaf: Leaf) -> list[Region]:
+        """The output's values."""
+        return self.output.regions(leaf.batch, leaf.low, leaf.high)
+
+    def written(self, leaf: Leaf) -> list[Region]:
+        """The gradient."""
+        gradient = self.gradient
+        return [] if gradient is None else gradient.regions(leaf.batch, leaf.low, leaf.high)
+
+    def words(self, leaf: Leaf) -> dict[str, float]:
+        """Words of `loss_rows` but those of the gradient; sums are not wanted."""
+        output, name = self.output, self.node.name
+        numbers = self.objective.numbers
+        return {
+            **dict.fromkeys(AT._fields, 0),
+            **{word: value for word, value in numbers.items() if word in AT._fields},
+            **rows_of(output, "output", leaf.batch, 0, leaf.low),
+            **_planar(output, "target", leaf.batch, leaf.low),
+            **_planar(output, "weight", leaf.batch, leaf.low),
+            "places": self.staged.places[name],
+            **counts(output, leaf.low, leaf.high),
+            "output_block": output.block_stride,
+            "normaliser": self.staged.normalizers[name],
+            "classes": self.staged.classes[name],
+            "channels": output.images,
+            "width": output.shape[2],
+            "lanes": output.lanes,
+        }
+
+    def gradient_words(self, leaf: Leaf) -> dict[str, int]:
+        """Words of the gradient, if there is one."""
+        if self.gradient is None:
+            return {}
+        return {
+            **rows_of(self.gradient, "gradient", leaf.batch, 0, leaf.low),
+            "gradient_block": self.gradient.block_stride,
+        }
+
+
+def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]:
+    """Words of a planar target or weight array of the output's shape: an offset in bytes."""
+    depth, height, width = output.shape
+    image = depth * height * width
+    z, _, y, _ = output.box(low, low + 1)
+    return {
+        prefix: 4 * (batch * output.images * image + (z * height + y) * width),
+        f"{prefix}_image": image,
+        f"{prefix}_z": height * width,
+        f"{prefix}_y": width,
+    }

@@ -1,0 +1,180 @@
+"""Tasks of max_filter and max_pool edges: maxima, the taps that won, gradients to the winners."""
+
+from __future__ import annotations
+
+from math import nan
+
+from znnpy_kernels.layers.max_pooling import max_pool_backward, max_pool_forward, max_pool_values
+from znnpy_kernels.layers.max_pooling_pairs import (
+    max_filter_backward,
+    max_filter_forward,
+    max_filter_streamed,
+    max_filter_values,
+)
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.layers.pooling_windows import (
+    backward_words,
+    block_seconds,
+    forward_words,
+    read_planes,
+    seen_planes,
+    window_ranges,
+)
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Buffer, Name, Region, Use
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
+from znnpy.engine.tasks.fusion import is_pair_filter, masked_by_maxima
+from znnpy.engine.tasks.step import Step, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge, Triple
+
+TAPS = Use("taps of maxima")
+
+# Of images that pass by the caches: most of them would leave before they are read.
+STREAMED_BYTES = 1 << 26
+PLANES = 6  # of one task at least, where no cache holds two large planes
+
+
+def forward(step: Step, build: Build, edge: Edge) -> None:
+    """Maxima of one edge; with the winning taps when a backward pass follows."""
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    keep_taps = edge.name in build.images.backward
+    for batch in range(target.batch):
+        for block in range(target.blocks):
+            for low, high in window_ranges(target, edge, 1 if keep_taps else PLANES):
+                wide = read_planes(build, edge, source, low, high)
+                kernel, values = _forward_kernel(build, edge, batch, block, low, high, wide[0])
+                step.add(
+                    kernel,
+                    values,
+                    what=Identity(edge.name, Pass.FORWARD, Part.MAXIMA),
+                    cost=block_seconds(target, edge) * (high - low) / target.extent,
+                    reads=[source.region(batch, block, *wide)],
+                    writes=[
+                        target.region(batch, block, low, high),
+                        *(
+                            [_taps_region(build, edge, target, batch, block, low, high)]
+                            if keep_taps
+                            else ()
+                        ),
+                    ],
+                )
+
+
+def _forward_kernel(
+    build: Build, edge: Edge, batch: int, block: int, low: int, high: int, first: int
+) -> tuple[Kernel, dict[str, float]]:
+    """What makes planes low..high, which read the source's from `first` on, and its words."""
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    dilation = build.layout.geometry.dilations[edge.name]
+    keep_taps = edge.name in build.images.backward
+    words = forward_words(build, edge, batch, block, low, high)
+    taps = _taps_words(build, edge, target, batch, block, low) if keep_taps else {}
+    if not is_pair_filter(edge):
+        return max_pool_forward if keep_taps else max_pool_values, words | taps
+    words |= {**rows_of(source, "source", batch, block, first), **_far(edge, dilation)}
+    if not keep_taps:
+        kernel = _values_kernel(target, edge, dilation)
+        return kernel, {name: words[name] for name in kernel.fields}
+    words |= taps | {"floor": _floor(build, edge)}
+    return max_filter_forward, {name: words[name] for name in max_filter_forward.fields}
+
+
+def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
+    """For maxima without taps."""
+    large = 4 * target.blocks * target.block_stride >= STREAMED_BYTES
+    neighbours = (edge.size[2] - 1) * dilation[2] == 1
+    return max_filter_streamed if large and neighbours else max_filter_values
+
+
+def _floor(build: Build, edge: Edge) -> float:
+    """The maximum that has no gradient, nor has any below; a NaN where all have."""
+    node = masked_by_maxima(build.layout, edge)
+    return 0.0 if node and node.function == "relu" else nan
+
+
+def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Hand each output's gradient to the input voxel that won.
+
+    The gradients of the source's function and bias are made where nothing else reads its images.
+    """
+    target = build.images.backward[edge.name]
+    node = masked_by_maxima(build.layout, edge)
+    cuts = window_ranges(target, edge)
+    for block in range(target.blocks):
+        count = target.batch * len(cuts)
+        partials = build.bias_partials(node, block, count) if node else None
+        for batch in range(target.batch):
+            for index, (low, high) in enumerate(cuts):
+                leaf = batch * len(cuts) + index
+                words = _backward_words(build, edge, gradient, batch, block, low, high)
+                seen = seen_planes(build, edge, gradient, low, high)
+                if is_pair_filter(edge):
+                    words |= {
+                        "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0
+                    }
+                step.add(
+                    max_filter_backward if is_pair_filter(edge) else max_pool_backward,
+                    words,
+                    what=Identity(edge.name, Pass.BACKWARD, Part.MAXIMA),
+                    cost=block_seconds(target, edge) * (high - low) / target.extent,
+                    reads=[
+                        gradient.region(batch, block, *seen),
+                        _taps_region(build, edge, gradient, batch, block, 0, gradient.extent),
+                    ],
+                    writes=[
+                        target.region(batch, block, low, high),
+                        *left_behind(partials, leaf),
+                    ],
+                )
+        if node and partials:
+            sum_bias(step, build, node, block, 1, partials, count)
+
+
+def _backward_words(
+    build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
+) -> dict[str, float]:
+    words = backward_words(build, edge, gradient, batch, block, low, high)
+    words |= _taps_words(build, edge, gradient, batch, block, 0)
+    if not is_pair_filter(edge):
+        return words
+    words |= _far(edge, build.layout.geometry.dilations[edge.name]) | {"bias_gradient": 0}
+    return {name: words[name] for name in max_filter_backward.fields}
+
+
+def _far(edge: Edge, dilation: Triple) -> dict[str, float]:
+    far = ((size - 1) * apart for size, apart in zip(edge.size, dilation, strict=True))
+    return dict(zip(("far_z", "far_y", "far_x"), far, strict=True))
+
+
+def _taps(build: Build, edge: Edge, target: Tensor) -> Buffer:
+    """The winning taps: dense, a byte or two for each lane; planes of each block of the batch."""
+    lanes = target.batch * target.blocks * target.shape[0] * target.shape[1] * target.row
+    return build.shared(Name(TAPS, edge.name), lanes * _tap_bytes(edge) // 4 + 1)
+
+
+def _taps_region(
+    build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int, high: int
+) -> Region:
+    section = batch * target.blocks + block
+    return _taps(build, edge, target).region(low, high, section=section)
+
+
+def _tap_bytes(edge: Edge) -> int:
+    return 1 if is_pair_filter(edge) else 2
+
+
+def _taps_words(
+    build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int
+) -> dict[str, float]:
+    """Words `index`, `index_z`, `index_y` of the winning taps."""
+    y_stride = target.row
+    z_stride = target.shape[1] * y_stride
+    whole = target.shape[0] * z_stride
+    z, _, y, _ = target.box(low, low + 1)
+    offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
+    first = _taps(build, edge, target).address + _tap_bytes(edge) * offset
+    return {"index": first, "index_z": z_stride, "index_y": y_stride}

@@ -1,0 +1,394 @@
+"""Tasks of normalisation: statistics of a node's sum, what follows from them, and the way back.
+
+Tasks leave statistics of their planes of a block; small tasks merge them, in fixed order, into the
+coefficients by which the function's pass normalises what it reads. Backward the same once more with
+sums of gradients. So images are read twice forward and twice backward, and written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from znnpy_kernels.layers import normalization_statistics
+from znnpy_kernels.layers.activation_kernels import NORMED
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.layers.activation import kernel_of, shape_words, slopes_read
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Node, Norm
+from znnpy.plan.cost import MEMORY_RATE
+
+LEAVES = Use("partial statistics", SMALL)
+MOMENTS = Use("statistics", SMALL)
+COEFFICIENTS = Use("coefficients of normalisation", SMALL)
+GRADIENT_LEAVES = Use("partial gradients of statistics", SMALL)
+GRADIENT_COEFFICIENTS = Use("coefficients of gradients", SMALL)
+CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
+
+DOUBLE = 2  # floats of a float64
+CHANNEL_SECONDS = 1e-8  # of one part of one channel that is merged
+
+
+@dataclass(frozen=True)
+class Table:
+    """A buffer with an entry for each block of each sample; regions count entries."""
+
+    buffer: Buffer
+    entry: int  # floats
+    blocks: int
+
+    def at(self, sample: int, block: int) -> int:
+        """Address of an entry."""
+        return self.buffer.address + 4 * self.entry * (sample * self.blocks + block)
+
+    def region(self, sample: int, block: int) -> Region:
+        """An entry."""
+        index = sample * self.blocks + block
+        return self.buffer.region(index, index + 1)
+
+    def regions(self, samples: int, blocks: range) -> list[Region]:
+        """Entries of some blocks of all samples."""
+        return [self.region(sample, block) for sample in range(samples) for block in blocks]
+
+
+@dataclass(frozen=True)
+class Normed:
+    """A node whose sum is normalised, with its tables.
+
+    A sample is what is normalised by itself: an image of the batch, or the whole batch as one.
+    """
+
+    build: Build
+    node: Node
+    norm: Norm
+    summed: Tensor
+
+    @classmethod
+    def of(cls, build: Build, node: Node) -> Normed:
+        """Of a node that has a normalisation."""
+        assert node.norm is not None
+        return cls(build, node, node.norm, build.summed(node.name))
+
+    @property
+    def samples(self) -> int:
+        """How many are normalised by themselves."""
+        return 1 if self.norm.kind == "batch" else self.summed.batch
+
+    @property
+    def merged(self) -> int:
+        """Images of the batch that make a sample."""
+        return self.summed.batch // self.samples
+
+    @property
+    def units(self) -> list[range]:
+        """Blocks that one task merges: no group of images lies in two of them."""
+        single = self.norm.kind in ("batch", "instance")
+        blocks = self.summed.blocks
+        return [range(b, b + 1) for b in range(blocks)] if single else [range(blocks)]
+
+    def channels(self, unit: range) -> int:
+        """Images in a unit."""
+        return min(self.node.images - unit.start * LANES, len(unit) * LANES)
+
+    def sample(self, image: int) -> int:
+        """The sample to which an image of the batch belongs."""
+        return image // self.merged
+
+    def kept(self, what: str) -> str:
+        """Name of what the node keeps beside its bias."""
+        return f"{self.node.name}.{what}"
+
+    @property
+    def coefficients(self) -> Table:
+        """By which the function's pass normalises."""
+        return self.table(COEFFICIENTS, self.samples, normalization_statistics.COEFFICIENTS)
+
+    @property
+    def moments(self) -> Table:
+        """What the way back and running statistics need; those of running ones are added up over microbatches."""
+        entry, blocks = normalization_statistics.MOMENTS * LANES * DOUBLE, self.summed.blocks
+        if not self.norm.running:
+            return self.table(MOMENTS, self.samples, entry)
+        name = Name(MOMENTS, self.node.name)
+        return Table(self.build.added_up(name, entry * blocks), entry, blocks)
+
+    def table(self, use: Use, samples: int, entry: int) -> Table:
+        """Entries of so many floats."""
+        blocks = self.summed.blocks
+        name = Name(use, self.node.name)
+        return Table(self.build.scratch(name, entry * blocks * samples), entry, blocks)
+
+    def affine_words(self, image: int, block: int) -> dict[str, int]:
+        """Words by which a function is of normalised values."""
+        here = self.coefficients.at(self.sample(image), block)
+        return {"affine": here, "bias": here + 4 * 2 * LANES}
+
+    def affine_reads(self, image: int, block: int) -> Region:
+        """What they stand for."""
+        return self.coefficients.region(self.sample(image), block)
+
+    def table_words(self, leaves: Table, unit: range, cuts: int) -> dict[str, int]:
+        """Words of a task that merges what parts left; `leaves` has an entry for all parts of a block."""
+        first, images = unit.start, LANES * unit.start
+        parameters = {
+            "bias": self.build.values_address(self.node.name, images),
+            "scale": self.build.values_address(self.kept("scale"), images),
+        }
+        blocks = self.summed.blocks
+        return parameters | {
+            "leaves": leaves.at(0, first),
+            "image_step": 4 * leaves.entry * blocks,
+            "block_step": 4 * leaves.entry,
+            "cuts": cuts,
+            "samples": self.samples,
+            "merged": self.merged,
+            "channels": self.channels(unit),
+            "size": self.node.images // self.norm.parts(self.node.images),
+            "moments": self.moments.at(0, first),
+            "moments_step": 4 * self.moments.entry * blocks,
+        }
+
+
+def _cost(tensor: Tensor, planes: int, operands: int) -> float:
+    other = tensor.shape[1 - tensor.cut]
+    return tensor.row * other * planes * 4 * operands / MEMORY_RATE
+
+
+def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+    """(image of the batch, block, number of the part, its planes) of each part."""
+    for batch in range(tensor.batch):
+        for block in range(tensor.blocks):
+            for index, planes in enumerate(plane_ranges(tensor, operands)):
+                yield batch, block, index, planes
+
+
+def emit_statistics(step: Step, build: Build, node: Node) -> None:
+    """Coefficients of a node's normalisation, from its sum or from running statistics."""
+    normed = Normed.of(build, node)
+    if normed.norm.running and not (build.layout.training and build.dropping):
+        _from_running(step, build, normed)
+    else:
+        _from_sums(step, build, normed)
+
+
+def _from_running(step: Step, build: Build, normed: Normed) -> None:
+    names = {
+        "mean": normed.kept("running_mean"),
+        "variance": normed.kept("running_variance"),
+        "bias": normed.node.name,
+        "scale": normed.kept("scale"),
+        "shift": normed.kept("shift"),
+    }
+    step.add(
+        normalization_statistics.running_coefficients,
+        {word: build.values_address(name, 0) for word, name in names.items()}
+        | {
+            "epsilon": normed.norm.epsilon,
+            "coefficients": normed.coefficients.at(0, 0),
+            "channels": normed.node.images,
+        },
+        what=Identity(normed.node.name, Pass.FORWARD, Part.MERGED),
+        cost=CHANNEL_SECONDS * normed.node.images,
+        reads=build.values_read(*names.values()),
+        writes=normed.coefficients.regions(1, range(normed.summed.blocks)),
+    )
+
+
+def _from_sums(step: Step, build: Build, normed: Normed) -> None:
+    summed = normed.summed
+    cuts = len(plane_ranges(summed, 1))
+    leaves = normed.table(LEAVES, summed.batch, DOUBLE * normalization_statistics.LEAF * cuts)
+    for batch, block, index, (low, high) in _parts(summed, 1):
+        step.add(
+            normalization_statistics.lane_statistics,
+            {
+                **rows_of(summed, "source", batch, block, low),
+                **counts(summed, low, high),
+                "leaf": leaves.at(batch, block) + 8 * normalization_statistics.LEAF * index,
+                "length": summed.row,
+            },
+            what=Identity(normed.node.name, Pass.FORWARD, Part.STATISTICS),
+            cost=_cost(summed, high - low, 1),
+            reads=[summed.region(batch, block, low, high)],
+            writes=[_part(leaves, batch, block, index)],
+        )
+    for unit in normed.units:
+        _merge(step, build, normed, leaves, unit, cuts)
+
+
+def _part(leaves: Table, batch: int, block: int, index: int) -> Region:
+    """What one part leaves in the entry of its block."""
+    return leaves.buffer.region(index, index + 1, section=batch * leaves.blocks + block)
+
+
+def _left(leaves: Table, batch: int, unit: range, cuts: int) -> list[Region]:
+    """What all parts of some blocks have left."""
+    return [
+        leaves.buffer.region(0, cuts, section=image * leaves.blocks + block)
+        for image in range(batch)
+        for block in unit
+    ]
+
+
+def _merge(step: Step, build: Build, normed: Normed, leaves: Table, unit: range, cuts: int) -> None:
+    names = (normed.node.name, normed.kept("scale"), normed.kept("shift"))
+    coefficients, batch = normed.coefficients, normed.summed.batch
+    step.add(
+        normalization_statistics.merged_statistics,
+        {
+            **normed.table_words(leaves, unit, cuts),
+            "coefficients": coefficients.at(0, unit.start),
+            "coefficients_step": 4 * coefficients.entry * coefficients.blocks,
+            "shift": build.values_address(normed.kept("shift"), LANES * unit.start),
+            "epsilon": normed.norm.epsilon,
+        },
+        what=Identity(normed.node.name, Pass.FORWARD, Part.MERGED),
+        cost=CHANNEL_SECONDS * normed.channels(unit) * batch * cuts,
+        reads=[*_left(leaves, batch, unit, cuts), *build.values_read(*names)],
+        writes=[
+            *coefficients.regions(normed.samples, unit),
+            *normed.moments.regions(normed.samples, unit),
+        ],
+    )
+
+
+def norm_backward(step: Step, build: Build, node: Node) -> None:
+    """From the gradient by a node's values to that by its sum, in place; of scale, shift and bias."""
+    normed, gradient = Normed.of(build, node), build.images.gradients[node.name]
+    cuts = len(plane_ranges(gradient, 2))
+    leaves = normed.table(
+        GRADIENT_LEAVES, gradient.batch, DOUBLE * normalization_statistics.SUMS * cuts
+    )
+    back = normed.table(
+        GRADIENT_COEFFICIENTS, normed.samples, normalization_statistics.COEFFICIENTS
+    )
+    for batch, block, index, (low, high) in _parts(gradient, 2):
+        _way_back(
+            step, normed, gradient, (batch, block, low, high), Part.STATISTICS,
+            {"sums": leaves.at(batch, block) + 8 * normalization_statistics.SUMS * index},
+            [], [_part(leaves, batch, block, index)],
+        )  # fmt: skip
+    for unit in normed.units:
+        _merge_gradients(step, build, normed, leaves, back, unit, cuts)
+    for batch, block, _, (low, high) in _parts(gradient, 3):
+        sample = normed.sample(batch)
+        _way_back(
+            step, normed, gradient, (batch, block, low, high), Part.FUNCTION,
+            {**rows_of(gradient, "target", batch, block, low), "back": back.at(sample, block)},
+            [back.region(sample, block)], [gradient.region(batch, block, low, high)],
+        )  # fmt: skip
+
+
+def _way_back(
+    step: Step,
+    normed: Normed,
+    gradient: Tensor,
+    where: tuple[int, int, int, int],
+    part: Part,
+    words: dict[str, int],
+    reads: list[Region],
+    writes: list[Region],
+) -> None:
+    """One of both passes over a part: image of the batch, block and planes."""
+    (batch, block, low, high), node, summed = where, normed.node, normed.summed
+    function = "linear" if node.function == "softmax" else node.function
+    none = dict.fromkeys(("target", "target_z", "target_y", "back", "sums"), 0)
+    step.add(
+        kernel_of(NORMED, function, node),
+        {
+            **rows_of(summed, "summed", batch, block, low),
+            **rows_of(gradient, "gradient", batch, block, low),
+            **counts(gradient, low, high),
+            "coefficients": normed.coefficients.at(normed.sample(batch), block),
+            "length": gradient.row,
+            **shape_words(normed.build, node, block),
+            **none,
+            **words,
+        },
+        what=Identity(node.name, Pass.BACKWARD, part),
+        cost=_cost(gradient, high - low, 3 if part is Part.FUNCTION else 2),
+        reads=[
+            summed.region(batch, block, low, high),
+            gradient.region(batch, block, low, high),
+            normed.affine_reads(batch, block),
+            *slopes_read(normed.build, node),
+            *reads,
+        ],
+        writes=writes,
+    )
+
+
+def _merge_gradients(
+    step: Step,
+    build: Build,
+    normed: Normed,
+    leaves: Table,
+    back: Table,
+    unit: range,
+    cuts: int,
+) -> None:
+    node, (depth, height, width) = normed.node, normed.summed.shape
+    found = build.scratch(
+        Name(CHANNEL_GRADIENTS, node.name, (unit.start,)), 3 * DOUBLE * LANES * len(unit)
+    )
+    names = {"bias": node.name, "scale": normed.kept("scale"), "shift": normed.kept("shift")}
+    known = {
+        word: build.parameters[name] for word, name in names.items() if name in build.parameters
+    }
+    addresses = {word: it.gradient + 4 * LANES * unit.start for word, it in known.items()}
+    batch = normed.summed.batch
+    step.add(
+        normalization_statistics.merged_gradients,
+        {
+            **normed.table_words(leaves, unit, cuts),
+            "coefficients": back.at(0, unit.start),
+            "coefficients_step": 4 * back.entry * back.blocks,
+            "voxels": depth * height * width,
+            "found": found.address,
+            **{f"{word}_gradient": addresses.get(word, 0) for word in names},
+        },
+        what=Identity(node.name, Pass.BACKWARD, Part.MERGED),
+        cost=CHANNEL_SECONDS * normed.channels(unit) * batch * cuts,
+        reads=[
+            *_left(leaves, batch, unit, cuts),
+            *normed.moments.regions(normed.samples, unit),
+            *build.values_read(normed.kept("scale")),
+        ],
+        writes=[
+            *back.regions(normed.samples, unit),
+            *(it.gradient_region(unit.start, unit.stop) for it in known.values()),
+            found.region(),
+        ],
+    )
+
+
+def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
+    """Running statistics of a node take some of the mean of all microbatches'."""
+    normed = Normed.of(build, node)
+    names = [normed.kept("running_mean"), normed.kept("running_variance")]
+    kept = build.values_read(*names)
+    step.add(
+        normalization_statistics.move_running,
+        {
+            "mean": build.values_address(names[0], 0),
+            "variance": build.values_address(names[1], 0),
+            "bias": build.values_address(node.name, 0),
+            "moments": normed.moments.at(0, 0),
+            "count": build.layout.microbatches,
+            "momentum": norm.momentum,
+            "channels": node.images,
+        },
+        what=Identity(node.name, Pass.UPDATE, Part.RUNNING),
+        cost=CHANNEL_SECONDS * node.images,
+        reads=[
+            *normed.moments.regions(1, range(normed.summed.blocks)),
+            *build.values_read(node.name),
+            *kept,
+        ],
+        writes=kept,
+    )

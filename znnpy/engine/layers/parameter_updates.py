@@ -1,0 +1,101 @@
+"""Tasks that move parameters: gradient norm and clipping, the optimiser, and what filters imply."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.gradient_norms import clip_scale, sum_of_squares
+
+from znnpy.engine.layers.normalization import move_running
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.parameters import Parameter
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.plan import ranges
+from znnpy.plan.cost import MEMORY_RATE
+
+NORM_PARTIALS = Use("partial norms", SMALL)
+SCALE = Use("clip scale", SMALL)
+
+
+def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
+    """Update every parameter; with `clip_norm` all wait for the norm over all gradients.
+
+    Running statistics move by those of the step.
+    """
+    scale = None if clip_norm is None else _emit_clip(step, build, clip_norm)
+    for parameter in build.moving:
+        _emit_update(step, build, parameter, optimizer, scale)
+    for node in build.layout.network.nodes:
+        if node.norm is not None and node.norm.running:
+            move_running(step, build, node, node.norm)
+
+
+def _emit_update(
+    step: Step, build: Build, parameter: Parameter, optimizer: Optimizer, scale: Buffer | None
+) -> None:
+    hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
+    pieces = parameter.pieces
+    for low, high in ranges(len(pieces), parameter.floats * 20 / MEMORY_RATE):
+        begin, last = pieces[low].start, pieces[high - 1]
+        length = last.start + last.floats - begin
+        states = {
+            name: address + 4 * begin
+            for name, address in zip(optimizer.state_names, parameter.states, strict=True)
+        }
+        step.add(
+            optimizer.kernel,
+            {
+                **dict.fromkeys(optimizer.kernel.fields, 0),  # of states that are not kept
+                "parameters": parameter.stored.address + 4 * begin,
+                "gradient": parameter.gradient + 4 * begin,
+                **states,
+                "hyper": hyper,
+                "scale": scale.address if scale else 0,
+                "length": length,
+            },
+            what=Identity(parameter.name, Pass.UPDATE, Part.UPDATE),
+            cost=length * 20 / MEMORY_RATE,
+            reads=[
+                parameter.gradient_region(low, high),
+                parameter.stored_region(low, high),
+                build.staged.given.region(),
+                *([scale.region()] if scale else []),
+            ],
+            writes=[parameter.stored_region(low, high)],
+        )
+
+
+def _emit_clip(step: Step, build: Build, clip_norm: float) -> Buffer:
+    """Sum of squares of every gradient, then one scale for all, which is returned."""
+    parameters = build.moving
+    partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
+    scale = build.scratch(Name(SCALE), 1)
+    for index, parameter in enumerate(parameters):
+        step.add(
+            sum_of_squares,
+            {
+                "source": parameter.gradient,
+                "length": parameter.floats,
+                "partial": partials.address + 8 * index,
+            },
+            what=Identity(parameter.name, Pass.UPDATE, Part.NORM),
+            cost=parameter.floats * 4 / MEMORY_RATE,
+            reads=[parameter.gradient_region()],
+            writes=[partials.region(index, index + 1)],
+        )
+    step.add(
+        clip_scale,
+        {
+            "partials": partials.address,
+            "count": len(parameters),
+            "max_norm": clip_norm,
+            "scale": scale.address,
+            "norm": 0,
+        },
+        what=Identity(None, Pass.UPDATE, Part.CLIP),
+        cost=1e-6,
+        reads=[partials.region(0, len(parameters))],
+        writes=[scale.region()],
+    )
+    return scale

@@ -1,0 +1,104 @@
+"""What tasks of pooling have in common: the words of a window, the planes that it joins, cuts and costs."""
+
+from __future__ import annotations
+
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import counts, rows_of
+from znnpy.geometry import voxels
+from znnpy.layers.padding import sides
+from znnpy.network.types import Edge
+from znnpy.plan import ranges
+from znnpy.plan.partition import TARGET_SECONDS
+
+SECONDS_PER_VOXEL = 4e-11  # one lane of one tap, on one core
+SLAB_BYTES = 1 << 19  # of one task's images
+
+
+def block_seconds(tensor: Tensor, edge: Edge) -> float:
+    """Estimated seconds of one block of images."""
+    return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_VOXEL
+
+
+def window_ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
+    """Cuts of one block: small enough that what one task wrote is in the cache for the next.
+
+    At least `least` planes, which share what they read, are kept together.
+    """
+    slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
+    wanted = max(block_seconds(tensor, edge), slabs * TARGET_SECONDS)
+    return ranges(tensor.extent, wanted, least)
+
+
+def read_planes(build: Build, edge: Edge, source: Tensor, low: int, high: int) -> tuple[int, int]:
+    """Planes of the source that planes low..high of the target read, without those beyond it."""
+    cut, dilation = source.cut, build.layout.geometry.dilations[edge.name]
+    before, stride = sides(edge, dilation)[cut][0], edge.stride[cut]
+    reach = (edge.size[cut] - 1) * dilation[cut]
+    last = min(source.extent, (high - 1) * stride - before + reach + 1)
+    return min(max(0, low * stride - before), last), last
+
+
+def seen_planes(build: Build, edge: Edge, gradient: Tensor, low: int, high: int) -> tuple[int, int]:
+    """Planes of the gradient that reach planes low..high of the source."""
+    cut, dilation = gradient.cut, build.layout.geometry.dilations[edge.name]
+    before, stride = sides(edge, dilation)[cut][0], edge.stride[cut]
+    reach = (edge.size[cut] - 1) * dilation[cut]
+    first = max(0, -(-(low + before - reach) // stride))
+    return first, max(first, min(gradient.extent, (high - 1 + before) // stride + 1))
+
+
+def forward_words(
+    build: Build, edge: Edge, batch: int, block: int, low: int, high: int
+) -> dict[str, float]:
+    """Words of planes low..high of what an edge brings to its target."""
+    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    first_z, _, first_y, _ = target.box(low, high)
+    return {
+        **rows_of(source, "source", batch, block, 0),
+        **rows_of(target, "target", batch, block, low),
+        **counts(target, low, high),
+        "first_plane": first_z,
+        "first_row": first_y,
+        "width": target.shape[2],
+        **_window(build, edge, source),
+    }
+
+
+def backward_words(
+    build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
+) -> dict[str, float]:
+    """Words of planes low..high of what goes back to an edge's source."""
+    target = build.images.backward[edge.name]
+    first_z, _, first_y, _ = target.box(low, high)
+    z, y, x = gradient.shape
+    return {
+        **rows_of(gradient, "gradient", batch, block, 0),
+        "outputs_z": z,
+        "outputs_y": y,
+        "outputs_x": x,
+        **rows_of(target, "target", batch, block, low),
+        **counts(target, low, high),
+        "first_plane": first_z,
+        "first_row": first_y,
+        "width": target.shape[2],
+        **_window(build, edge, target),
+    }
+
+
+def _window(build: Build, edge: Edge, source: Tensor) -> dict[str, float]:
+    dilation = build.layout.geometry.dilations[edge.name]
+    named = {
+        "window": edge.size,
+        "stride": edge.stride,
+        "dilation": dilation,
+        "before": [before for before, _ in sides(edge, dilation)],
+        "inputs": source.shape,
+    }
+    return {
+        f"{word}_{axis}": value
+        for word, triple in named.items()
+        for axis, value in zip("zyx", triple, strict=True)
+    }

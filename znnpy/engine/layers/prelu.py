@@ -1,0 +1,74 @@
+"""Tasks of prelu: gradients of the slopes that it learns."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.reduction import slopes_gradient, sum_vectors
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.layers.normalization import Normed
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.parameters import Parameter
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+SLOPE_PARTIALS = Use("partial gradients of slopes", SMALL)
+
+
+def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -> None:
+    """Gradient of a node's slopes, from that by its values and the sums that its function is of."""
+    gradient, parameter = build.images.gradients[node.name], build.parameters[f"{node.name}.slopes"]
+    normed = None if node.norm is None else Normed.of(build, node)
+    cuts = plane_ranges(gradient, 2)
+    count = gradient.batch * len(cuts)
+    for block in range(gradient.blocks):
+        partials = build.scratch(Name(SLOPE_PARTIALS, node.name, (block,)), count * LANES)
+        for batch in range(gradient.batch):
+            for index, (low, high) in enumerate(cuts):
+                leaf = batch * len(cuts) + index
+                words = normed.affine_words(batch, block) if normed else {"affine": 0, "bias": 0}
+                step.add(
+                    slopes_gradient,
+                    {
+                        **rows_of(summed, "source", batch, block, low),
+                        **rows_of(gradient, "gradient", batch, block, low),
+                        **words,
+                        **counts(gradient, low, high),
+                        "partial": partials.address + 4 * LANES * leaf,
+                        "length": gradient.row,
+                    },
+                    what=Identity(node.name, Pass.WEIGHT, Part.SLOPES),
+                    cost=gradient.row
+                    * gradient.shape[1 - gradient.cut]
+                    * (high - low)
+                    * 8
+                    / MEMORY_RATE,
+                    reads=[
+                        summed.region(batch, block, low, high),
+                        gradient.region(batch, block, low, high),
+                        *([normed.affine_reads(batch, block)] if normed else []),
+                    ],
+                    writes=[partials.region(leaf, leaf + 1)],
+                )
+        _sum(step, node, parameter, block, partials, count)
+
+
+def _sum(
+    step: Step, node: Node, parameter: Parameter, block: int, partials: Buffer, count: int
+) -> None:
+    step.add(
+        sum_vectors,
+        {
+            "source": partials.address,
+            "target": parameter.gradient + 4 * LANES * block,
+            "count": count,
+            "length": LANES,
+        },
+        what=Identity(node.name, Pass.WEIGHT, Part.SLOPES),
+        cost=count * LANES * 4 / MEMORY_RATE,
+        reads=[partials.region(0, count)],
+        writes=[parameter.gradient_region(block, block + 1)],
+    )

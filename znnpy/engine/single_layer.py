@@ -1,0 +1,115 @@
+"""One convolution alone: a network around it, the tasks that it declares, and what they take."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from znnpy_kernels.machine.abi import Kernel
+
+from znnpy.engine.convolution import passes as convolution
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity
+from znnpy.geometry import fit
+from znnpy.network.types import Edge, Network, Node, Triple
+from znnpy.plan import ConvShape, LayerPlan, Method, Plan
+
+
+def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
+    """A network around one conv edge, whose source's images lie as they do in a network."""
+    edge = Edge(
+        "conv",
+        "conv_transpose" if shape.transposed else "conv",
+        "source",
+        "target",
+        size=shape.size,
+        stride=shape.stride,
+        sparsity=shape.dilation,
+        padding=shape.padding,
+        border=shape.border,
+        output_padding=_added(shape),
+    )
+    target = Node("target", "sum", shape.outputs)
+    if shape.planar:
+        network = Network((Node("source", "input", shape.inputs), target), (edge,))
+    else:
+        # An input that feeds others too lies in blocks; other nodes of few images may lie planar.
+        learns = "gradient" in shape.passes or not shape.training
+        lift = Edge("lift", "crop" if learns else "identity", "input", "source")
+        if shape.transposed:  # what grows must have shrunk before
+            lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
+        source = Node("source", "transfer", shape.inputs, bias="gradient" in shape.passes)
+        ends = Node("input", "input", shape.inputs), source
+        network = Network((*ends, target), (lift, edge))
+    # Few images of a source stay planar where their gradient, if any, is made directly.
+    back = method if "gradient" in shape.passes else Method("direct")
+    plan = Plan({"conv": LayerPlan.of(method, back, method)})
+    fitted = fit(network, shape.target)
+    return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
+
+
+def lone_kernels(shape: ConvShape, method: Method) -> set[Kernel]:
+    """What its tasks call."""
+    layout, edge = lone(shape, method)
+    return {task.kernel for task in declared(Build.new(Arena(), layout, 0), edge, shape).tasks}
+
+
+@lru_cache(maxsize=1 << 12)  # asked several times for each layer and method, and declares all tasks
+def lone_bytes(shape: ConvShape, method: Method) -> int:
+    """Memory that a layer takes alone."""
+    layout, edge = lone(shape, method)
+    arena = Arena()
+    declared(Build.new(arena, layout, 0), edge, shape)
+    return arena.bytes
+
+
+def given(build: Build, edge: Edge) -> list[Buffer]:
+    """What other tasks of a network would fill."""
+    gradient = build.images.gradients.get(edge.target)
+    filled = (build.value(edge.source), gradient)
+    return [tensor.buffer for tensor in filled if tensor]
+
+
+def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
+    """Derived filters and the wanted passes of one edge."""
+    step, network = Step(), build.layout.network
+    convolution.derive(step, build, edge)
+    convolution.forward(step, build, edge)
+    convolution.finish_forward(step, build, network.node(edge.target))
+    if "weight" in shape.passes:
+        gradient = build.images.gradients[edge.target]
+        convolution.weight_gradient(step, build, edge, gradient)
+    if "gradient" in shape.passes:
+        convolution.data_gradient(step, build, edge, gradient)
+        convolution.finish_backward(step, build, network.node(edge.source))
+    return step
+
+
+def derived(build: Build, edge: Edge) -> set[Identity]:
+    """Tasks of derived filters, which forward passes alone do not pay for: filters never change."""
+    step = Step()
+    if not build.layout.training:
+        convolution.derive(step, build, edge)
+    return {task.what for task in step.tasks}
+
+
+def _added(shape: ConvShape) -> Triple:
+    """Voxels that a transposed convolution adds after its last ones."""
+    if not shape.transposed:
+        return (0, 0, 0)
+    z, y, x = (
+        target - ((source - 1) * stride + (taps - 1) * apart + 1 - sum(sides))
+        for target, source, stride, taps, apart, sides in zip(
+            shape.target,
+            shape.source,
+            shape.stride,
+            shape.size,
+            shape.dilation,
+            shape.padding,
+            strict=True,
+        )
+    )
+    return z, y, x

@@ -1,0 +1,86 @@
+"""What a step does, as declared tasks: updates, forward passes, and what follows from parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from znnpy.engine.communication.gradient_exchange import Exchange, Party
+from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.allocation import STEPS, Build
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.step import Step
+from znnpy.network.objectives import Objectives
+
+Declarations = dict[str, Sequence[Sequence[Declared]]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a step does beside its network: losses, optimiser, clipping; and how tasks are run."""
+
+    losses: Objectives  # by output node
+    optimizer: Optimizer
+    clip_norm: float | None
+    threads: int  # 0: the serial executor
+    policy: str = "critical-path"
+    steal_seed: int = 0
+    record: int = 0
+    max_memory: int | None = None  # bytes
+    party: Party | None = None  # of several ranks
+
+    @property
+    def states(self) -> int:
+        """Buffers that the optimiser keeps of each parameter: none where another rank moves it."""
+        moves = self.party is None or self.party.moves
+        return len(self.optimizer.state_names) if moves else 0
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """A new one, of which nothing is declared; None for who is alone."""
+        return self.party.exchange() if self.party else None
+
+
+def declare_all(
+    build: Build, settings: Settings, exchange: Exchange | None = None, updates: int = STEPS
+) -> Declarations:
+    """Every graph of a layout, as steps of declared tasks; also reserves all scratch.
+
+    `updates`: an even and an odd one, or the even one alone, which needs the same memory.
+    """
+    derive = Step()
+    emit_derived(derive, build)
+    declared: Declarations = {"derive": [derive.tasks]}
+    if build.layout.training:
+        declared["update"] = [
+            declare_update(build, settings, parity, exchange) for parity in range(updates)
+        ]
+    build.parity, build.dropping = 0, False
+    declared["forward"] = [_declare_forward(build)]
+    return declared
+
+
+def _declare_forward(build: Build) -> list[Declared]:
+    """Of as many microbatches as have images of their own."""
+    step = Step()
+    for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
+        step.begin()
+        emit_forward(step, build.of(microbatch, 0))
+    return step.tasks
+
+
+def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
+    build.parity, build.dropping = 0, True
+    step = Step()
+    emit_gradients(step, build, settings.losses)
+    return step.tasks
+
+
+def declare_update(
+    build: Build, settings: Settings, parity: int, exchange: Exchange | None
+) -> list[Declared]:
+    build.parity, build.dropping = parity, True
+    step = Step()
+    emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm, exchange)
+    return step.tasks

@@ -1,0 +1,59 @@
+"""Gradients of biases: sums that tasks leave behind, added up in fixed order."""
+
+from __future__ import annotations
+
+from znnpy_kernels.layers.reduction import sum_lanes, sum_vectors
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Buffer, Region
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Node
+from znnpy.plan.cost import MEMORY_RATE
+
+
+def sum_bias(
+    step: Step, build: Build, node: Node, first: int, blocks: int, partials: Buffer, count: int
+) -> None:
+    """Add up `count` partial sums of `blocks` channel blocks each, from block `first` on."""
+    parameter = build.parameters[node.name]
+    step.add(
+        sum_vectors,
+        {
+            "source": partials.address,
+            "target": parameter.gradient + 4 * LANES * first,
+            "count": count,
+            "length": blocks * LANES,
+        },
+        what=Identity(node.name, Pass.WEIGHT, Part.BIAS),
+        cost=count * blocks * LANES * 4 / MEMORY_RATE,
+        reads=[partials.region(0, count)],
+        writes=[parameter.gradient_region(first, first + blocks)],
+    )
+
+
+def sum_planar_bias(
+    step: Step, build: Build, node: Node, image: int, partials: Buffer, count: int, together: int
+) -> None:
+    """Add up `count` vectors for one image of a planar node; each partial is of `together` images."""
+    parameter = build.parameters[node.name]
+    block = image // LANES
+    step.add(
+        sum_lanes,
+        {
+            "source": partials.address + 4 * LANES * (image % together),
+            "target": parameter.gradient + 4 * image,
+            "count": count,
+            "step": LANES * together,
+        },
+        what=Identity(node.name, Pass.WEIGHT, Part.BIAS),
+        cost=count * LANES * 4 / MEMORY_RATE,
+        reads=[partials.region(0, count)],
+        writes=[parameter.gradient_region(block, block + 1, image % LANES)],
+    )
+
+
+def left_behind(partials: Buffer | None, leaf: int) -> list[Region]:
+    """What a task writes that leaves partial sum `leaf` behind; nothing where there is no bias."""
+    return [partials.region(leaf, leaf + 1)] if partials else []

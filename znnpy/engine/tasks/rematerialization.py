@@ -1,0 +1,256 @@
+"""What the forward pass leaves is dropped, and made again before the backward pass needs it: memory for time.
+
+The tasks that filled a buffer are repeated with the same kernels and words, so bits are the same. What they
+read must be there still, or is made again before; what else they write is then made again as well. So nobody
+needs to know what a task does: order and lives follow from declared regions as ever.
+
+Which buffers to make again, so that a step needs fewer bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from znnpy.engine.memory.regions import Buffer, Filled, Name
+from znnpy.engine.tasks.buffer_sharing import Life, Span, busiest_moment, lifetimes, touched
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.task_identity import Pass
+
+LEAST = 1e-3  # of the bytes at the peak: smaller buffers are not worth looking at
+MOST_AIMS = 4  # at fewer bytes than there are, where buffers do not fit without gaps; the last at the fewest
+
+
+@dataclass(frozen=True)
+class Again:
+    """How a buffer is made again: by which tasks of the forward pass, before which of the backward pass.
+
+    `after`: the last task of the forward pass that touches it. `buffers`: all that the tasks fill anew; `reads`:
+    what they read beside.
+    """
+
+    tasks: Sequence[int]
+    after: int
+    before: int
+    buffers: Sequence[Buffer]
+    reads: Sequence[Buffer]
+    seconds: float
+
+
+class History:
+    """What touches and what writes each buffer of a microbatch; its backward pass begins at task `turn`."""
+
+    def __init__(self, tasks: Sequence[Declared]) -> None:
+        self.tasks = tasks
+        losses = (n for n, task in enumerate(tasks) if task.what.serves is Pass.LOSS)
+        self.turn = next(losses, len(tasks))
+        self.touches = defaultdict[Buffer, list[int]](list)
+        self.writers = defaultdict[Buffer, list[int]](list)
+        self._found: dict[Buffer, Again | None] = {}
+        for number, task in enumerate(tasks):
+            for buffer in touched(task):
+                self.touches[buffer].append(number)
+            for buffer in dict.fromkeys(region.buffer for region in task.writes):
+                self.writers[buffer].append(number)
+
+    def left(self) -> Iterator[Buffer]:
+        """Buffers that the forward pass leaves to the backward pass."""
+        for buffer, numbers in self.touches.items():
+            if buffer.filled is Filled.STEP and numbers[0] < self.turn <= numbers[-1]:
+                yield buffer
+
+    def again(self, buffer: Buffer) -> Again | None:
+        """How a buffer is made again; None where it cannot be."""
+        if buffer not in self._found:
+            self._found[buffer] = self._again(buffer)
+        return self._found[buffer]
+
+    def _again(self, buffer: Buffer) -> Again | None:
+        after, before = self._hole(buffer)
+        numbers, reads = set[int](), dict[Buffer, None]()
+        pending, anew = [buffer], {buffer: None}
+        while pending:
+            for number in self.writers[pending.pop()]:
+                if number >= before or number in numbers:
+                    continue
+                task = self.tasks[number]
+                if number >= self.turn or task.group >= 0:
+                    return None
+                numbers.add(number)
+                reads |= dict.fromkeys(region.buffer for region in task.reads)
+                more = {region.buffer: None for region in task.writes}
+                more |= {it: None for it in _read(task) if not self._is_there(it, number, before)}
+                pending += [it for it in more if it not in anew]
+                anew |= more
+        return Again(
+            sorted(numbers), after, before, tuple(anew), tuple(it for it in reads if it not in anew),
+            sum(self.tasks[number].cost for number in numbers),
+        )  # fmt: skip
+
+    def _hole(self, buffer: Buffer) -> tuple[int, int]:
+        """The last task of the forward pass and the first one of the backward pass that touch a buffer."""
+        touches = self.touches[buffer]
+        first = bisect_left(touches, self.turn)
+        return touches[first - 1], touches[first]
+
+    def _is_there(self, buffer: Buffer, read: int, before: int) -> bool:
+        """Whether what a task has read is there still, and not for the sake of another one alone."""
+        writers = self.writers[buffer]
+        later = bisect_right(writers, read)
+        changed = later < len(writers) and writers[later] < before
+        return not changed and self.touches[buffer][-1] >= before
+
+
+def _read(task: Declared) -> Iterable[Buffer]:
+    """What a task reads that tasks of the step have made."""
+    read = (region.buffer for region in task.reads if region.buffer.filled is Filled.STEP)
+    return dict.fromkeys(read)
+
+
+class CircleError(Exception):
+    """Of what is made again, each needs the other first."""
+
+
+def repeated(tasks: Sequence[Declared], names: Collection[Name]) -> Sequence[Declared]:
+    """The tasks of one microbatch, with those that make the named buffers again before they are needed.
+
+    CircleError where that cannot be. What has no backward pass stays as it is.
+    """
+    if not names:
+        return tasks
+    due, made = in_order(History(tasks), names), list[Declared]()
+    for number, task in enumerate(tasks):
+        for again in due.get(number, ()):
+            anew = tuple(again.buffers)
+            for repeat in again.tasks:
+                made.append(replace(tasks[repeat], stage=task.stage, anew=anew))
+                anew = ()
+        made.append(task)
+    return made
+
+
+def in_order(history: History, names: Collection[Name]) -> dict[int, list[Again]]:
+    """What is made again before which tasks of the backward pass; CircleError where that cannot be."""
+    found = {
+        buffer: again
+        for buffer in history.left()
+        if buffer.name in names and (again := history.again(buffer))
+    }
+    due, done = defaultdict[int, list[Again]](list), dict[Buffer, bool]()
+    for buffer in sorted(found, key=lambda it: found[it].before):
+        _add(found, buffer, due[found[buffer].before], done)
+    return due
+
+
+def _add(
+    found: Mapping[Buffer, Again], buffer: Buffer, due: list[Again], done: dict[Buffer, bool]
+) -> None:
+    """Unless it has been made again, make a buffer after what it is made of."""
+    if done.get(buffer):
+        return
+    if buffer in done:
+        raise CircleError(str(buffer.name))
+    done[buffer] = False
+    again = found[buffer]
+    for source in again.reads:
+        if source in found:
+            _add(found, source, due, done)
+    if not done[buffer]:  # nor with one of those
+        done |= {made: True for made in again.buffers if made in found}
+        due.append(again)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Buffers that are made again, and the estimated seconds that this takes."""
+
+    names: Sequence[Name] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Peak:
+    """The moment that needs most bytes."""
+
+    moment: int
+    bytes: int
+
+
+class Sparing:
+    """What to make again in a step so that it needs less memory, and less again.
+
+    `sizes`: bytes of the buffers that share memory. `tasks`: of a step, of which the first `end` are those of a
+    microbatch. At the moment that needs most, what saves most bytes for the seconds that it costs goes first.
+    Repeats count as of the task behind them.
+    """
+
+    def __init__(self, sizes: Mapping[Name, int], tasks: Sequence[Declared], end: int) -> None:
+        self.sizes, self.history = sizes, History(tasks[:end])
+        self._base = lifetimes(tasks, sizes)
+        left = (it for it in self.history.left() if it.name in sizes)
+        self.options = {it.name: again for it in left if (again := self.history.again(it))}
+        self._untried, self._names = dict(self.options), list[Name]()
+        self._peak = self.peak([])
+
+    def to(self, room: int) -> Saved:
+        """What to make again so that the buffers need at most `room` bytes, or as few as it gets.
+
+        Where it was asked for more room before, it goes on from there.
+        """
+        while self._peak.bytes > room and (name := self.best(self._untried, self._peak)):
+            del self._untried[name]
+            with suppress(CircleError):
+                found = self.peak([*self._names, name])
+                if found.bytes <= self._peak.bytes:
+                    self._names, self._peak = [*self._names, name], found
+        return self.needed(self._names, max(room, self._peak.bytes))
+
+    def peak(self, names: Collection[Name]) -> _Peak:
+        """When most bytes are needed, if some buffers are made again."""
+        lives = {name: Life(tuple(spans)) for name, spans in self._spans(names).items()}
+        moment = busiest_moment(self.sizes, lives)
+        return _Peak(moment, sum(self.sizes[name] for name in lives if lives[name].at(moment)))
+
+    def best(self, options: Mapping[Name, Again], peak: _Peak) -> Name | None:
+        """Of what waits at the peak for the backward pass, what costs the fewest seconds for its bytes."""
+        waiting = [
+            name
+            for name, again in options.items()
+            if self.sizes[name] > LEAST * peak.bytes and again.after < peak.moment < again.before
+        ]
+        return min(waiting, key=lambda it: options[it].seconds / self.sizes[it], default=None)
+
+    def needed(self, names: Sequence[Name], room: int) -> Saved:
+        """Those of the buffers without which the others would not fit, the dearest left out first."""
+        for name in sorted(names, key=lambda it: self.options[it].seconds, reverse=True):
+            fewer = [other for other in names if other != name]
+            if self.peak(fewer).bytes <= room:
+                names = fewer
+        due = in_order(self.history, names)
+        return Saved(names, sum(again.seconds for made in due.values() for again in made))
+
+    def _spans(self, names: Collection[Name]) -> dict[Name, list[Span]]:
+        """When each buffer is needed."""
+        due = in_order(self.history, names)
+        spans = {name: list(life.spans) for name, life in self._base.items()}
+        read = dict[Buffer, int]()  # for the sake of others, last
+        for before in sorted(due):
+            for again in due[before]:
+                for buffer in again.reads:
+                    if own := spans.get(buffer.name):
+                        own[-1] = Span(own[-1].first, max(own[-1].last, before))
+                        read[buffer] = before
+                for buffer in again.buffers:
+                    if own := spans.get(buffer.name):
+                        first, last = own[-1]
+                        ended = max(first, self._before(buffer, before), read.get(buffer, first))
+                        own[-1:] = [Span(first, ended), Span(before, max(last, before))]
+        return spans
+
+    def _before(self, buffer: Buffer, number: int) -> int:
+        """The last task before another one that touches a buffer."""
+        touches = self.history.touches[buffer]
+        return touches[bisect_left(touches, number) - 1]

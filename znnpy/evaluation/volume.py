@@ -1,0 +1,254 @@
+"""Predicts a labelled volume and scores the result, beside the trivial baselines."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from znnpy.config.models import BoundaryTarget, Config
+from znnpy.data.config_volumes import make_targets
+from znnpy.data.samples.image_labels import OneEach
+from znnpy.data.sampling.label_checks import check_labels, read_taken
+from znnpy.data.sampling.targets import Target
+from znnpy.data.scene import Scene
+from znnpy.data.volume import Array, Triple, mirror_read
+from znnpy.engine.layers.probabilities import probabilities
+from znnpy.errors import VolumeError
+from znnpy.evaluation.loss_totals import Tally
+from znnpy.evaluation.scores import (
+    Deviations,
+    Labelled,
+    Objects,
+    Predicted,
+    Scores,
+    baselines,
+    deviations,
+    safe_threshold,
+    score,
+    segmenter,
+)
+from znnpy.infer.blocks import Field, triple
+from znnpy.infer.config_model import Weights, prediction_of
+from znnpy.infer.predict import Floats
+from znnpy.learning.loss import Objective
+from znnpy.network import training_losses
+from znnpy.network.types import Network
+
+DEFAULT = Objects()
+CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
+UNCALIBRATED = 0.5  # the threshold without one
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One output node on one volume: loss, scores by predictor (first the network), and arrays.
+
+    `known` and `found` (probabilities, (K, z, y, x)) cover the predicted region.
+    """
+
+    volume: str
+    output: str
+    loss: float
+    scores: Mapping[str, Scores | Deviations]
+    known: Labelled
+    found: Floats
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Between which values a picture shows differences: 0 and 1, or those of known values."""
+        if isinstance(self.scores["network"], Scores):
+            return 0.0, 1.0
+        counted = self.known.target[self.known.weight > 0]
+        return float(counted.min()), float(counted.max())
+
+    def record(self) -> dict[str, Any]:
+        """The numbers, JSON-able."""
+        rows = {name: asdict(scores) for name, scores in self.scores.items()}
+        return {"volume": self.volume, "output": self.output, "loss": self.loss, "scores": rows}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A region with output values as predicted, if they were, and what is known of it, by output node."""
+
+    values: Mapping[str, Floats]
+    known: Mapping[str, Labelled]
+    field: Field
+
+
+def evaluate(
+    weights: Weights, scene: Scene, train: Scene | None = None, objects: Objects = DEFAULT
+) -> list[Evaluation]:
+    """Evaluate every output on a labelled scene, which stays open and the caller's.
+
+    Baselines, and the thresholds that separate objects unless one is given, come from the middle of
+    `train`; without it, or where nothing counts there, there are no baselines, and the threshold is 0.5. The
+    whole prediction is kept in memory. Raises VolumeError when labels are missing, or no voxel counts.
+    """
+    test = observe(weights, scene)
+    for name, known in test.known.items():
+        if not known.weight.any():
+            raise VolumeError(
+                f"{scene.labels[name].name}: no voxel that is predicted counts, by the mask or the labels; there is "
+                "nothing to score against"
+            )
+    calibration = None if train is None else _calibration(weights, train, objects)
+    losses = training_losses(weights.config, weights.network)
+    targets = make_targets(weights.config, weights.network)
+    return [
+        _evaluation(
+            weights.config, losses[name], targets[name], name, scene, test, calibration, objects
+        )
+        for name in test.values
+    ]
+
+
+def observe(
+    weights: Weights, scene: Scene, most: int | None = None, *, predicted: bool = True
+) -> Observed:
+    """Predict a scene, or about `most` voxels in its middle, and read its labels there.
+
+    Without `predicted` no more is done than to find which voxels these are.
+    """
+    targets = refuse_labels(weights.config, weights.network, scene)
+    with prediction_of(weights, scene, most=most) as prediction:
+        field, values = prediction.field, prediction.whole() if predicted else {}
+    known = {name: read_known(scene, name, target, field) for name, target in targets.items()}
+    scene.verify()
+    return Observed(values, known, field)
+
+
+def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed | None:
+    """What baselines and thresholds are found on: the middle of `train`, if something counts there in all images."""
+    separates = segmenter(weights.config.data.target, objects) is not None
+    found = observe(weights, train, CALIBRATED, predicted=separates)
+    if all(known.weight.any(axis=(1, 2, 3)).all() for known in found.known.values()):
+        return found
+    warnings.warn(
+        f"{train.reference.name}: in the middle {found.field.shape} voxels (z, y, x) nothing counts, or not in all "
+        f"images; so there are no baselines, and objects are separated at {UNCALIBRATED} unless a threshold is given",
+        stacklevel=3,
+    )
+    return None
+
+
+def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, Target]:
+    """The targets by output node; VolumeError for labels that are missing or have no target."""
+    targets = make_targets(config, network)
+    missing = [name for name in targets if name not in scene.labels]
+    if missing:
+        raise VolumeError(
+            f"{scene.reference.name}: no labels for output {missing[0]}, nothing to score against"
+        )
+    for name, target in targets.items():
+        labels = scene.labels[name]
+        check_labels(target, labels, scene.masks.get(name), _mask_shift(scene, name))
+    return targets
+
+
+def _evaluation(
+    config: Config,
+    objective: Objective,
+    target: Target,
+    name: str,
+    scene: Scene,
+    test: Observed,
+    train: Observed | None,
+    objects: Objects,
+) -> Evaluation:
+    values, known = test.values[name], test.known[name]
+    tally = Tally(objective)
+    tally.add(values, known.target, known.weight)
+    found = _predicted(objective, values)
+    earlier = train.known[name] if train else None
+    scores: Mapping[str, Scores | Deviations]
+    if target.values:
+        scores = _deviations(found, known, earlier)
+    else:
+        by_raw = not isinstance(scene.labels[name], OneEach)
+        pairs = {"network": (Predicted(found, found), Predicted(found, found))}
+        if train and name in train.values:
+            seen = _predicted(objective, train.values[name])
+            pairs["network"] = Predicted(seen, seen), Predicted(found, found)
+        pairs |= baselines(earlier, known, by_raw=by_raw) if earlier else {}
+        scores = _scores(config, objective, pairs, earlier, known, objects)
+    return Evaluation(scene.reference.name, name, tally.loss, scores, known, found)
+
+
+def _predicted(objective: Objective, values: Floats) -> Floats:
+    return probabilities(objective.reading, values).astype(np.float32)
+
+
+def _scores(
+    config: Config,
+    objective: Objective,
+    pairs: Mapping[str, tuple[Predicted, Predicted]],
+    earlier: Labelled | None,
+    known: Labelled,
+    objects: Objects,
+) -> dict[str, Scores]:
+    """Scores of predicted classes: of each predictor, on the `earlier` volume, where thresholds are found, and this."""
+    segment = segmenter(config.data.target, objects)
+    boundary = isinstance(config.data.target, BoundaryTarget)
+    classes, scores = objective.reading.whole_voxels, {}
+    for predictor, (before, now) in pairs.items():
+        level = objects.threshold if predictor == "network" else None
+        if level is None:
+            level = (
+                safe_threshold(before.ranking, earlier, segment, cautious_first=boundary)
+                if earlier
+                else UNCALIBRATED
+            )
+        scores[predictor] = score(now, known, segment, level, classes=classes)
+    return scores
+
+
+def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[str, Deviations]:
+    """Scores of predicted values, and of the mean of those in `train` if that is known."""
+    pairs = baselines(train, known, by_raw=False) if train else {}
+    values = {"network": found} | {name: now.ranking for name, (_, now) in pairs.items()}
+    return {name: deviations(each, known) for name, each in values.items()}
+
+
+def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelled:
+    """Targets, weights, objects and raw image at the voxels of a field."""
+    labels, mask, margin = scene.labels[name], scene.masks.get(name), target.margin
+    corner, shift = scene.corner(labels), _mask_shift(scene, name)
+    extent = triple((n - 1) * step + 1 for n, step in zip(field.shape, field.stride, strict=True))
+    lower, upper = _minus(field.first, corner), _minus(_plus(field.first, extent), corner)
+    wide = (margin, margin, margin)
+    before, behind = _minus(lower, wide), _plus(upper, wide)
+    ids, inside = read_taken(target, labels, mask, before, behind, shift)
+    value, weight = target.compute(ids, inside)
+    z, y, x = (
+        slice(margin, margin + n, step) for n, step in zip(extent, field.stride, strict=True)
+    )
+    raw = _mended(
+        mirror_read(scene.reference, field.first, _plus(field.first, extent), finite=False)[0]
+    )
+    down, across, along = (slice(None, None, step) for step in field.stride)
+    objects = np.where(inside[z, y, x], ids[0, z, y, x], ids.dtype.type(0))
+    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along])
+
+
+def _mask_shift(scene: Scene, name: str) -> Triple:
+    mask, corner = scene.masks.get(name), scene.corner(scene.labels[name])
+    return (0, 0, 0) if mask is None else _minus(corner, scene.corner(mask))
+
+
+def _mended(raw: Array) -> Array:
+    """A raw image to draw and to threshold: NaN and infinity, refused before unless replaced, are its mean."""
+    good = np.isfinite(raw)
+    return raw if good.all() else np.where(good, raw, raw[good].mean() if good.any() else 0)
+
+
+def _minus(a: Triple, b: Triple) -> Triple:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _plus(a: Triple, b: Triple) -> Triple:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

@@ -1,0 +1,212 @@
+"""Sizes of all nodes along one axis: which make the wanted outputs, and what given inputs make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import accumulate, product
+from math import ceil, lcm
+
+from znnpy.geometry.axes import AXES, Step
+from znnpy.geometry.receptive_field import Lattice
+from znnpy.layers.sizes import Sizes, lost_voxels, sees_beyond
+from znnpy.network.types import Edge, Network, Node
+
+MOST = 2**16  # voxels beyond which no size is looked for that one edge takes
+Found = dict[str, int]
+Possible = dict[str, frozenset[int] | None]
+"""Sizes of a node that make what is wanted; None: any, for nodes of which nothing is wanted."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Why there are no sizes: in words, and the node and the edges that need different sizes of it.
+
+    `period`: sizes that many voxels apart, of what is given or wanted, have it as well, where they are large.
+    """
+
+    say: Callable[[], str]
+    period: int
+    node: str = ""
+    edges: tuple[Edge, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Found when they are asked for: most conflicts are met in a search and never shown."""
+        return self.say()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A network along one axis."""
+
+    network: Network
+    lattice: Lattice
+    axis: int
+
+    @cached_property
+    def _outgoing(self) -> Mapping[str, list[tuple[Edge, Sizes]]]:
+        found: dict[str, list[tuple[Edge, Sizes]]] = {n.name: [] for n in self.network.nodes}
+        for edge in self.network.edges:
+            found[edge.source].append((edge, self.lattice.sizes[edge.name][self.axis]))
+        return found
+
+    @cached_property
+    def _pads(self) -> bool:
+        """Whether voxels beyond an image are seen."""
+        return any(sees_beyond(sizes) for edges in self._outgoing.values() for _, sizes in edges)
+
+    def solved(self, wanted: Mapping[str, int]) -> Found | Conflict:
+        """Sizes of all nodes that make the wanted ones of outputs, which get the size that follows if none is wanted.
+
+        Of several possible inputs the smallest; with padding the largest, of those that are whole periods if
+        any is: even ones where padded strides halve.
+        """
+        possible = self.possible(wanted)
+        if isinstance(possible, Conflict):
+            return possible
+        alone = {name: min(sizes) for name, sizes in possible.items() if sizes and len(sizes) == 1}
+        if len(alone) == len(possible):
+            return alone
+        names = [node.name for node in self.network.inputs]
+        choices = [self._in_order(possible[name] or frozenset()) for name in names]
+        whole = self.output_period
+        last: Found | Conflict = Conflict(lambda: f"no wanted output sees {names}", whole)
+        for sizes in product(*choices):
+            last = self.made(dict(zip(names, sizes, strict=True)))
+            if not isinstance(last, Conflict) and wanted.items() <= last.items():
+                return last
+        say = last.say if isinstance(last, Conflict) else lambda: "no input makes all outputs"
+        return Conflict(say, whole)
+
+    def _in_order(self, sizes: frozenset[int]) -> list[int]:
+        """Sizes of an input, the one to take first."""
+        if not self._pads:
+            return sorted(sizes)
+        period = self.lattice.period[self.axis]
+        return sorted(sizes, key=lambda size: (size % period == 0, size), reverse=True)
+
+    def possible(self, wanted: Mapping[str, int], before: str = "") -> Possible | Conflict:
+        """For each node the sizes of which every edge that leaves it makes one that is possible.
+
+        `before`: the node, from the outputs on, before which to end.
+        """
+        found: Possible = {}
+        for node in reversed(self.network.nodes):
+            if node.name == before:
+                break
+            size = wanted.get(node.name)
+            known = None if size is None else frozenset([size])
+            first: Edge | None = None
+            for edge, sizes in self._outgoing[node.name]:
+                target = found[edge.target]
+                if target is None:
+                    continue
+                sources = frozenset(n for made in target for n in sizes.sources(made))
+                if not sources:
+                    say = partial(_never, edge, sizes, self.axis, min(target))
+                    return Conflict(say, self.output_periods[node.name])
+                if known is not None and first and not known & sources:
+                    both, needs = (first, edge), (min(known), min(sources))
+                    say = partial(_disagree, node.name, both, needs, "needs", self.axis)
+                    return Conflict(say, self.output_periods[node.name], node.name, both, needs)
+                known = sources if known is None else known & sources
+                first = first or edge
+            found[node.name] = known
+        return found
+
+    def needs(self, wanted: Mapping[str, int], edges: tuple[Edge, ...]) -> tuple[int, ...]:
+        """The smallest size that each of some edges needs of the node that they leave; 0 if there is none."""
+        found = self.possible(wanted, edges[0].source)
+        if isinstance(found, Conflict):
+            return tuple(0 for _ in edges)
+        sizes = [self.lattice.sizes[edge.name][self.axis] for edge in edges]
+        return tuple(
+            min((n for size in found[edge.target] or () for n in along.sources(size)), default=0)
+            for edge, along in zip(edges, sizes, strict=True)
+        )
+
+    def made(self, given: Mapping[str, int]) -> Found | Conflict:
+        """Sizes of all nodes that inputs of these sizes make."""
+        found, brought = dict(given), dict[str, Edge]()
+        for node in self.network.nodes:
+            for edge, sizes in self._outgoing[node.name]:
+                size = found[node.name]
+                made = sizes.made(size)
+                period = self.input_periods[edge.target]
+                if made < 1 or size not in sizes.sources(made):
+                    return Conflict(partial(_untaken, edge, sizes, self.axis, size), period)
+                if found.setdefault(edge.target, made) != made:
+                    both = (brought[edge.target], edge)
+                    sizes_ = (found[edge.target], made)
+                    say = partial(_disagree, edge.target, both, sizes_, "brings", self.axis)
+                    return Conflict(say, period)
+                brought.setdefault(edge.target, edge)
+        return found
+
+    @property
+    def reach(self) -> int:
+        """Input voxels with which no image is too small."""
+        views = [view[self.axis] for view in self.lattice.views.values()]
+        edges = (edge for edges in self._outgoing.values() for edge in edges)
+        lost = sum(lost_voxels(sizes) * self._step(edge.source) for edge, sizes in edges)
+        return max(views) + 2 * self.lattice.period[self.axis] + ceil(lost)
+
+    def _step(self, node: str) -> Step:
+        return self.lattice.strides[node][self.axis]
+
+    @property
+    def output_reach(self) -> int:
+        """Output voxels with which no image is too small."""
+        return int(self.reach // min(self._output_strides)) + 1
+
+    @property
+    def output_period(self) -> int:
+        """Sizes of outputs that are possible come again after so many voxels."""
+        return self.output_periods[self.network.nodes[0].name]
+
+    @cached_property
+    def input_periods(self) -> Mapping[str, int]:
+        """By node: inputs shifted by so many voxels shift it, and all nodes before it, by whole ones."""
+        return self._periods(self.network.nodes, 1)
+
+    @cached_property
+    def output_periods(self) -> Mapping[str, int]:
+        """By node: outputs shifted by so many voxels shift it, and all nodes after it, by whole ones."""
+        return self._periods(self.network.nodes[::-1], min(self._output_strides))
+
+    def _periods(self, nodes: Sequence[Node], step: Step) -> dict[str, int]:
+        strides = [self.lattice.strides[node.name][self.axis] for node in nodes]
+        whole = accumulate((Fraction(stride, step).numerator for stride in strides), lcm)
+        return {node.name: period for node, period in zip(nodes, whole, strict=True)}
+
+    @property
+    def _output_strides(self) -> list[Step]:
+        return [self.lattice.strides[node.name][self.axis] for node in self.network.outputs]
+
+
+def _never(edge: Edge, sizes: Sizes, axis: int, size: int) -> str:
+    below = next((n for n in range(size - 1, 0, -1) if sizes.sources(n)), None)
+    above = next((n for n in range(size + 1, size + MOST) if sizes.sources(n)), None)
+    nearest = " or ".join(str(n) for n in (below, above) if n is not None)
+    why = "; reflect padding is smaller than the image" if edge.border == "reflect" else ""
+    return f"edge {edge.name!r} makes {nearest} voxels along {AXES[axis]}, never {size}{why}"
+
+
+def _untaken(edge: Edge, sizes: Sizes, axis: int, size: int) -> str:
+    made, along = sizes.made(size), f"voxels along {AXES[axis]}"
+    if made < 1 or not sizes.sources(made):
+        more = ((n, sizes.made(n)) for n in range(size + 1, size + MOST))
+        least = next(n for n, made in more if made > 0 and n in sizes.sources(made))
+        return f"edge {edge.name!r} takes at least {least} {along}, there are {size}"
+    return f"edge {edge.name!r} leaves {size - sizes.sources(made)[-1]} of {size} {along} over"
+
+
+def _disagree(
+    node: str, edges: tuple[Edge, Edge], sizes: tuple[int, int], word: str, axis: int
+) -> str:
+    first, second = (f"edge {e.name!r} {word} {n}" for e, n in zip(edges, sizes, strict=True))
+    return f"node {node!r}: {first} voxels along {AXES[axis]}, {second}"

@@ -1,0 +1,165 @@
+"""Sizes that are not possible: the nearest that are, or what would mend a network that has none."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from znnpy.errors import NetworkError, ShapeError
+from znnpy.geometry.axes import describe
+from znnpy.geometry.axis_sizes import Conflict, Found, Line
+from znnpy.network.types import Edge, Triple
+
+Nearest = tuple[int | None, int | None]
+MOST_TELLING = 2
+
+
+@dataclass(frozen=True)
+class Search:
+    """Sizes near the given ones along one axis.
+
+    `solve`: of the line. `far`: with so many voxels more no image is too small; 0: no size is looked for.
+    `periods`: those of conflicts, each a multiple of the one before; of possible sizes the last. Whatever is
+    possible is possible with any number of periods more, too.
+    """
+
+    line: Line
+    given: Mapping[str, int]
+    solve: Callable[[Mapping[str, int]], Found | Conflict]
+    far: int
+    periods: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        """The first of the given sizes."""
+        return next(iter(self.given.values()))
+
+    def at(self, by: int) -> Found | Conflict:
+        """What comes of all given sizes and so many voxels more."""
+        return self.solve({name: size + by for name, size in self.given.items()})
+
+    def works(self, by: int) -> bool:
+        """Whether these sizes are possible."""
+        return not isinstance(self.at(by), Conflict)
+
+    def nearest(self) -> Nearest:
+        """The next smaller and the next larger possible size; the given one, twice, if that is possible."""
+        if self.works(0):
+            return self.size, self.size
+        if not self.far:
+            return None, None
+        least, period = min(self.given.values()), self.periods[-1]
+        hopeful = self._hopeful()
+        below = self._first(range(-1, -min(least, period + 1), -1), hopeful)
+        return below, self._above(hopeful) if hopeful else None
+
+    def _above(self, hopeful: Container[int]) -> int | None:
+        """The next larger size: in the first period that has any, from where on all have."""
+        period = self.periods[-1]
+
+        def first(number: int) -> int | None:
+            return self._first(range(number * period + 1, (number + 1) * period + 1), hopeful)
+
+        periods = range(-(-self.far // period))
+        return first(bisect_left(periods, True, key=lambda number: first(number) is not None))
+
+    def _first(self, steps: Iterable[int], hopeful: Container[int]) -> int | None:
+        period = self.periods[-1]
+        tried = (by for by in steps if by % period in hopeful)
+        return next((self.size + by for by in tried if self.works(by)), None)
+
+    def _hopeful(self) -> set[int]:
+        """Steps within a period to sizes that are possible if they are large enough.
+
+        A conflict of half the period rules out every second one at once: what is tried grows with the
+        number of halvings of a network, not with the period, which doubles with each.
+        """
+        found, step = [0], 1
+        for period in self.periods:
+            longer = (by for first in found for by in range(first, period, step))
+            found, step = [by for by in longer if not self._never(by, period)], period
+        return set(found)
+
+    def _never(self, by: int, period: int) -> bool:
+        """Whether no size is possible that is larger by `by` and any number of periods."""
+        whole = self.periods[-1]
+        found = self.at(by + whole * -(-self.far // whole))
+        return isinstance(found, Conflict) and period % found.period == 0
+
+
+def refuse(what: str, searches: Sequence[Search]) -> NoReturn:
+    """ShapeError with the nearest possible sizes of `what`; NetworkError if none is possible whatever it is."""
+    nearest = [search.nearest() for search in searches]
+    hopeless = [s for s, near in zip(searches, nearest, strict=True) if near == (None, None)]
+    if hopeless:
+        raise NetworkError(_never(searches, nearest, hopeless))
+    given = describe([search.size for search in searches])
+    why = next(found.words for s in searches if isinstance(found := s.at(0), Conflict))
+    lower, upper = (
+        describe([pair[way] or pair[1 - way] or 0 for pair in nearest]) for way in (0, 1)
+    )
+    sizes = f"size is {lower}" if lower == upper else f"sizes are {lower} and {upper}"
+    raise ShapeError(
+        f"{what} {given} (z, y, x) does not fit this network: {why}; the nearest possible {sizes}"
+    )
+
+
+def _never(
+    searches: Sequence[Search], nearest: Sequence[Nearest], hopeless: Sequence[Search]
+) -> str:
+    """What is wrong with a network that has no sizes: the disagreement that a crop would mend, if there is one."""
+    order = [node.name for node in searches[0].line.network.nodes]
+    found = {search.line.axis: _typical(search) for search in hopeless}
+    conflict = max(found.values(), key=lambda it: order.index(it.node) if it.node else -1)
+    if not conflict.edges:
+        return f"{conflict.words}; no other size is possible either"
+    sizes = []
+    for search, near in zip(searches, nearest, strict=True):
+        mine = found.get(search.line.axis)
+        by = (near[1] or near[0] or search.size) - search.size
+        wanted = {name: size + by for name, size in search.given.items()}
+        known = mine and mine.edges == conflict.edges
+        sizes.append(mine.sizes if mine and known else search.line.needs(wanted, conflict.edges))
+    (az, bz), (ay, by_), (ax, bx) = sizes
+    return _disagreement(conflict.node, conflict.edges, (az, ay, ax), (bz, by_, bx))
+
+
+def _typical(search: Search) -> Conflict:
+    """The conflict of a size near by that says most: of two edges, an even difference apart."""
+    most = min(search.far, 2 * search.line.output_period)
+    found = (search.at(by) for by in range(most + 1))
+    best = Conflict(str, 0)
+    for one in found:
+        if isinstance(one, Conflict) and (not best.period or _telling(one) > _telling(best)):
+            best = one
+            if _telling(best) == MOST_TELLING:
+                break
+    return best
+
+
+def _telling(conflict: Conflict) -> int:
+    if not conflict.sizes:
+        return 0
+    have, need = conflict.sizes
+    return 1 if (need - have) % 2 else MOST_TELLING
+
+
+def _disagreement(node: str, edges: tuple[Edge, ...], have: Triple, need: Triple) -> str:
+    first, second = edges
+    text = (
+        f"node {node!r}: edge {first.name!r} needs {describe(have)} voxels (z, y, x), edge "
+        f"{second.name!r} needs {describe(need)}"
+    )
+    more = [b - a for a, b in zip(have, need, strict=True)]
+    if any(m % 2 for m in more):
+        odd = describe([abs(m) for m in more])
+        return f"{text}; no crop fits an odd difference {odd}: change a filter size"
+    for edge, way in ((first, 1), (second, -1)):
+        offset = [o + way * m // 2 for o, m in zip(edge.offset, more, strict=True)]
+        if edge.kind == "crop" and min(offset) >= 0:
+            return f"{text}; offset {describe(offset)} for {edge.name!r} fits"
+    smaller = second if max(more) <= 0 else first
+    half = describe([abs(m) // 2 for m in more])
+    return f"{text}; a crop edge with offset {half} before {smaller.name!r} fits"

@@ -1,0 +1,89 @@
+"""Longest paths and topological order; edges are a pair of arrays (before, after)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.graph.errors import GraphError
+from znnpy.graph.task_description import Described
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Edges = tuple[Ints, Ints]
+
+
+def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:
+    """(starts, targets): successors of each task, in the order of the edges."""
+    before, after = edges
+    order = np.argsort(before, kind="stable")
+    starts = np.zeros(size + 1, np.int64)
+    np.cumsum(np.bincount(before, minlength=size), out=starts[1:])
+    return starts, after[order]
+
+
+def topological(edges: Edges, size: int) -> list[int]:
+    """Tasks in an order that respects the edges; shorter than `size` when there is a cycle."""
+    starts, targets = (array.tolist() for array in csr(edges, size))
+    missing = np.bincount(edges[1], minlength=size).tolist()
+    order = [task for task in range(size) if missing[task] == 0]
+    for task in order:
+        for target in targets[starts[task] : starts[task + 1]]:
+            missing[target] -= 1
+            if missing[target] == 0:
+                order.append(target)
+    return order
+
+
+def bottom_levels(edges: Edges, cost: Floats) -> Floats:
+    """Per task: its cost plus the costliest path that follows; seconds when `cost` is."""
+    size = len(cost)
+    starts, targets = (array.tolist() for array in csr(edges, size))
+    level: list[float] = cost.tolist()
+    for task in reversed(topological(edges, size)):
+        following = targets[starts[task] : starts[task + 1]]
+        level[task] += max((level[target] for target in following), default=0.0)
+    return np.array(level, np.float64)
+
+
+def chain(edges: Edges, levels: Floats) -> list[int]:
+    """One longest path: from the highest level, always on to the highest successor."""
+    if not len(levels):
+        return []
+    starts, targets = csr(edges, len(levels))
+    path = [int(levels.argmax())]
+    while len(following := targets[starts[path[-1]] : starts[path[-1] + 1]]):
+        path.append(int(following[levels[following].argmax()]))
+    return path
+
+
+def refuse_cycle(edges: Edges, tasks: Sequence[Described]) -> None:
+    """Raise a GraphError that names the tasks of one cycle, if there is any."""
+    order = topological(edges, len(tasks))
+    if len(order) == len(tasks):
+        return
+    cycle = _cycle(edges, set(range(len(tasks))) - set(order))
+    shown = [tasks[task].label for task in cycle]
+    if len(shown) > 12:
+        shown = [*shown[:6], f"({len(shown) - 12} more)", *shown[-6:]]
+    raise GraphError(
+        f"the task graph has a cycle: {' -> '.join([*shown, shown[0]])}. "
+        "No task of it could ever start; mark the edge from the previous step as carried."
+    )
+
+
+def _cycle(edges: Edges, left: set[int]) -> list[int]:
+    """Walk backwards among tasks that never became ready until one comes up again."""
+    previous = {
+        after: before
+        for before, after in zip(edges[0].tolist(), edges[1].tolist(), strict=True)
+        if before in left and after in left
+    }
+    task = next(iter(previous))
+    seen: list[int] = []
+    while task not in seen:
+        seen.append(task)
+        task = previous[task]
+    return seen[seen.index(task) :][::-1]

@@ -1,0 +1,86 @@
+"""Values of patches joined to those of a region: side by side, or overlapping and weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from znnpy.data.volume import Array
+from znnpy.infer.blocks import Region
+from znnpy.infer.parallel import Parts
+
+Floats = npt.NDArray[np.float32]
+
+
+class Joined(Protocol):
+    """Values (image, z, y, x) of one region by output node, from patches that are added in a fixed order."""
+
+    def add(self, patch: Region, values: Mapping[str, Array]) -> None:
+        """Values of a patch that meets the region, from its first voxel on."""
+
+    def taken(self) -> dict[str, Array]:
+        """Those of the region; 0 where no patch was added."""
+
+
+class SideBySide:
+    """Patches that do not overlap, in the dtype that is written."""
+
+    def __init__(self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any]) -> None:
+        self._region = region
+        self._whole = {name: np.zeros((n, *region.shape), dtype) for name, n in images.items()}
+
+    def add(self, patch: Region, values: Mapping[str, Array]) -> None:
+        """As `Joined.add`."""
+        part = patch.within(self._region)
+        for name, found in values.items():
+            target = self._whole[name][:, *part.slices(self._region.lower)]
+            target[...] = found[:, *part.slices(patch.lower)]
+
+    def taken(self) -> dict[str, Array]:
+        """As `Joined.taken`."""
+        return dict(self._whole)
+
+
+class Blended:
+    """Weighted means of windows that overlap, in float32.
+
+    A voxel's sum is over all windows that cover it, in the order in which they are added: the same for
+    any region that holds the voxel. `weight` (z, y, x) of each voxel of a window; `parts` divides planes.
+    """
+
+    def __init__(
+        self, region: Region, images: Mapping[str, int], weight: Floats, parts: Parts
+    ) -> None:
+        self._region, self._weight, self._parts = region, weight, parts
+        self._sums = {n: np.zeros((k, *region.shape), np.float32) for n, k in images.items()}
+        self._total = np.zeros(region.shape, np.float32)
+
+    def add(self, patch: Region, values: Mapping[str, Array]) -> None:
+        """As `Joined.add`; float32 values."""
+        part = patch.within(self._region)
+        here, there = part.slices(self._region.lower), part.slices(patch.lower)
+        weight, total = self._weight[there], self._total[here]
+        sums = [(self._sums[name][:, *here], found[:, *there]) for name, found in values.items()]
+
+        def planes(first: int, last: int) -> None:
+            some = weight[first:last]
+            total[first:last] += some
+            for target, found in sums:
+                target[:, first:last] += found[:, first:last] * some
+
+        self._parts(planes, part.shape[0])
+
+    def taken(self) -> dict[str, Array]:
+        """As `Joined.taken`."""
+        covered = self._total > 0
+
+        def planes(first: int, last: int) -> None:
+            some = np.s_[first:last]
+            for sums in self._sums.values():
+                np.divide(sums[:, some], self._total[some], out=sums[:, some], where=covered[some])
+
+        self._parts(planes, self._region.shape[0])
+        return dict(self._sums)

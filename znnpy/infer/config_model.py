@@ -1,0 +1,193 @@
+"""A model as the config describes it, for training or for the patches of a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from znnpy.config.models import Config
+from znnpy.data.config_volumes import normalisations
+from znnpy.data.process_memory import readable
+from znnpy.data.scene import Scene
+from znnpy.distributed.world import World
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.limits import TooLargeError, copied_bytes
+from znnpy.engine.model import Model
+from znnpy.engine.progress import Report
+from znnpy.geometry import trained_geometry
+from znnpy.infer.blocks import Field, Region, middle, triple
+from znnpy.infer.patch_search import Candidate, best_patch, counted_workers, covering
+from znnpy.infer.predict import VolumePrediction
+from znnpy.infer.tiling import Tiling
+from znnpy.network.types import Network, Triple
+from znnpy.plan import fftw
+from znnpy.plan.record import read_plan
+
+BUDGET = 1 << 30  # bytes of a model that predicts in memory, unless told otherwise
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A trained network: its config, plan and parameters by name."""
+
+    config: Config
+    network: Network
+    plan: Mapping[str, Any] | None
+    parameters: Mapping[str, Any]
+
+
+def training_model(
+    config: Config,
+    network: Network,
+    plan: Mapping[str, Any] | None,
+    record: int = 0,
+    report: Report | None = None,
+    ranks: World | None = None,
+) -> Model:
+    """The model that a config trains; `plan` repeats the choices of an earlier start.
+
+    Without one those of `training.plan`, if the config names a file. `record` is the number of task
+    events to keep for a profile, `report` hears of preparations. `ranks`: that share each update.
+    """
+    plan = plan if plan is not None else pinned_plan(config, network)
+    trained_geometry(config, network)  # what is refused names its line
+    with plan_room(config, network) as most:
+        return _trained(config, network, plan, most, record=record, report=report, ranks=ranks)
+
+
+def _trained(
+    config: Config,
+    network: Network,
+    plan: Mapping[str, Any] | None,
+    most: int | None,
+    **more: Any,
+) -> Model:
+    training, run = config.training, config.run
+    return Model(
+        network,
+        output_shape=training.output_shape,
+        batch=training.batch,
+        microbatch=training.microbatch,
+        threads=run.threads,
+        seed=training.seed,
+        conv=training.conv,
+        loss=training.loss,
+        optimizer=training.optimizer,
+        factors={node.name: training.weight(node.name) for node in network.outputs},
+        clip_norm=training.clip_norm,
+        max_memory=most,
+        plan=plan,
+        precision=training.precision,
+        policy=run.policy,
+        steal_seed=run.steal_seed,
+        distributed=config.distributed,
+        **more,
+    )
+
+
+@contextmanager
+def plan_room(config: Config, network: Network) -> Iterator[int | None]:
+    """Bytes that run.max_memory leaves to the plan of an update beside the copy that checkpoints are made of.
+
+    None without a limit. PlanErrors for what the plan has no room for say both.
+    """
+    most = config.run.max_memory
+    if most is None:
+        yield None
+        return
+    saved = saved_bytes(config, network)
+    copy = "the copy of parameters and states that a checkpoint is written from"
+    if saved >= most:
+        raise TooLargeError(f"{copy} needs {readable(saved)};", readable(most))
+    try:
+        yield most - saved
+    except TooLargeError as error:
+        of = f"{readable(most)}, of which {error.has} are left beside {copy}"
+        has = error.has if saved < most / 100 else of
+        raise TooLargeError(error.needs, has, error.hint) from None
+
+
+def saved_bytes(config: Config, network: Network) -> int:
+    """Bytes of the copy that a checkpoint is written from."""
+    return copied_bytes(network, len(Optimizer.of(config.training.optimizer).state_names))
+
+
+def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:
+    """The layers of the file that `training.plan` names, its FFTW wisdom pinned in this process; or None.
+
+    PlanError when the file holds no plan of the network.
+    """
+    if config.training.plan is None:
+        return None
+    saved = read_plan(config.training.plan, network)
+    if saved.fftw is not None:
+        fftw.pin(saved.fftw)
+    return saved.layers
+
+
+def patch_model(
+    config: Config,
+    network: Network,
+    patch: Triple,
+    plan: Mapping[str, Any] | None,
+    record: int = 0,
+    report: Report | None = None,
+) -> Model:
+    """A model that only predicts, for output patches of one shape (z, y, x).
+
+    `record` is the number of task events to keep for a profile, `report` hears of compilation.
+    """
+    return Model(
+        network,
+        output_shape=patch,
+        threads=config.run.threads,
+        seed=config.training.seed,
+        conv=config.training.conv,
+        loss=config.training.loss,
+        plan=plan,
+        precision=config.training.precision,
+        training=False,
+        record=record,
+        report=report,
+    )
+
+
+@contextmanager
+def prediction_of(
+    weights: Weights, scene: Scene, patch: Triple | None = None, most: int | None = None
+) -> Iterator[VolumePrediction]:
+    """Output values of a scene on the network's own grid, computed as the run's plan says.
+
+    `patch` (z, y, x) is chosen by memory when not given, or the config's window; `most` limits the voxels to
+    those in the middle. The model is closed at the end, the scene is not.
+    """
+    config, network = weights.config, weights.network
+    mirror, tiling = config.data.border == "mirror", Tiling.of(config, network, patch)
+    corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
+    whole = tiling.field(scene.images, corners, mirror)
+    field = whole if most is None else middle(whole, most, tiling.unit)
+    chosen = tiling.window or patch or _best(weights, field)
+    if tiling.window is None:
+        chosen = covering(network, triple(min(p) for p in zip(chosen, field.shape, strict=True)))
+    candidate = Candidate(network, chosen, config.training.conv, weights.plan)
+    plan, norms = candidate.plan.to_record(), normalisations(scene, config.data)
+    grid = tiling.grid(whole, candidate.geometry, field)
+    region = Region((0, 0, 0), field.shape)
+    kept = grid.shared(region, grid.pieces(region)[0].shape, (0, 0, 0))
+    with patch_model(config, network, chosen, plan) as model:
+        model.set_parameters(weights.parameters)
+        yield VolumePrediction(model, scene, field, norms, None, kept, grid, mirror=mirror)
+
+
+def _best(weights: Weights, field: Field) -> Triple:
+    config = weights.config
+    return best_patch(
+        weights.network,
+        Region((0, 0, 0), field.shape),
+        config.training.conv,
+        lambda candidate: candidate.bytes(counted_workers()),
+        min(BUDGET, (config.run.max_memory or BUDGET)),
+        weights.plan,
+    ).patch

@@ -1,0 +1,193 @@
+"""One prediction by many processes, on one machine or many, through dask.distributed.
+
+Everything is decided once, here. Workers read the blocks that they are given from the input files,
+compute them by the recorded plan and write them to their places; this process alone keeps the
+journal. All of them must see the same files under the same paths. Blocks of a worker that is lost go
+to another, and may be written twice, with the same bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.config.models import VolumeSection
+from znnpy.data.config_volumes import open_inputs
+from znnpy.data.scene import Scene
+from znnpy.data.volume import ArrayVolume
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.formats import open_output
+from znnpy.data.writing.protocol import BlockOutput, Finished
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.infer.block_writer import Show, Tally, prediction_with, writing
+from znnpy.infer.blocks import Region, sub
+from znnpy.infer.config_model import patch_model
+from znnpy.infer.job import Job
+from znnpy.infer.log import BlockLog
+from znnpy.infer.predict import VolumePrediction
+from znnpy.infer.provenance import fingerprint
+
+UNOPENED = Scene({"": ArrayVolume(np.zeros((1, 1, 1), np.uint8), "files to be opened")}, {})
+AHEAD = 2  # blocks that each thread of a worker is given before it asks
+RETRIES = 3
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A job for workers: its scene is opened there, from `section`. `token` tells jobs apart."""
+
+    job: Job
+    section: VolumeSection
+    destination: Destination
+    token: str
+
+
+def run_distributed(
+    client: Any,
+    job: Job,
+    section: VolumeSection,
+    destination: Destination,
+    show: Show | None = None,
+) -> None:
+    """As `write.run_job`, by the workers of a client."""
+    with suppress(Finished), writing(job, destination) as (output, log, left):
+        if left:
+            path = destination.path.resolve()
+            token = f"{path} {time.time_ns()}"
+            shipped = replace(job, scene=UNOPENED)
+            shipment = Shipment(shipped, section, replace(destination, path=path), token)
+            _run(client, shipment, left, output, log, show)
+
+
+def predict_block(token: str, block: Region) -> int:
+    """In a worker: read, compute and write one block; the checksum of what is on the disk."""
+    from distributed import get_worker
+
+    return _worker(get_worker().plugins[token].shipment).block(block)
+
+
+class _Worker:
+    """What a process keeps open between the blocks of one job. Blocks are computed one at a time."""
+
+    def __init__(self, shipment: Shipment) -> None:
+        job = shipment.job
+        weights, self.token = job.weights, shipment.token
+        if job.spec.job["lanes of this CPU"] != LANES:
+            raise VolumeError("this machine's vectors have another width: its results would differ")
+        scene = open_inputs(shipment.section, weights.config.data, weights.network)
+        self._job = replace(job, scene=scene)
+        _refuse_other_files(self._job)
+        self._output = open_output(shipment.destination, job.spec, attached=True)
+        plan = job.candidate.plan.to_record()
+        self._model = patch_model(weights.config, job.network, job.patch, plan)
+        self._model.set_parameters(weights.parameters)
+        self._prediction: VolumePrediction = prediction_with(self._job, self._model)
+        self._turn = threading.Lock()
+
+    def block(self, block: Region) -> int:
+        """The checksum of a block that was written."""
+        given = self._prediction.read(block)
+        with self._turn:
+            values = self._prediction.compute(given)[self._job.request.node.name]
+        return self._output.put(sub(block.lower, self._job.region.lower), values)
+
+    def close(self) -> None:
+        """Give up files, threads and memory."""
+        self._model.close()
+        self._output.close()
+        self._job.scene.close()
+
+
+_current: _Worker | None = None
+_change = threading.Lock()
+
+
+def _worker(shipment: Shipment) -> _Worker:
+    """This process's, made anew for a new job."""
+    global _current
+    with _change:
+        if _current is None or _current.token != shipment.token:
+            if _current is not None:
+                _current.close()
+                _current = None
+            _current = _Worker(shipment)
+        return _current
+
+
+def _refuse_other_files(job: Job) -> None:
+    sources = job.request.sources or {}
+    known, masks = job.spec.job, job.scene.masks.values()
+    found = [(volume, name, known["input"][name]) for name, volume in job.scene.images.items()]
+    found += [(volume, "mask", known["mask"]) for volume in masks]
+    for volume, name, wanted in found:
+        if fingerprint(volume, sources.get(name)) != wanted:
+            raise VolumeError(f"{volume.name} is another file here than where the job was planned")
+
+
+def _run(
+    client: Any,
+    shipment: Shipment,
+    left: list[Region],
+    output: BlockOutput,
+    log: BlockLog,
+    show: Show | None,
+) -> None:
+    from distributed import CancelledError, as_completed
+    from distributed.scheduler import KilledWorker
+
+    job = shipment.job
+    client.register_plugin(_handed_out(shipment), name=shipment.token)
+    waiting, blocks = iter(left), {}
+
+    def more(count: int) -> list[Any]:
+        found = []
+        for block in itertools.islice(waiting, count):
+            future = client.submit(
+                predict_block, shipment.token, block, pure=False, retries=RETRIES
+            )
+            blocks[future.key] = block
+            found.append(future)
+        return found
+
+    tally = Tally(job, left, log, show)
+    running = as_completed(more(AHEAD * max(1, sum(client.nthreads().values()))))
+    for future in running:
+        block = blocks.pop(future.key)
+        try:
+            checksum = future.result()
+        except KilledWorker as error:
+            died = f"{error.allowed_failures + 1} dask workers died of it, one after the other"
+            raise _lost(shipment, block, f"{died}; killed, or for want of memory") from None
+        except CancelledError:
+            raise _lost(shipment, block, "the dask scheduler gave it up") from None
+        output.acknowledge(job.placed(block), checksum)
+        tally.add(block)
+        for new in more(1):
+            running.add(new)
+    client.unregister_worker_plugin(shipment.token)
+
+
+def _handed_out(shipment: Shipment) -> Any:
+    """Brings a shipment to all workers, also to those that take the place of lost ones."""
+    from distributed import WorkerPlugin
+
+    class HandedOut(WorkerPlugin):  # type: ignore[misc]
+        pass
+
+    plugin = HandedOut()
+    plugin.shipment = shipment
+    return plugin
+
+
+def _lost(shipment: Shipment, block: Region, why: str) -> ZnnpyError:
+    return ZnnpyError(
+        f"{shipment.destination.path}: the block at {block.lower} cannot be computed: {why}. Finished blocks are "
+        "kept, the same command goes on"
+    )

@@ -1,0 +1,176 @@
+"""The best patch: the output shape of one network run with the least cost that fits into memory.
+
+A bigger patch repeats less of the halo and has fewer runs of the network to start; beyond some size
+it only takes more memory. The search compares estimates, so that it gives the same patch whatever
+the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from znnpy.data.process_memory import readable
+from znnpy.data.volume import Triple
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory_planning import planned_bytes
+from znnpy.engine.step_tasks import Settings
+from znnpy.errors import PlanError
+from znnpy.geometry import Geometry, fit, voxels
+from znnpy.geometry.shape_inference import smallest
+from znnpy.infer.blocks import Region, lattice_unit, triple
+from znnpy.infer.forward_costs import forward_plan, forward_seconds
+from znnpy.infer.grid import Grid
+from znnpy.network.folding import folded
+from znnpy.network.types import Network
+from znnpy.plan import Choice, Plan
+
+STEP = 1.15  # ratio of neighbouring sizes that are tried
+MOST_SIDE = 256  # voxels; beyond it, and 4 fields of view, a patch gains nothing
+ENOUGH = 1.03  # a patch this close to the best is taken when it is smaller
+# What a run takes beside the network's work, however small: cutting and staging the input, starting the
+# workers and waiting for them, placing what comes out. 0.12 to 0.2 ms with one worker, 0.3 to 0.5 with
+# two (`scripts/bench_patch.py`). All cores wait meanwhile.
+RUN_SECONDS = 3e-4
+# Along each axis a patch has at least this part of the field of view, where region and memory allow it:
+# what is smaller computes more halo than voxels, whatever the estimates of layers say.
+LEAST_VIEW = 0.5
+Needs = Callable[["Candidate"], int]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One patch with its plan for a forward pass; `record` repeats a plan instead of choosing it."""
+
+    network: Network
+    patch: Triple
+    conv: Choice
+    record: Mapping[str, Any] | None = None
+    _bytes: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Shapes of all images for one patch."""
+        return fit(self.network, self.patch)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Algorithm by layer."""
+        if self.record is not None:
+            return Plan.from_record(self.record, self.network)
+        return forward_plan(self.network, self.geometry, self.conv)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Estimated seconds of one run on one core."""
+        return forward_seconds(folded(self.network), self.geometry, self.plan)
+
+    def cost(self, region: Region) -> float:
+        """Estimated seconds of predicting a region, added up over all cores of the machine."""
+        return Grid.of(self.geometry).count(region) * (
+            self.seconds + RUN_SECONDS * counted_workers()
+        )
+
+    @cached_property
+    def least_bytes(self) -> int:
+        """Memory that the images of one edge take at least, known without building."""
+        nodes = self.geometry.nodes
+        sizes = {n.name: 4 * n.images * voxels(nodes[n.name].shape) for n in self.network.nodes}
+        return max(sizes[edge.source] + sizes[edge.target] for edge in self.network.edges)
+
+    def bytes(self, workers: int) -> int:
+        """Memory of the engine for one run, found by building it without memory."""
+        if workers not in self._bytes:
+            network = folded(self.network)
+            layout = Layout(network, self.geometry, self.plan, 1, False, workers=workers)
+            settings = Settings({}, Optimizer(), None, workers)
+            self._bytes[workers] = planned_bytes(layout, settings)
+        return self._bytes[workers]
+
+
+def best_patch(
+    network: Network,
+    region: Region,
+    conv: Choice,
+    needs: Needs,
+    limit: int,
+    record: Mapping[str, Any] | None = None,
+) -> Candidate:
+    """The candidate for which predicting `region` costs least, of those that need `limit` bytes.
+
+    PlanError when not even the smallest fits, naming what it needs.
+    """
+    found = candidates(network, region, conv, record)
+    possible = [c for c in found if c.least_bytes <= limit]
+    for group in _by_view(possible, region):
+        costs = {id(c): c.cost(region) for c in group}
+        cheapest_first = sorted(group, key=lambda c: costs[id(c)])
+        best = next((c for c in cheapest_first if needs(c) <= limit), None)
+        if best is not None:
+            close = [c for c in group if costs[id(c)] <= ENOUGH * costs[id(best)]]
+            return next(c for c in close if needs(c) <= limit)
+    raise PlanError(_too_little(found, needs, limit))
+
+
+def _by_view(found: list[Candidate], region: Region) -> tuple[list[Candidate], list[Candidate]]:
+    """Candidates of the order of the field of view, and the smaller ones."""
+    covering = [(c, _covers(c, region)) for c in found]
+    return [c for c, covers in covering if covers], [c for c, covers in covering if not covers]
+
+
+def _covers(candidate: Candidate, region: Region) -> bool:
+    views = zip(*candidate.geometry.fields_of_view.values(), strict=True)
+    return all(
+        size >= min(extent, LEAST_VIEW * max(view))
+        for size, extent, view in zip(candidate.patch, region.shape, views, strict=True)
+    )
+
+
+def candidates(
+    network: Network, region: Region, conv: Choice, record: Mapping[str, Any] | None = None
+) -> list[Candidate]:
+    """Patches, smallest first; with `auto` also by direct convolution alone, which takes least memory."""
+    choices: list[Choice] = ["direct", "auto"] if conv == "auto" and record is None else [conv]
+    return [
+        Candidate(network, patch, choice, record)
+        for patch in sizes(region, network)
+        for choice in choices
+    ]
+
+
+def sizes(region: Region, network: Network) -> list[Triple]:
+    """Patches worth looking at, smallest first: nearly cubes that share the region evenly."""
+    views = fit(network, smallest(network)).fields_of_view.values()
+    most = max(MOST_SIDE, 4 * max(max(view) for view in views))
+    side, found = float(min(most, max(region.shape))), set()
+    while side >= 1:
+        parts = [-(-n // int(side)) for n in region.shape]
+        found.add(triple(-(-n // k) for n, k in zip(region.shape, parts, strict=True)))
+        side /= STEP
+    possible = {covering(network, patch) for patch in found}
+    return sorted(possible, key=lambda patch: (patch[0] * patch[1] * patch[2], patch))
+
+
+def covering(network: Network, shape: Triple) -> Triple:
+    """The smallest patch of which whole periods of pooling hold so many voxels; `shape` without pooling."""
+    unit = lattice_unit(fit(network, smallest(network)))
+    whole = triple(-(-n // step) * step for n, step in zip(shape, unit, strict=True))
+    return smallest(network, whole)
+
+
+def counted_workers() -> int:
+    """Workers whose memory is counted: the machine's, so that the patch is the same for any number."""
+    return os.cpu_count() or 1
+
+
+def _too_little(found: list[Candidate], needs: Needs, limit: int) -> str:
+    least = min(found[:4], key=needs)
+    return (
+        f"predicting takes at least {readable(needs(least))} of memory, for patches of {least.patch} "
+        f"voxels (z, y, x), and {readable(limit)} are allowed; give --max-memory "
+        f"{-(-needs(least) // (1 << 20))}MiB or more"
+    )

@@ -1,0 +1,184 @@
+"""Overlapping windows over a whole volume, for networks whose values depend on the patch.
+
+Windows have one size and lie where the volume's size alone says, so that a voxel is seen by the same windows,
+which weigh the same, whatever part of the volume is asked for, and in whatever pieces.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from znnpy.config.models import BlendName
+from znnpy.data.volume import Triple
+from znnpy.infer.blending import Blended, Floats
+from znnpy.infer.blocks import Region, add, cuts, triple
+from znnpy.infer.parallel import Parts
+
+Shares = tuple[float, float, float]
+SIGMA = 1 / 8  # of a Gaussian, in windows, as nnU-Net and MONAI have it
+LEAST = 1e-3  # weight of a Gaussian's far corners, as MONAI has it
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of `size` voxels over `extent` voxels, the first of which is `origin`.
+
+    Each covers the share `overlap` of the one before it, and the last one ends with the volume. A volume that
+    is smaller than a window lies in its middle, the odd voxel behind. All triples are z, y, x.
+    """
+
+    size: Triple
+    overlap: Shares
+    blend: BlendName
+    extent: Triple
+    origin: Triple = (0, 0, 0)
+
+    @property
+    def blends(self) -> bool:
+        """Whether patches overlap: their values are finished once they are joined."""
+        return True
+
+    @cached_property
+    def unit(self) -> Triple:
+        """Voxels from one window to the next."""
+        return triple(
+            max(1, int(n * (1 - o))) for n, o in zip(self.size, self.overlap, strict=True)
+        )
+
+    @cached_property
+    def starts(self) -> tuple[tuple[int, ...], ...]:
+        """First voxels of windows along z, y, x."""
+        axes = zip(self.extent, self.size, self.unit, self.origin, strict=True)
+        return tuple(tuple(o + a for a in _starts(n, size, step)) for n, size, step, o in axes)
+
+    def meeting(self, region: Region) -> list[Region]:
+        """The windows that meet a region, z slowest: in the order of their numbers."""
+        places = map(triple, itertools.product(*self._axes(region)))
+        return [Region(place, add(place, self.size)) for place in places]
+
+    def span(self, region: Region) -> Region:
+        """All voxels of the windows that meet a region."""
+        axes = self._axes(region)
+        last = triple(starts[-1] for starts in axes)
+        return Region(triple(starts[0] for starts in axes), add(last, self.size))
+
+    def count(self, region: Region) -> int:
+        """How many windows meet a region."""
+        return math.prod(len(starts) for starts in self._axes(region))
+
+    def widest(self, block: Triple) -> Triple:
+        """Most voxels along z, y, x that windows span which meet a block of this shape, wherever it lies."""
+        axes = zip(block, self.size, self.extent, strict=True)
+        return triple(min(n + 2 * (size - 1), max(size, whole)) for n, size, whole in axes)
+
+    @cached_property
+    def weight(self) -> Floats:
+        """What each voxel of a window weighs, (z, y, x)."""
+        axes = zip(self.size, self.unit, strict=True)
+        lines = [_WEIGHTS[self.blend](size, step) for size, step in axes]
+        product = reduce(np.multiply.outer, lines).astype(np.float32)
+        return np.maximum(product, np.float32(LEAST)) if self.blend == "gaussian" else product
+
+    def order(self, blocks: list[Region]) -> list[Region]:
+        """z slowest, as windows are numbered."""
+        return sorted(blocks, key=lambda block: block.lower)
+
+    def pieces(self, region: Region) -> list[Region]:
+        """What is computed at once where a region's values are wanted in memory: slabs, which read least twice."""
+        (low, *rest), (high, *ends) = region.lower, region.upper
+        places = range(low, high, self.unit[0])
+        return [Region(triple([a, *rest]), triple([a + self.unit[0], *ends])) for a in places]
+
+    def shared(self, region: Region, block: Triple, phase: Triple) -> int:
+        """Windows to remember while a region is computed in blocks, z slowest, so that each is computed once.
+
+        Blocks lie on a grid that begins `phase` voxels before the region.
+        """
+        return self._needed(self._shares(region, block, phase))[0]
+
+    def runs(self, region: Region, block: Triple, phase: Triple, kept: int) -> int:
+        """About how many windows are computed for a region in blocks if so many are remembered."""
+        shares, runs = self._shares(region, block, phase), 1.0
+        needed = [*self._needed(shares), 0]
+        for axis, (more, less) in zip(shares, itertools.pairwise(needed), strict=True):
+            again = 1.0 if kept < more else 0.0
+            if less < kept < more:
+                again = (more - kept) / (more - less)
+            runs *= axis.all + again * (axis.apart - axis.all)
+        return round(runs)
+
+    def _shares(self, region: Region, block: Triple, phase: Triple) -> list[_Share]:
+        return [
+            _Share.of(self.starts[axis], self.size[axis], cuts(region, block, phase, axis))
+            for axis in range(3)
+        ]
+
+    def _needed(self, shares: list[_Share]) -> list[int]:
+        """How many are remembered until the next plane of blocks, the next row, the next block."""
+        z, y, x = shares
+        block = z.most * y.most * x.across
+        row = block + z.most * y.across * x.all
+        return [row + z.across * y.all * x.all, row, block]
+
+    def joined(
+        self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
+    ) -> Blended:
+        """What takes the values of a region's windows."""
+        return Blended(region, images, self.weight, parts)
+
+    def _axes(self, region: Region) -> list[list[int]]:
+        axes = zip(self.starts, self.size, region.lower, region.upper, strict=True)
+        return [[a for a in starts if a < high and a + n > low] for starts, n, low, high in axes]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Windows along one axis of blocks: `all`, `most` that meet one block, `across` a border between two.
+
+    `apart`: how many all blocks meet, each counted by itself.
+    """
+
+    all: int
+    most: int
+    across: int
+    apart: int
+
+    @classmethod
+    def of(cls, starts: tuple[int, ...], size: int, blocks: list[tuple[int, int]]) -> _Share:
+        met = [{a for a in starts if a < high and a + size > low} for low, high in blocks]
+        across = [len(one & other) for one, other in itertools.pairwise(met)]
+        counts = list(map(len, met))
+        return cls(len(set.union(*met)), max(counts), max(across, default=0), sum(counts))
+
+
+def _starts(extent: int, size: int, step: int) -> list[int]:
+    if extent <= size:
+        return [-((size - extent) // 2)]
+    count = 1 - (size - extent) // step
+    return [min(number * step, extent - size) for number in range(count)]
+
+
+def _gaussian(size: int, step: int) -> npt.NDArray[np.float64]:
+    places = np.arange(size) - (size - 1) / 2
+    return np.exp(-((places / (SIGMA * size)) ** 2) / 2)
+
+
+def _linear(size: int, step: int) -> npt.NDArray[np.float64]:
+    """A ramp over the overlap at both ends, 1 between."""
+    ends = np.minimum(np.arange(size), np.arange(size)[::-1]) + 0.5
+    return np.minimum(ends / max(size - step, 0.5), 1.0)
+
+
+def _constant(size: int, step: int) -> npt.NDArray[np.float64]:
+    return np.ones(size)
+
+
+_WEIGHTS = {"gaussian": _gaussian, "linear": _linear, "constant": _constant}

@@ -1,0 +1,249 @@
+"""The functions that nodes apply, with their gradients, in float64.
+
+A gradient is computed from the function's own value, where that tells the slope: it takes the node's
+values (`needs_sum`: the sums before the function instead) and the gradient after the function and
+returns the gradient before it; at a kink it takes the side of smaller values, as the
+kernels do. The kernels are `znnpy_kernels.layers.activation_kernels.FORWARD` and `BACKWARD`, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+
+from znnpy.errors import NetworkError
+from znnpy.layers.types import Array, Held
+
+IMAGES = 1  # the axis of images
+
+
+class Shape(Protocol):
+    """The numbers that shape a function: each takes those that it knows."""
+
+    @property
+    def slope(self) -> float:
+        """Negative slope of leaky_relu, alpha of elu."""
+
+    @property
+    def amplitude(self) -> float:
+        """Of tanh: amplitude * tanh(gain * x)."""
+
+    @property
+    def gain(self) -> float:
+        """Of tanh."""
+
+    @property
+    def slopes(self) -> Array:
+        """Of prelu, (images, 1, 1, 1): learned."""
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A shape by its numbers."""
+
+    slope: float = 0.01
+    amplitude: float = 1.0
+    gain: float = 1.0
+    slopes: Array = field(default_factory=lambda: np.empty((0, 1, 1, 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """One transfer function.
+
+    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, image, z, y, x). `needs_sum`: its value does not
+    tell its slope; its gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
+    `held`: arrays (images,) that nodes keep for it, by the names that they have in its shape, and
+    `held_gradients(x, g, shape)` those of the ones that are learned.
+    `shaped`: the node's keys that are for this function and those that have them too. `slope`: where a
+    config says none. `unbounded`: it has a slope everywhere and reaches every value. `pointwise`: a
+    voxel of an image depends on that voxel alone, not on other images. `passes_on`: the gradient goes
+    through unchanged, for losses made on what comes before.
+    """
+
+    name: str
+    value: Callable[[Array, Shape], Array]
+    gradient: Callable[[Array, Array, Shape], Array]
+    shaped: tuple[str, ...] = ()
+    slope: float = 0.01
+    needs_sum: bool = False
+    held: Mapping[str, Held] = field(default_factory=dict)
+    held_gradients: Callable[[Array, Array, Shape], dict[str, Array]] | None = None
+    unbounded: bool = False
+    pointwise: bool = True
+    passes_on: bool = False
+
+
+def softmax(logits: Array) -> Array:
+    """Softmax over images."""
+    powers = np.exp(logits - logits.max(axis=IMAGES, keepdims=True))
+    shares: Array = powers / powers.sum(axis=IMAGES, keepdims=True)
+    return shares
+
+
+def _softmax_gradient(y: Array, g: Array, shape: Shape) -> Array:
+    gradient: Array = y * (g - (y * g).sum(axis=IMAGES, keepdims=True))
+    return gradient
+
+
+def _logistic(x: Array, shape: Shape) -> Array:
+    from scipy.special import expit  # seldom needed, and slow to import
+
+    return np.asarray(expit(x))
+
+
+def _silu_gradient(x: Array, g: Array, shape: Shape) -> Array:
+    share = _logistic(x, shape)
+    slope: Array = share * (1.0 + x * (1.0 - share)) * g
+    return slope
+
+
+def _gelu(x: Array, shape: Shape) -> Array:
+    from scipy.special import ndtr
+
+    return np.asarray(x * ndtr(x))
+
+
+def _gelu_gradient(x: Array, g: Array, shape: Shape) -> Array:
+    from scipy.special import ndtr
+
+    density = np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    return np.asarray((ndtr(x) + x * density) * g)
+
+
+def _bent(x: Array) -> Array:
+    """tanh of it stands for 2 ndtr(x) - 1 in gelu_tanh."""
+    bent: Array = np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)
+    return bent
+
+
+def _gelu_tanh_gradient(x: Array, g: Array, shape: Shape) -> Array:
+    y = np.tanh(_bent(x))
+    steep = np.sqrt(2.0 / np.pi) * (1.0 + 3 * 0.044715 * x * x)
+    slope: Array = (0.5 * (1.0 + y) + 0.5 * x * (1.0 - y * y) * steep) * g
+    return slope
+
+
+def _prelu_gradients(x: Array, g: Array, shape: Shape) -> dict[str, Array]:
+    return {"slopes": np.where(x > 0, 0.0, x * g).sum(axis=(0, 2, 3, 4))}
+
+
+# The names once more: a misspelt one is then found by the type checker.
+FunctionName = Literal[
+    "linear",
+    "relu",
+    "leaky_relu",
+    "prelu",
+    "elu",
+    "tanh",
+    "logistic",
+    "softmax",
+    "forward_logistic",
+    "softplus",
+    "soft_sign",
+    "silu",
+    "hard_swish",
+    "gelu",
+    "gelu_tanh",
+]
+_ALL = (
+    Function(
+        name="linear",
+        value=lambda x, shape: x,
+        gradient=lambda y, g, shape: g,
+        unbounded=True,
+    ),
+    Function(
+        name="relu",
+        value=lambda x, shape: np.maximum(x, 0.0),
+        gradient=lambda y, g, shape: np.where(y > 0, g, 0.0),
+    ),
+    Function(
+        name="leaky_relu",
+        value=lambda x, shape: np.where(x > 0, x, shape.slope * x),
+        gradient=lambda y, g, shape: np.where(y > 0, g, shape.slope * g),
+        shaped=("slope",),
+        unbounded=True,
+    ),
+    Function(
+        name="prelu",
+        value=lambda x, shape: np.where(x > 0, x, shape.slopes * x),
+        gradient=lambda x, g, shape: np.where(x > 0, g, shape.slopes * g),
+        needs_sum=True,
+        held={"slopes": Held(0.25, True)},
+        held_gradients=_prelu_gradients,
+        unbounded=True,
+    ),
+    Function(
+        name="elu",
+        value=lambda x, shape: np.where(x > 0, x, shape.slope * np.expm1(np.minimum(x, 0.0))),
+        gradient=lambda y, g, shape: np.where(y > 0, g, (y + shape.slope) * g),
+        slope=1.0,
+        shaped=("slope",),
+    ),
+    Function(
+        name="tanh",
+        value=lambda x, shape: shape.amplitude * np.tanh(shape.gain * x),
+        gradient=lambda y, g, shape: (
+            g * shape.gain / shape.amplitude * (shape.amplitude**2 - y * y)
+        ),
+        shaped=("amplitude", "gain"),
+    ),
+    Function(
+        name="logistic",
+        value=_logistic,
+        gradient=lambda y, g, shape: g * y * (1.0 - y),
+    ),
+    Function(
+        name="softmax",
+        value=lambda x, shape: softmax(x),
+        gradient=_softmax_gradient,
+        pointwise=False,
+    ),
+    Function(
+        name="forward_logistic",
+        value=_logistic,
+        gradient=lambda y, g, shape: g,
+        passes_on=True,
+    ),
+    Function(
+        name="softplus",
+        value=lambda x, shape: np.logaddexp(x, 0.0),
+        gradient=lambda y, g, shape: -np.expm1(-y) * g,
+    ),
+    Function(
+        name="soft_sign",
+        value=lambda x, shape: x / (1.0 + np.abs(x)),
+        gradient=lambda y, g, shape: (1.0 - np.abs(y)) ** 2 * g,
+    ),
+    Function(
+        name="silu",
+        value=lambda x, shape: x * _logistic(x, shape),
+        gradient=_silu_gradient,
+        needs_sum=True,
+    ),
+    Function(
+        name="hard_swish",
+        value=lambda x, shape: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+        gradient=lambda x, g, shape: np.where(x > 3, 1.0, np.where(x > -3, x / 3.0 + 0.5, 0.0)) * g,
+        needs_sum=True,
+    ),
+    Function(name="gelu", value=_gelu, gradient=_gelu_gradient, needs_sum=True),
+    Function(
+        name="gelu_tanh",
+        value=lambda x, shape: 0.5 * x * (1.0 + np.tanh(_bent(x))),
+        gradient=_gelu_tanh_gradient,
+        needs_sum=True,
+    ),
+)
+FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
+
+
+def function_of(name: str) -> Function:
+    """The function of that name; NetworkError if there is none."""
+    if name not in FUNCTIONS:
+        raise NetworkError(f"function '{name}' is none of {', '.join(FUNCTIONS)}")
+    return FUNCTIONS[name]

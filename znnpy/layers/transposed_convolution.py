@@ -1,0 +1,111 @@
+"""The edge kind `conv_transpose`: what a strided convolution's data gradient is, with filters of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from znnpy.fields import Offset3, Padding3, Size3, Strict
+from znnpy.layers.convolution import filters_shape, mixed, mixed_back, products
+from znnpy.layers.edge_kind import Applied, EdgeKind, Filters
+from znnpy.layers.keys import (
+    HE,
+    Groups,
+    ImagesKey,
+    InitField,
+    TransferKeys,
+    read_filters,
+    written_filters,
+)
+from znnpy.layers.operation import Numbers
+from znnpy.layers.padding import framed, sides
+from znnpy.layers.sizes import spreads
+from znnpy.layers.taps import padding_within, taps
+from znnpy.layers.types import AXES, BARE, Array
+
+
+class ConvTransposeKeys(Strict):
+    """A bank of filters that images are spread with."""
+
+    size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
+    stride: Size3 = Field(
+        default=(1, 1, 1), description="Voxels of the output for one of the input, z y x."
+    )
+    padding: Padding3 = Field(
+        default=BARE,
+        description="Voxels that the output loses before and after, z y x, as many as the convolution "
+        "that goes the other way pads; `same` keeps the size.",
+    )
+    output_padding: Offset3 = Field(
+        default=(0, 0, 0), description="Voxels that the output has more after the last, z y x."
+    )
+    groups: Groups = 1
+    init: InitField = Field(default=HE, description="How the filters start.")
+
+
+class ConvTransposeLayer(TransferKeys, ConvTransposeKeys, ImagesKey):
+    """A transposed convolution, then bias and transfer function."""
+
+
+def spread(image: Array, at: Applied) -> Array:
+    """Every voxel times the filters, added where they overlap."""
+    padding = sides(at.edge, at.dilation)
+    along = zip(spreads(at.edge, at.dilation), image.shape[2:], strict=True)
+    made = [sizes.made(n) for sizes, n in along]
+    z, y, x = (slice(before, before + n) for n, (before, _) in zip(made, padding, strict=True))
+    ends = (box.stop + after for box, (_, after) in zip((z, y, x), padding, strict=True))
+    whole = np.zeros((image.shape[0], at.filters.shape[0], *ends))
+    for tap, box in taps(at.edge, at.dilation, image.shape[2:]):
+        whole[box] += mixed(at.filters[:, :, *tap], image, at.edge.groups)
+    return whole[:, :, z, y, x]
+
+
+def spread_data_gradient(image: Array, gradient: Array, at: Applied) -> Array:
+    """Gradient of `spread` for its image: a convolution of the gradient."""
+    whole, output = _widened(gradient, at), np.zeros(image.shape)
+    for tap, box in taps(at.edge, at.dilation, image.shape[2:]):
+        output += mixed_back(at.filters[:, :, *tap], whole[box], at.edge.groups)
+    return output
+
+
+def spread_weight_gradient(image: Array, gradient: Array, at: Applied) -> Array:
+    """Gradient of `spread` for its filters, shape (out, in / groups, z, y, x)."""
+    whole, groups = _widened(gradient, at), at.edge.groups
+    output = np.zeros(filters_shape(at.edge, image.shape[1], gradient.shape[1]))
+    for tap, box in taps(at.edge, at.dilation, image.shape[2:]):
+        output[:, :, *tap] = products(whole[box], image, groups)
+    return output
+
+
+def _widened(gradient: Array, at: Applied) -> Array:
+    """The gradient with zeros where the output was cut."""
+    return framed(gradient, sides(at.edge, at.dilation))
+
+
+def _wrong(edge: Numbers) -> Iterable[str]:
+    yield from padding_within(edge)
+    for axis, more, stride in zip(AXES, edge.output_padding, edge.stride, strict=True):
+        if more >= stride:
+            yield f"output_padding {more} along {axis} must be less than the stride, {stride}"
+            return
+
+
+_NUMBERS = ("size", "stride", "padding", "output_padding", "groups")
+
+CONV_TRANSPOSE = EdgeKind(
+    name="conv_transpose",
+    summary="Transposed convolution, bias and transfer function.",
+    example="conv_transpose: {images: 8, size: 2, stride: 2}  # grows; also padding: 0, output_padding: 0",
+    keys=ConvTransposeKeys,
+    layer=ConvTransposeLayer,
+    forward=spread,
+    data_gradient=spread_data_gradient,
+    learns=Filters(shape=filters_shape, gradient=spread_weight_gradient),
+    sizes=spreads,
+    wrong=_wrong,
+    read=partial(read_filters, _NUMBERS),
+    written=partial(written_filters, _NUMBERS),
+)

@@ -1,0 +1,84 @@
+"""Settle what a layer costs by each method, from timings that other processes may disturb.
+
+Disturbance only adds time, and seldom to the same task twice: of every task the least time counts.
+Methods are timed in turns, so that what slows one slows all. Whatever may be chosen is timed until
+more looks change little; what is clearly slower is left soon, but not where the estimate says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.plan.choose import estimated_seconds
+from znnpy.plan.cost import ConvShape
+from znnpy.plan.joint_choice import needed, total
+from znnpy.plan.types import CostPart, Costs, Method
+
+Look = Mapping[CostPart, NDArray[np.float64]]
+"""Seconds of each task of a method, by part of its cost; tasks always in the same order."""
+
+FEWEST, SECOND_LOOKS, MOST = 2, 4, 12  # looks: at losers; where the estimate differs; at anything
+CLOSE = 1.2  # times the least cost: may be chosen
+STEADY = 0.01  # of the least cost: less changes nothing
+
+
+def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method], Look]) -> Costs:
+    """Seconds by part of all methods; `look` times one run of a layer by one of them."""
+    least: dict[Method, Look] = {}
+    steady = dict.fromkeys(methods, False)
+    promising = _promising(shape, methods)
+    waiting, looks = list(methods), 0
+    while waiting:
+        looks += 1
+        before = _costs(least)
+        for method in waiting:
+            least[method] = _least(least.get(method), look(method))
+        costs = needed(_costs(least), shape)
+        close, best = _close(methods, costs)
+        if looks >= FEWEST:
+            for method in waiting:
+                steady[method] = _saved(method, before, costs) <= STEADY * best
+        waiting = [
+            method
+            for method in waiting
+            if looks < FEWEST
+            or (looks < SECOND_LOOKS and method in promising)
+            or (looks < MOST and method in close and not steady[method])
+        ]
+    return _costs(least)
+
+
+def _promising(shape: ConvShape, methods: Sequence[Method]) -> set[Method]:
+    """Methods that may be chosen by the estimates."""
+    expected = {method: estimated_seconds(shape, method) for method in methods}
+    return {method for method in methods if expected[method] <= CLOSE * min(expected.values())}
+
+
+def _close(methods: Sequence[Method], costs: Costs) -> tuple[set[Method], float]:
+    """Methods in some combination that costs little more than the cheapest, and what that costs."""
+    totals = {chosen: total(chosen, costs) for chosen in product(methods, methods, methods)}
+    best = min(totals.values())
+    near = (chosen for chosen, seconds in totals.items() if seconds <= CLOSE * best)
+    return {method for chosen in near for method in chosen}, best
+
+
+def _least(known: Look | None, new: Look) -> Look:
+    if known is None:
+        return new
+    return {part: np.minimum(known[part], seconds) for part, seconds in new.items()}
+
+
+def _costs(least: Mapping[Method, Look]) -> Costs:
+    return {
+        method: {part: float(tasks.sum()) for part, tasks in look.items()}
+        for method, look in least.items()
+    }
+
+
+def _saved(method: Method, before: Costs, after: Costs) -> float:
+    """Seconds that the last look took off what a method was thought to cost."""
+    return sum(seconds - after[method][part] for part, seconds in before[method].items())

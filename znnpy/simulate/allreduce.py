@@ -1,0 +1,264 @@
+"""How ranks add up gradients, as tasks and messages of a simulated run: one pattern a strategy.
+
+Every rank runs a graph of its own: the recorded tasks, and for each exchange those that add what has
+come, and those that wait for sums (or weights) from others. Times of messages: a latency, and bytes by
+bandwidth on a port that carries one at a time each way (Hockney's alpha-beta model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from znnpy.distributed.buckets import Pieces, in_turn, size_of
+from znnpy.distributed.reduction_tree import Hop, Ranks
+from znnpy.distributed.strategies import Strategy
+from znnpy.graph import BARRIER, GraphBuilder, Named, TaskGraph
+from znnpy.simulate.replay import Replay
+from znnpy.simulate.run import Message, Place
+
+COMES = 1 << 30
+"""A phase that nothing of a simulated step releases: the token of a message."""
+EXCHANGED = Named("exchange", "sum")
+
+
+@dataclass(frozen=True)
+class Links:
+    """What messages cost. latency: seconds; bandwidth: bytes a second, each way of every rank.
+
+    adding: seconds a byte for adding what has come.
+    """
+
+    latency: float = 20e-6
+    bandwidth: float = 1.25e9
+    adding: float = 3e-10
+
+    def lasts(self, size: float) -> float:
+        """Seconds that a message of so many bytes is on a port."""
+        return size / self.bandwidth
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Pieces):
+    """What is added up over ranks, in pieces: made by `after`, awaited by `before`.
+
+    `moves`: those of `before` that move the weights.
+    """
+
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    moves: tuple[int, ...]
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """The same of all that one message carries; `size`: bytes."""
+
+    size: int
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    moves: tuple[int, ...]
+    step: int
+
+    @classmethod
+    def of(cls, bundle: Sequence[Exchange]) -> _Carried:
+        return cls(
+            size_of(bundle),
+            _each_once(it.after for it in bundle),
+            _each_once(it.before for it in bundle),
+            _each_once(it.moves for it in bundle),
+            bundle[0].step,
+        )
+
+
+def _each_once(found: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(task for own in found for task in own))
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """Every rank's replay, and the messages between them, through so many ports."""
+
+    replays: list[Replay]
+    messages: list[Message]
+    ports: int
+
+
+def exchanged(
+    replay: Replay,
+    layers: Sequence[Sequence[Exchange]],
+    ranks: int,
+    strategy: Strategy,
+    links: Links,
+    urgent: Collection[int] = (),
+) -> Exchanged:
+    """The same replay on every rank, with what `strategy` sends; nothing for one rank.
+
+    `layers`: what each adds up, of every step. `urgent`: recorded tasks that come before others, as those of messages
+    always do. The graph must be of a policy without barriers: with them no
+    message overlaps anything.
+    """
+    if ranks == 1:
+        return Exchanged([replay], [], 0)
+    first = np.isin(np.arange(replay.graph.size), list(urgent))
+    replay = replace(replay, graph=replace(replay.graph, urgent=first))
+    drawn = _Drawn(replay, layers, ranks, links)
+    if strategy.weights_down:
+        drawn.weights_move_at_first()
+    for step in sorted({it.step for layer in layers for it in layer}):
+        own = [[it for it in layer if it.step == step] for layer in layers]
+        for color, bundle in in_turn(strategy, own):
+            drawn.add_up(_Carried.of(bundle), strategy, color)
+    return drawn.done()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task beside the recorded ones; `after` and `before` count recorded tasks from 0, others from -1 down."""
+
+    cost: float
+    comes: bool
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    step: int
+
+
+@dataclass
+class _Drawn:
+    """Ranks in the making: the tasks that each has beside the recorded ones, and messages."""
+
+    replay: Replay
+    layers: Sequence[Sequence[Exchange]]
+    ranks: int
+    links: Links
+    tasks: list[list[_Task]] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    first: int = 0
+    idle: frozenset[int] = frozenset()
+    """Recorded tasks that cost nothing on all ranks but the first."""
+
+    def __post_init__(self) -> None:
+        self.tasks = [[] for _ in range(self.ranks)]
+        self.first = recorded_tasks(self.replay.graph)
+        self.tree = Ranks.of(self.ranks, self.ranks)
+
+    def weights_move_at_first(self) -> None:
+        """Only rank 0 moves the weights."""
+        self.idle = frozenset(task for it in self.layers for each in it for task in each.moves)
+
+    def add_up(self, carried: _Carried, strategy: Strategy, color: int) -> None:
+        """What one message carries, up a tree and down the same, or by the library."""
+        if not strategy.fixed:
+            self._ring(carried)
+            return
+        hops = self.tree.hops(color)
+        root, known = self._up(carried, hops)
+        if strategy.weights_down:
+            known = self._task(root, carried, after=carried.moves)
+        self._down(carried, hops, root, known)
+
+    def _ring(self, exchange: _Carried) -> None:
+        """A ring in lock step: it begins when the last rank is there, and has the net to itself."""
+        every, first, before = range(self.ranks), self.first, exchange.before
+        ends = [place(first, self._task(r, exchange, after=exchange.after)) for r in every]
+        gets = [place(first, self._task(r, exchange, comes=True, before=before)) for r in every]
+        rounds, piece = self.ranks - 1, exchange.size / self.ranks
+        seconds = 2 * rounds * (self.links.latency + self.links.lasts(piece))
+        seconds += rounds * piece * self.links.adding
+        bus = self.ranks
+        places = tuple(enumerate(ends)), tuple(enumerate(gets))
+        self.messages.append(Message(*places, bus, bus, seconds, 0.0))
+
+    def done(self) -> Exchanged:
+        """The graphs and what they post; ranks with the same tasks share one."""
+        made: dict[tuple[tuple[_Task, ...], bool], Replay] = {}
+        replays = []
+        for rank, own in enumerate(self.tasks):
+            key = tuple(own), rank > 0
+            if key not in made:
+                made[key] = _with(self.replay, own, self.idle if rank else frozenset())
+            replays.append(made[key])
+        return Exchanged(replays, self.messages, self.ranks + 1)
+
+    def _up(self, exchange: _Carried, hops: Sequence[Hop]) -> tuple[int, int]:
+        """Add up; returns who has the sum, and the task that made it, before which nobody goes on."""
+        made = [self._task(rank, exchange, after=exchange.after) for rank in range(self.ranks)]
+        for into, source in hops:
+            last = (into, source) == hops[-1]
+            added = self._task(
+                into,
+                exchange,
+                cost=exchange.size * self.links.adding,
+                comes=True,
+                after=(made[into],),
+                before=exchange.before if last else (),
+            )
+            self._send((source, made[source]), (into, added), exchange.size)
+            made[into] = added
+        root = hops[-1].into
+        return root, made[root]
+
+    def _down(self, exchange: _Carried, hops: Sequence[Hop], root: int, known: int) -> None:
+        """Tell all what the root knows, down the same tree."""
+        knows = {root: known}
+        for source, to in reversed(hops):
+            knows[to] = self._task(to, exchange, comes=True, before=exchange.before)
+            self._send((source, knows[source]), (to, knows[to]), exchange.size)
+
+    def _send(self, sender: Place, receiver: Place, size: float) -> None:
+        links = self.links
+        ends = [(rank, place(self.first, task)) for rank, task in (sender, receiver)]
+        lasts = links.lasts(size)
+        self.messages.append(
+            Message((ends[0],), (ends[1],), sender[0], receiver[0], lasts, links.latency)
+        )
+
+    def _task(
+        self,
+        rank: int,
+        exchange: _Carried,
+        cost: float = 0.0,
+        comes: bool = False,
+        after: tuple[int, ...] = (),
+        before: tuple[int, ...] = (),
+    ) -> int:
+        self.tasks[rank].append(_Task(cost, comes, after, before, exchange.step))
+        return -len(self.tasks[rank])
+
+
+def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay:
+    """The replay with further tasks behind the recorded ones, and without the work of some of those."""
+    graph = replay.graph
+    builder, first = GraphBuilder.of(graph), recorded_tasks(graph)
+    for task in more:
+        number = builder.task(
+            0,
+            [],
+            EXCHANGED,
+            cost=task.cost,
+            phase=COMES if task.comes else -1,
+            step=task.step,
+            urgent=True,
+        )
+        builder.follow(number, [place(first, it) for it in task.after])
+        for it in task.before:
+            builder.precede(number, it)
+    made = builder.build(graph.policy)
+    costs, shares = np.zeros((len(replay.costs), made.size)), np.zeros(made.size)
+    costs[:, :first], shares[:first] = replay.costs[:, :first], replay.shares[:first]
+    costs[:, first : first + len(more)] = [task.cost for task in more]
+    costs[:, sorted(idle)] = 0.0
+    return Replay(made, costs, shares)
+
+
+def recorded_tasks(graph: TaskGraph) -> int:
+    """How many tasks come before the barriers, which a builder makes anew."""
+    return sum(task != BARRIER for task in graph.tasks)
+
+
+def place(first: int, task: int) -> int:
+    """The number in its graph of a recorded task, or, below 0, of one behind the `first` recorded ones."""
+    return task if task >= 0 else first - 1 - task

@@ -1,0 +1,44 @@
+"""How finely a plan cuts its work: what scheduling costs at most, and how many workers have work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from znnpy.graph.critical_path import bottom_levels, chain
+from znnpy.simulate.replay import Machine, Replay
+
+SLACK = 4.0
+"""T1 / Tinf by this many workers: within a quarter of a perfect speed-up, by Brent's bound."""
+
+
+def grain(replay: Replay, machine: Machine, workers: int) -> dict[str, Any]:
+    """What the plan's cuts come to, JSON-able; seconds.
+
+    `overhead`: dispatch of every task and a steal of every second one, as a share of T1. `parallelism`:
+    T1 / Tinf of one step. `enough_for`: workers for which that is SLACK times as much. `critical`: the
+    longest path by name of task, the costliest first.
+    """
+    graph, costs = replay.graph, np.median(replay.costs, axis=0)
+    copies = int(graph.step.max()) + 1
+    before, after = graph.edges(carried=False)
+    inside = graph.step[before] == graph.step[after]
+    edges = before[inside], after[inside]
+    levels = bottom_levels(edges, costs)
+    path: dict[str, float] = {}
+    for task in chain(edges, levels):
+        path[graph.names[task]] = path.get(graph.names[task], 0.0) + float(costs[task])
+    work, span = float(costs.sum()) / copies, float(levels.max())
+    dispatch = machine.dispatch * graph.size + machine.successor * len(graph.successors)
+    parallelism = work / span if span > 0 else 1.0
+    return {
+        "tasks": graph.size // copies,
+        "median_task": float(np.median(costs)),
+        "largest_task": float(costs.max()),
+        "overhead": (dispatch + machine.steal * graph.size / 2) / max(costs.sum(), 1e-12),
+        "parallelism": parallelism,
+        "workers": workers,
+        "enough_for": int(parallelism / SLACK),
+        "critical": sorted(path.items(), key=lambda item: -item[1])[:5],
+    }

@@ -1,0 +1,96 @@
+"""How fast updates would be on more ranks: the recorded graph on each, by every way to add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
+from znnpy.graph import TaskGraph
+from znnpy.simulate.allreduce import Exchange, Links, exchanged
+from znnpy.simulate.measured_costs import Measured, calibrated
+from znnpy.simulate.run import Outcome, simulate_ranks
+
+RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
+COLORS = (2, 4, 8)
+"""Trees of `multicolor` that are compared."""
+STEPS = 6
+
+
+def simulate_scaling(
+    measured: Mapping[int, Measured],
+    layers: Callable[[TaskGraph], Sequence[Sequence[Exchange]]],
+    urgent: Callable[[TaskGraph, Strategy, int], Collection[int]],
+    ranks: Sequence[int] = RANKS,
+    links: Links | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+    colors: int | None = None,
+    chunk: int | None = None,
+    report: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """`ranks` of a profile's summary, JSON-able: every rank computes what was recorded, once an update.
+
+    Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
+    a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`, more
+    than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
+    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. `urgent`:
+    tasks that come first by a strategy, on ranks of so many workers. `colors`, `chunk`: those of a config
+    (default: several colors side by side, the strategies' own chunks). `report` hears how many ranks of how many
+    are simulated, of all runs together. Raises ValueError when nothing was
+    measured or there is nothing to add up.
+    """
+    known, workers, links = calibrated(measured), max(measured), links or Links()
+    graph = measured[workers].graph
+    replay, machine, summed = known.replay(graph, workers), known.on(workers), layers(graph)
+    if not summed:
+        raise ValueError("these steps move no weights, so ranks have nothing to add up")
+
+    ways = [(count, it) for count in ranks for it in _ways(count, colors, chunk)]
+    done, total = 0, 1 + sum(ranks) + sum(count for count, _ in ways)
+
+    def run(count: int, strategy: Strategy, links: Links) -> Outcome:
+        nonlocal done
+        first = urgent(graph, strategy, workers)
+        it = exchanged(replay, summed, count, strategy, links, first)
+        found = simulate_ranks(
+            it.replays, it.messages, workers, machine, steps, seed, ports=it.ports
+        )
+        done += count
+        if report:
+            report(done, total)
+        return found
+
+    alone, rows = run(1, STRATEGIES["tree"], links).steady, []
+    free = replace(links, latency=0.0, bandwidth=inf, adding=0.0)
+    undelayed = {count: run(count, STRATEGIES["allreduce"], free).steady for count in ranks}
+    for count, strategy in ways:
+        found = run(count, strategy, links)
+        rows.append(
+            {
+                "ranks": count,
+                "strategy": strategy.name,
+                "colors": strategy.colors,
+                "seconds": found.steady,
+                "exposed": found.steady - undelayed[count],
+                "unequal": undelayed[count] - alone,
+                "wire": float(found.carried.max(initial=0.0)) / steps,
+            }
+        )
+    return {
+        "workers": workers,
+        "alone": alone,
+        "bytes": sum(it.size for layer in summed for it in layer if it.step == 0),
+        "latency": links.latency,
+        "bandwidth": links.bandwidth,
+        "rows": rows,
+    }
+
+
+def _ways(ranks: int, colors: int | None, chunk: int | None) -> Iterator[Strategy]:
+    several = [it for it in COLORS if it <= ranks] if colors is None else [colors]
+    for strategy in STRATEGIES.values():
+        for each in several if strategy.colors > 1 else [None]:
+            yield adjusted(strategy, each, chunk)

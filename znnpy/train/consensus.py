@@ -1,0 +1,138 @@
+"""What the ranks of a run settle with each other: shares of the batch, the state to begin from, when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from znnpy.config import load_config
+from znnpy.config.export import plain
+from znnpy.config.models import Config
+from znnpy.distributed.reduction_tree import Ranks, largest_microbatch
+from znnpy.distributed.transfers import Carried
+from znnpy.distributed.world import World
+from znnpy.errors import ConfigError, RunError
+from znnpy.network import build_network
+from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
+from znnpy.train.progress import Reporter
+from znnpy.train.run_directory import CONFIG, RunDirectory
+from znnpy.train.signals import StopSignals
+
+
+def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> Config:
+    """The config with the microbatch that its run has, or that so many ranks need, where it names none.
+
+    DistributedError or RunError for more ranks than microbatches, ConfigError as `refuse_split_statistics`.
+    """
+    chosen = _microbatch(config, run, world, reporter)
+    training = config.training.model_copy(update={"microbatch": chosen})
+    microbatches = training.batch // training.at_once
+    if run.started and world.size > microbatches:
+        raise RunError(
+            f"this run computes its batch in {microbatches} microbatch{'es' * (microbatches > 1)}, so that "
+            f"{microbatches} rank{'s' * (microbatches > 1)} at most can go on with it, and {world.size} were "
+            "started; a smaller training.microbatch needs a new run"
+        )
+    Ranks.of(microbatches, world.size)
+    return config.model_copy(update={"training": training})
+
+
+def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> int | None:
+    training = config.training
+    if training.microbatch is not None:
+        return training.microbatch
+    if run.started:
+        return load_config(run / CONFIG).training.microbatch
+    if world.size == 1:
+        return None
+    chosen = largest_microbatch(training.batch, world.size)
+    refuse_split_statistics(config, world.size)
+    same = "; where the config sets it, any number of ranks computes the same bits"
+    reporter.note(
+        f"training.microbatch is {chosen}, so that each of {world.size} ranks has one"
+        f"{'' if config.data.shards else same}"
+    )
+    return chosen
+
+
+def refuse_split_statistics(config: Config, ranks: int) -> None:
+    """ConfigError where several ranks would normalise over fewer samples than one, and the config does not say so."""
+    training = config.training
+    nodes = build_network(config.network).nodes
+    normed = [node.name for node in nodes if node.norm and node.norm.kind == "batch"]
+    if ranks == 1 or training.microbatch is not None or not normed:
+        return
+    chosen = largest_microbatch(training.batch, ranks)
+    raise ConfigError(
+        f"{config.place('training', 'microbatch')}: is not set, and node {normed[0]!r} normalises over the "
+        f"samples of a microbatch: all {training.batch} of a batch with one rank, {chosen} with {ranks}. Set it, "
+        f"{chosen} or what divides that: then any number of ranks computes the same; or take the norm instance, "
+        "group or layer"
+    )
+
+
+def for_others(config: Config) -> dict[str, Any]:
+    """What the other ranks need of it, JSON-able: the plan is rank 0's to read."""
+    training = config.training.model_copy(update={"plan": None})
+    return plain(config.model_copy(update={"training": training}))
+
+
+def state_as_bytes(checkpoint: Checkpoint, contents: Contents) -> bytes:
+    """The arrays of a checkpoint, one after the other."""
+    groups = {"parameters": checkpoint.parameters, "optimizer_state": checkpoint.optimizer_state}
+    parts = (name.partition("/") for name in contents.members())
+    return b"".join(groups[group][inner].tobytes() for group, _, inner in parts)
+
+
+def state_from_bytes(data: bytes, contents: Contents) -> tuple[Arrays, Arrays]:
+    """The way back: parameters and states of the optimizer."""
+    groups: dict[str, Arrays] = {"parameters": {}, "optimizer_state": {}}
+    at = 0
+    for name, kind in contents.members().items():
+        group, _, inner = name.partition("/")
+        values = np.frombuffer(data, kind.dtype, kind.nbytes // kind.dtype.itemsize, at)
+        groups[group][inner], at = values.reshape(kind.shape), at + kind.nbytes
+    return groups["parameters"], groups["optimizer_state"]
+
+
+@dataclass
+class CommonStop:
+    """Signals of all ranks: whichever has one, all stop after the same update, one later than asked.
+
+    `requested` is what all know: nothing that one rank does by itself is cut short. `carried`: messages of
+    each rank, as last told.
+    """
+
+    signals: StopSignals
+    world: World
+    requested: int | None = None
+    carried: Sequence[Carried] = ()
+    _asked: Future[list[Any]] | None = None
+
+    def agreed(self) -> int | None:
+        """The signal that some rank had when this was asked the last time; all ranks ask equally often."""
+        told = [self.signals.requested, *self.world.messenger.carried]
+        before, self._asked = self._asked, self.world.begin_exchange(told)
+        if before and self.requested is None:
+            found = before.result()
+            self.requested = next((signal for signal, *_ in found if signal), None)
+            self.carried = [Carried(*rest) for _, *rest in found]
+        return self.requested
+
+    def timings(self) -> dict[str, Any]:
+        """For the log: messages of each rank since the run was started, their bytes and seconds on the way."""
+        return {
+            "ranks": [
+                {"rank": rank, **it._asdict(), "seconds": round(it.seconds, 4)}
+                for rank, it in enumerate(self.carried)
+            ]
+        }
+
+    def deferred(self) -> AbstractContextManager[None]:
+        """Note the first signal instead of raising it."""
+        return self.signals.deferred()

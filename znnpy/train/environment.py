@@ -1,0 +1,81 @@
+"""What ranks tell each other of their machines: where they run, and whether all would compute the same bits.
+
+What a run was made with, kept beside it: the same versions and CPU repeat it bit by bit.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from znnpy.data.process_memory import free_memory, share_memory
+from znnpy.distributed.core_shares import Place
+from znnpy.errors import RunError
+from znnpy.plan.fingerprint import vectors
+
+_PACKAGES = ("znnpy", "numpy", "numba", "llvmlite", "pyfftw")
+
+Member = dict[str, Any]
+
+
+def versions(seed: int) -> dict[str, Any]:
+    """Versions of what computes, the CPU that numba compiles for with its vectors, and the run's seed."""
+    from llvmlite import binding
+    from numba import config
+
+    found: dict[str, Any] = {name: _version(name) for name in _PACKAGES}
+    found |= {"python": platform.python_version()} | vectors()
+    return found | {"cpu": config.CPU_NAME or binding.get_host_cpu_name(), "seed": seed}
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Each version that differs, as `name old -> new`; of a file that anybody may have changed."""
+    names = [name for name in sorted(set(old) | set(new)) if old.get(name) != new.get(name)]
+    return [f"{name[:40]} {str(old.get(name))[:40]} -> {new.get(name)}" for name in names[:20]]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def member() -> Member:
+    """This rank's machine, JSON-able."""
+    found = versions(0)
+    del found["cpu"], found["seed"]  # a model's name rounds nothing, and all have one seed
+    cpu = {name: found.pop(name) for name in vectors()}
+    return {
+        **Place.here()._asdict(),
+        "free": free_memory(),
+        "cpu": cpu,
+        "versions": found,
+    }
+
+
+def share_host(members: Sequence[Member], rank: int) -> None:
+    """Count on an equal part of a host's memory, if several of its processes are ranks of this run.
+
+    Of what was free when all of them told it, before any of them reads.
+    """
+    beside = [other["free"] for other in members if other["host"] == members[rank]["host"]]
+    share_memory(len(beside), min(beside, default=0))
+
+
+def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:
+    """RunError unless all ranks would compute the same bits; `different_cpus` may round otherwise."""
+    first = members[0] if members else {}
+    for rank, other in enumerate(members):
+        here = f"from rank 0 on {first['host']} to rank {rank} on {other['host']}"
+        changed = differences(first["versions"], other["versions"])
+        if changed:
+            raise RunError(f"{', '.join(changed)} {here}; install the same versions on all hosts")
+        changed = differences(first["cpu"], other["cpu"])
+        if changed and not different_cpus:
+            raise RunError(
+                f"the CPUs differ, {', '.join(changed)} {here}, and would round differently; start on "
+                "equal ones, or with --allow-different-cpus if the same bits do not matter"
+            )

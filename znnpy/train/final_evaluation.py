@@ -1,0 +1,100 @@
+"""The end of a run: evaluates on a volume that training never saw, keeps scores and a picture."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from znnpy.config.models import Config, VolumeSection
+from znnpy.data.config_volumes import open_scene
+from znnpy.errors import RunError
+from znnpy.evaluation.scores import Objects
+from znnpy.evaluation.volume import DEFAULT, Evaluation, evaluate
+from znnpy.pictures import side_by_side
+from znnpy.train.run_directory import PICTURE, RESULT, read_object, write_json
+from znnpy.train.start import SavedRun
+
+
+def held_out(config: Config) -> tuple[VolumeSection, ...]:
+    """Volumes to evaluate on: data.test, or data.validation if not given; only those with labels."""
+    data = config.data
+    sections = data.validation if data.test is None else data.test
+    return tuple(section for section in sections if section.labels is not None)
+
+
+def spoken(config: Config) -> str:
+    """What the final evaluation is of, for people."""
+    data, sections = config.data, held_out(config)
+    if sections:
+        names = ", ".join(str(next(iter(section.image.values()))) for section in sections)
+        return f"evaluating on {names}" + (" (data.validation)" if data.test is None else "")
+    return f"no final evaluation: {why_none(config)}"
+
+
+def why_none(config: Config) -> str:
+    """Why there is no volume to evaluate on, for people."""
+    test = config.data.test
+    if test is None:
+        return "neither data.test nor data.validation names a volume with labels"
+    return "no volume of data.test has labels" if test else "data.test is []"
+
+
+def evaluate_run(
+    saved: SavedRun, sections: tuple[VolumeSection, ...], objects: Objects = DEFAULT
+) -> list[Evaluation]:
+    """Evaluate a run's newest weights on volumes, with baselines from its first train volume."""
+    found = []
+    config, network = saved.config, saved.network
+    unread = config.data.model_copy(update={"in_memory": False})  # baselines need a part of it
+    with ExitStack() as stack:
+        train = None
+        if config.data.train:
+            train = open_scene(config.data.train[0], unread, network)
+            stack.callback(train.close)
+        for section in sections:
+            scene = open_scene(section, config.data, network)
+            stack.callback(scene.close)
+            found += evaluate(saved.weights, scene, train, objects)
+    return found
+
+
+def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -> bool:
+    """Whether the scores of these weights on these volumes are there; damaged ones are not."""
+    try:
+        result = read_object(path / RESULT)
+    except RunError:
+        return False
+    wanted = {"iteration": iteration, "volumes": _plain(sections)}
+    return result is not None and wanted.items() <= result.items()
+
+
+def write_result(
+    path: Path, iteration: int, sections: tuple[VolumeSection, ...], evaluations: list[Evaluation]
+) -> None:
+    """Raw, label and prediction of the first evaluation as a PNG, where there is one; then all scores as JSON."""
+    if evaluations and is_drawn(first := evaluations[0]):
+        side_by_side(
+            path / PICTURE,
+            first.known.raw,
+            first.known.target,
+            first.found,
+            caption=f"{Path(first.volume).name}, iteration {iteration}",
+            span=first.span,
+        )
+    write_json(path / RESULT, result_of(iteration, evaluations) | {"volumes": _plain(sections)})
+
+
+def is_drawn(evaluation: Evaluation) -> bool:
+    """Whether there is a picture: one voxel an image, as classes of whole images have, is none."""
+    return evaluation.known.raw.shape[1:] != (1, 1)
+
+
+def result_of(iteration: int, evaluations: list[Evaluation]) -> dict[str, Any]:
+    """Scores, JSON-able."""
+    records = [evaluation.record() for evaluation in evaluations]
+    return {"iteration": iteration, "evaluations": records}
+
+
+def _plain(sections: tuple[VolumeSection, ...]) -> list[dict[str, Any]]:
+    return [section.model_dump(mode="json", exclude_none=True) for section in sections]

@@ -1,0 +1,126 @@
+"""The patches that a config draws from volumes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+
+from znnpy.config.models import Config, VolumeSection
+from znnpy.data.config_volumes import make_targets, mode_of, open_scene, refuse_numbers
+from znnpy.data.samples.image_labels import OneEach
+from znnpy.data.sampling.augment import Augmentation
+from znnpy.data.sampling.label_checks import strokes
+from znnpy.data.sampling.sample import InputPatch, OutputPatch
+from znnpy.data.sampling.sampler import Sampler
+from znnpy.data.sampling.targets import Target
+from znnpy.data.scene import Scene
+from znnpy.distributed.world import World
+from znnpy.errors import ConfigError
+from znnpy.geometry import Geometry, largest, trained_geometry
+from znnpy.network import Network, blamed_on_loss, training_losses
+from znnpy.network.objectives import refuse_apart
+
+VALIDATION_SEED = 0x56414C  # so that validation draws other patches than training on one volume
+
+
+def open_sampler(
+    stack: ExitStack,
+    config: Config,
+    network: Network,
+    sections: tuple[VolumeSection, ...],
+    key: str,
+    world: World | None = None,
+) -> Sampler:
+    """Patches of the volumes that a key of the config names; closed with the stack. `world` as in `Sampler`."""
+    if not sections:
+        raise ConfigError(nothing_in(key))
+    scenes = []
+    for section in sections:
+        scene = open_scene(section, config.data, network)
+        stack.callback(scene.close)
+        scenes.append(scene)
+    return make_sampler(config, network, scenes, training=key == "data.train", world=world)
+
+
+def nothing_in(key: str) -> str:
+    """What is said where a key of the config names no volume."""
+    return f"{key} names no volume; training needs at least one"
+
+
+def make_sampler(
+    config: Config,
+    network: Network,
+    scenes: list[Scene],
+    *,
+    training: bool,
+    examine: bool = True,
+    world: World | None = None,
+) -> Sampler:
+    """Patches as the config wants them; validation patches are not augmented, and drawn apart.
+
+    `examine` and `world` as in `Sampler`.
+    """
+    refuse_numbers(config, network)
+    section, augment = config.training, config.augment
+    geometry = trained_geometry(config, network)
+    targets = make_targets(config, network)
+    _doubt_labels(scenes, geometry)
+    _doubt_zeros(scenes, targets)
+    with blamed_on_loss(config):
+        strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
+        refuse_apart(training_losses(config, network), strides, geometry.output_shapes)
+    varied = training and augment.enabled
+    return Sampler(
+        scenes,
+        {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
+        _outputs(targets, geometry),
+        augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
+        order=section.order,
+        rebalance=section.rebalance,
+        normalise=mode_of(config.data),
+        replace=config.data.replace_nonfinite,
+        mirror=config.data.border == "mirror",
+        seed=section.seed if training else section.seed ^ VALIDATION_SEED,
+        examine=examine,
+        possible=partial(largest, network),
+        world=world,
+    )
+
+
+def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
+    """Warn where labels are one for each image, and the network sees several images at once."""
+    deep = max(view[0] for view in geometry.fields_of_view.values())
+    each = [it for scene in scenes for it in scene.labels.values() if isinstance(it, OneEach)]
+    if deep > 1 and each:
+        warnings.warn(
+            f"{each[0].name} has a label for each image, but the network sees {deep} of them at once: images lie "
+            "along z, where filters, pooling and strides should be 1",
+            stacklevel=3,
+        )
+
+
+def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
+    """Warn where most of what is taught seems to be what nobody has labelled."""
+    for scene in scenes:
+        for node, labels in scene.labels.items():
+            taught = targets[node].of_zeros
+            if not taught or node in scene.masks or isinstance(labels, OneEach):
+                continue
+            if labels.channels == 1 and (seen := strokes(labels)).likely:
+                zeros = 1 - seen.labelled / seen.voxels
+                warnings.warn(
+                    f"{labels.name}: {zeros:.1%} of the labels are 0 and the others thin or few, as if drawn by "
+                    f"hand: all these zeros are taught as {taught}. If they are what nobody has labelled, say which "
+                    "voxels count by the volume's `mask:` (not 0), which may be these labels; or, where they are "
+                    "numbers of classes, take target: {kind: labels, ignore: 0}",
+                    stacklevel=3,
+                )
+
+
+def _outputs(targets: Mapping[str, Target], geometry: Geometry) -> dict[str, OutputPatch]:
+    return {
+        name: OutputPatch(geometry.output_shapes[name], target, stride=geometry.output_stride(name))
+        for name, target in targets.items()
+    }

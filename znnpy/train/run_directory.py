@@ -1,0 +1,263 @@
+"""The run directory: what a training run leaves on disk, held by one process at a time.
+
+Patches of predictions, remembered in the run directory: the same stack gets the same values again.
+
+Nothing here is needed: a file that is damaged, or a directory that cannot be written, costs a line.
+
+FFTW's wisdom of a run: kept beside its plan, so that the run goes on with the same bits after a lost cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, Self
+
+from znnpy.atomic_files import explained, final_name, sync, write_text
+from znnpy.data.process_memory import readable
+from znnpy.errors import PlanError, RunError, reason
+from znnpy.locks import alone
+from znnpy.plan import Plan, fftw
+from znnpy.plan.record import saved_plan
+from znnpy.train.checkpoint import DIRECTORY
+from znnpy.train.log import DAMAGED
+
+CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
+LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
+FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
+PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
+LOCK = "lock"
+JSON_LIMIT = 16 << 20  # bytes
+_FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES})
+
+Note = Callable[[str], None]
+
+
+class RunDirectory:
+    """Files of one run, locked from `open` to `close` so that a second process is refused.
+
+    The lock is the kernel's (flock): it vanishes with the process, however that ends. A directory
+    made by `open` in which no run begins is removed by `close`, so that a refused config leaves
+    nothing.
+    """
+
+    def __init__(self, path: Path, lock: IO[str], made: tuple[Path, ...], anew: bool) -> None:
+        self.path = path
+        self._lock = lock
+        self._made = made  # folders that were not there before, innermost first
+        self._anew = anew
+
+    @classmethod
+    def open(cls, path: Path, *, overwrite: bool = False) -> Self:
+        """Create or lock a run directory; with `overwrite`, `begin` will empty one that exists.
+
+        RunError when another process holds it, or when it is a directory of something else: only
+        znnpy's own files are ever removed.
+        """
+        made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"cannot make run directory {path}: {error.strerror}; choose another run.directory"
+            ) from error
+        _refuse_foreign(path)
+        if not overwrite and not (path / CONFIG).exists() and (path / DIRECTORY).exists():
+            raise RunError(
+                f"{path} has checkpoints but no {CONFIG}; choose another directory, "
+                "or start anew with --overwrite"
+            )
+        return cls(path, _locked(path / LOCK), made, overwrite)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of the checkpoints."""
+        return self.path / DIRECTORY
+
+    @property
+    def started(self) -> bool:
+        """Whether a run has begun here that shall go on."""
+        return not self._anew and (self.path / CONFIG).exists()
+
+    def begin(self, config_text: str, versions: dict[str, Any]) -> None:
+        """Write what identifies a new run; the config comes last and makes it one.
+
+        Removes the run that was here before, if it was opened to be overwritten.
+        """
+        if self._anew:
+            self._clear()
+            self._anew = False
+        with explained(self.path, RunError):
+            for folder in (self.path, *self._made):
+                sync(folder.absolute().parent)
+        write_json(self / VERSIONS, versions)
+        write_text(self / CONFIG, config_text, RunError)
+        self._make_checkpoints()
+
+    def refresh(self, config_text: str) -> None:
+        """Replace the config of a run that goes on, where it changed in ways that do not matter."""
+        if (self / CONFIG).read_text(encoding="utf-8") != config_text:
+            write_text(self / CONFIG, config_text, RunError)
+        self._make_checkpoints()
+
+    def close(self) -> None:
+        """Give the lock back; a new directory in which no run began is removed."""
+        if self._made and not (self.path / CONFIG).exists():
+            with contextlib.suppress(OSError):  # somebody put something there, or the disk fails
+                (self.path / LOCK).unlink(missing_ok=True)
+                for folder in self._made:
+                    folder.rmdir()
+        self._lock.close()
+
+    def _make_checkpoints(self) -> None:
+        with explained(self.checkpoints, RunError):
+            self.checkpoints.mkdir(exist_ok=True)
+            sync(self.path)
+
+    def _clear(self) -> None:
+        """Remove a run: first and for good its config, so that no part of it is taken for a run."""
+        try:
+            (self / CONFIG).unlink(missing_ok=True)
+            sync(self.path)
+            for path in list(self.path.iterdir()):
+                if _is_file(path.name):
+                    path.unlink()
+            if self.checkpoints.exists():
+                shutil.rmtree(self.checkpoints)
+            sync(self.path)
+        except OSError as error:
+            raise RunError(
+                f"cannot remove the run in {self.path}: {reason(error)}; repeat the command"
+            ) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, whole or not at all; RunError when the disk fails."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n", RunError)
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object of a run; None when there is no file, RunError when it is damaged."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(JSON_LIMIT + 1)
+        found = json.loads(text) if len(text) <= JSON_LIMIT else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged: no JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise RunError(f"{path} is damaged: no JSON object of at most {readable(JSON_LIMIT)}")
+    return found
+
+
+def require_run(path: Path) -> Path:
+    """The path, if a run lives there; RunError otherwise."""
+    if (path / CONFIG).is_file():
+        return path
+    raise RunError(f"{path} is not a run directory (no {CONFIG} in it); `znnpy train` makes one")
+
+
+def _refuse_foreign(path: Path) -> None:
+    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, LOCK}
+    foreign = sorted(name for name in names if not _is_file(name))
+    if foreign and not (path / CONFIG).exists():
+        raise RunError(
+            f"{path} holds other files ({', '.join(foreign[:3])}); choose a new directory"
+        )
+
+
+def _is_file(name: str) -> bool:
+    """Whether a name is of a run's files, or of one that is being written."""
+    name = final_name(name)
+    return name in _FILES or name.startswith(LOG + DAMAGED)
+
+
+def _locked(path: Path) -> IO[str]:
+    try:
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise RunError(
+            f"cannot write into run directory {path.parent}: {error.strerror}; choose another "
+            "run.directory"
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise RunError(
+            f"run directory {path.parent} is in use by another process (pid {holder}); "
+            "wait for it or choose another directory"
+        ) from error
+    with explained(path, RunError):
+        try:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.close()
+            raise
+    return file
+
+
+def remembered(run: Path, note: Note) -> dict[str, Any]:
+    """Records by what they depend on; none, and a note, when the file is damaged."""
+    try:
+        return read_object(run / PATCHES) or {}
+    except RunError as error:
+        note(f"{error}; patches are chosen anew")
+        return {}
+
+
+def remember(run: Path, records: Mapping[str, Any], note: Note) -> None:
+    """Add records, those before of the same name replaced; a note when they cannot be kept."""
+    try:
+        with alone(run, "notes patches of predictions"):
+            known = remembered(run, lambda _: None)
+            write_json(run / PATCHES, known | dict(records))
+    except (RunError, OSError) as error:
+        note(f"the patch is not remembered: {error}")
+
+
+def keep_wisdom(run: Path, plan: Plan) -> bool:
+    """Write what the plan's FFTs were planned by, unless it is there or no layer runs by FFTW.
+
+    Whether it was written.
+    """
+    text = saved_plan(plan).fftw
+    if text is None or (run / FFTW).exists():
+        return False
+    write_text(run / FFTW, text, RunError)
+    return True
+
+
+def pin_wisdom(run: Path, note: Callable[[str], None]) -> None:
+    """Plan FFTs as the run does; a note when its wisdom cannot be used."""
+    try:
+        fftw.pin((run / FFTW).read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, PlanError) as error:
+        note(
+            f"warning: {run / FFTW} cannot be used: {reason(error)}; FFTs are planned by this machine's "
+            "wisdom and may round otherwise"
+        )

@@ -1,0 +1,190 @@
+"""What a run keeps of its training: checkpoints, logs and what the user watches, in one process alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from znnpy.train.checkpoint import Arrays, Checkpoint, save
+from znnpy.train.log import Record, RunLog
+from znnpy.train.progress import Rate, Reporter, Status
+
+TIMING_INTERVAL = 1.0  # seconds between lines of timings.jsonl
+
+
+class StepOutcome(Protocol):
+    """What an update says of itself."""
+
+    @property
+    def loss(self) -> float:
+        """Weighted mean over voxels and output images."""
+
+    @property
+    def error(self) -> float:
+        """Share of wrong voxels."""
+
+
+class Stateful(Protocol):
+    """What a checkpoint is made of."""
+
+    @property
+    def parameters(self) -> Arrays:
+        """Copies, after all updates are done."""
+
+    @property
+    def optimizer_state(self) -> Arrays:
+        """Copies, after all updates are done."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When things happen, in iterations; 0 means never. `voxels`: output voxels of one update."""
+
+    iterations: int
+    batch: int
+    voxels: int
+    seed: int
+    log_every: int
+    validate_every: int
+    save_every: int
+    keep: int
+
+
+class Keeper(Protocol):
+    """What becomes of the results of a loop; all calls are made from the loop's thread."""
+
+    saved: int
+    """The last iteration with a checkpoint, -1 before the first."""
+
+    def start(self, done: int) -> None:
+        """Training begins or goes on after `done` updates."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+    def record(self, iteration: int, outcome: StepOutcome) -> None:
+        """One update has finished; its loss is finite."""
+
+    def validated(self, iteration: int, record: Record) -> None:
+        """A validation has finished."""
+
+    def sync(self) -> None:
+        """Make the records so far last."""
+
+    def save(self, model: Stateful, iteration: int) -> str | None:
+        """Save the state after `iteration` updates, all done; else what of it is not finite."""
+
+
+class RunKeeper:
+    """Keeps a run in its directory and shows it: of a process alone, and of rank 0.
+
+    `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes
+    and returns what is not finite of the state, if anything.
+    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there.
+    `network`: of which one checkpoints are, as their `Contents` have it. `errors`: whether shares of wrong
+    voxels mean anything.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Path,
+        logs: tuple[RunLog, RunLog],
+        pace: Pace,
+        learning_rate: Callable[[int], float],
+        reporter: Reporter,
+        saved: int = -1,
+        verify: Callable[[str | None], str | None] = lambda wrong: wrong,
+        timings: Callable[[], Record] = dict,
+        written: Callable[[], object] = lambda: None,
+        *,
+        network: str = "",
+        errors: bool = True,
+    ) -> None:
+        self.saved, self._written, self._errors = saved, written, errors
+        self._network = network
+        self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
+        self._log, self._timings = logs
+        self._reporter, self._verify, self._more = reporter, verify, timings
+        self._rate, self._started, self._timed = Rate(), time.monotonic(), 0.0
+
+    def start(self, done: int) -> None:
+        """Show where training stands."""
+        self._reporter.start(self._pace.iterations, done)
+
+    def close(self) -> None:
+        """Show that training is over."""
+        self._reporter.close()
+
+    def record(self, iteration: int, outcome: StepOutcome) -> None:
+        """Log the update where one is due, and show it."""
+        rate = self._rate.add()
+        error = outcome.error if self._errors else None
+        status = Status(iteration, outcome.loss, error, rate, rate * self._pace.voxels)
+        if due(iteration, self._pace.log_every):
+            self._log.write(
+                {
+                    "iteration": iteration,
+                    "loss": outcome.loss,
+                    **({} if error is None else {"error": error}),
+                    "learning_rate": self._learning_rate(iteration - 1),
+                }
+            )
+        seconds = time.monotonic() - self._started
+        if seconds - self._timed >= TIMING_INTERVAL:
+            self._timed = seconds
+            self._timings.write(
+                {
+                    "iteration": iteration,
+                    "seconds": round(seconds, 3),
+                    "updates_per_s": round(rate, 4),
+                    "voxels_per_s": round(rate * self._pace.voxels),
+                    **self._more(),
+                }
+            )
+        self._reporter.update(status)
+
+    def validated(self, iteration: int, record: Record) -> None:
+        """Log the scores and show them."""
+        self._log.write({"iteration": iteration, "validation": record})
+        scores = "  ".join(f"{key} {value:.4f}" for key, value in record.items())
+        self._reporter.note(f"iteration {iteration}: validation  {scores}")
+
+    def sync(self) -> None:
+        """Make the log last."""
+        self._log.sync()
+
+    def save(self, model: Stateful, iteration: int) -> str | None:
+        """Write a checkpoint, after the log that it relies on; RunError when the disk fails."""
+        parameters, state = model.parameters, model.optimizer_state
+        named = {"a weight": parameters, "a state of the optimizer": state}
+        wrong = self._verify(next((what for what in named if not _finite(named[what])), None))
+        if wrong:
+            return wrong
+        self._log.sync()
+        checkpoint = Checkpoint(
+            iteration=iteration,
+            parameters=parameters,
+            optimizer_state=state,
+            learning_rate=self._learning_rate(iteration),
+            seed=self._pace.seed,
+            next_sample=iteration * self._pace.batch,
+            network=self._network,
+        )
+        save(self._checkpoints, checkpoint, self._pace.keep)
+        self._written()
+        self.saved = iteration
+        return None
+
+
+def _finite(arrays: Arrays) -> bool:
+    return all(np.isfinite(array).all() for array in arrays.values())
+
+
+def due(iteration: int, every: int) -> bool:
+    """Whether something happens after this many updates."""
+    return every > 0 and iteration > 0 and iteration % every == 0

@@ -1,0 +1,83 @@
+"""What every rank of a run does alike, and a process that trains alone: goes on, keeps pace, feeds updates."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from math import prod
+from typing import Protocol
+
+from znnpy.config.models import Config
+from znnpy.data.sampling.prefetch import Prefetcher
+from znnpy.distributed.core_shares import Place, threads_of
+from znnpy.distributed.world import World
+from znnpy.engine.model import Model
+from znnpy.evaluation.loss_totals import step_weights
+from znnpy.network.objectives import Objectives
+from znnpy.train.checkpoint import Arrays
+from znnpy.train.environment import Member
+from znnpy.train.loop import Batch
+from znnpy.train.run_writer import Pace
+from znnpy.train.shards import PeriodicSource
+
+
+def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration: int) -> None:
+    """Set a model to where a run stands."""
+    model.set_parameters(parameters)
+    if model.moves:  # else rank 0 keeps all of it
+        model.set_optimizer_state(optimizer_state)
+    model.iteration = iteration
+
+
+def with_threads(config: Config, members: Sequence[Member], rank: int) -> Config:
+    """The config with the threads of one of several ranks, where it names none."""
+    if config.run.threads is not None or not members:
+        return config
+    places = [Place(member["host"], member["cores"]) for member in members]
+    run = config.run.model_copy(update={"threads": threads_of(places, rank)})
+    return config.model_copy(update={"run": run})
+
+
+def pace_of(config: Config, model: Model) -> Pace:
+    """When things happen in a run."""
+    training, run = config.training, config.run
+    return Pace(
+        iterations=training.iterations,
+        batch=training.batch,
+        voxels=training.batch * sum(prod(s) for s in model.geometry.output_shapes.values()),
+        seed=training.seed,
+        log_every=run.log_every,
+        validate_every=training.validation.every if config.data.validation else 0,
+        save_every=run.checkpoint.every,
+        keep=run.checkpoint.keep,
+    )
+
+
+class Verified(Protocol):
+    """What has read files."""
+
+    def verify(self) -> None:
+        """ChangedError unless all that was read is of the files that were opened."""
+
+
+def verify_all(readers: Iterable[Verified | None], world: World, wrong: str | None) -> str | None:
+    """What rank 0 knows to be wrong of the state that is to be saved; its word is all ranks'.
+
+    ChangedError unless all that was read is of the files that were opened, by any rank.
+    """
+    for reader in readers:
+        if reader:
+            reader.verify()
+    found: str | None = world.broadcast(wrong)
+    return found
+
+
+def loop_batches(
+    source: PeriodicSource, losses: Objectives, batch: int, iteration: int, own: range
+) -> Generator[Batch]:
+    """Batches from that of an update on, as the loop takes them, prepared ahead within a period of the source."""
+    for end in source.periods(iteration):
+        with Prefetcher(source, batch, iteration, own=own, stop=end) as ready:
+            for found in ready:
+                weights = step_weights(losses, found.targets, found.weights)
+                yield Batch(found.images, found.targets, weights)
+                iteration += 1

@@ -1,0 +1,132 @@
+"""A rank other than 0: computes its share of every update, and leaves all else to rank 0."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from znnpy.config import config_from
+from znnpy.config.models import Config
+from znnpy.distributed.world import World
+from znnpy.engine.model import Model
+from znnpy.errors import TrainingError, WaitWarning
+from znnpy.infer.config_model import training_model
+from znnpy.network import Network, trained_network, training_losses
+from znnpy.train.consensus import CommonStop, state_from_bytes
+from znnpy.train.environment import Member, member, share_host
+from znnpy.train.learning_rate import learning_rate
+from znnpy.train.log import Record
+from znnpy.train.loop import Loop
+from znnpy.train.run_writer import Stateful, StepOutcome
+from znnpy.train.shards import training_source
+from znnpy.train.signals import StopSignals
+from znnpy.train.start import contents_of
+from znnpy.train.update_driver import (
+    loop_batches,
+    pace_of,
+    resume,
+    verify_all,
+    with_threads,
+)
+
+
+@dataclass
+class Bystander:
+    """Keeps nothing: rank 0 does. `verify` and `written` as in `RunKeeper`."""
+
+    saved: int
+    verify: Callable[[str | None], str | None]
+    written: Callable[[], object]
+
+    def start(self, done: int) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+    def record(self, iteration: int, outcome: StepOutcome) -> None:
+        """Nothing."""
+
+    def validated(self, iteration: int, record: Record) -> None:
+        """Nothing."""
+
+    def sync(self) -> None:
+        """Nothing."""
+
+    def save(self, model: Stateful, iteration: int) -> str | None:
+        """Let rank 0 save what was trained on this rank's files, and wait: no signal may end that."""
+        wrong = self.verify(None)
+        if wrong is None:
+            self.written()
+            self.saved = iteration
+        return wrong
+
+
+def follow(world: World) -> int | None:
+    """Train with rank 0, which calls `train`, until it is done with all; the signal that stopped them.
+
+    Warns of what it waits for alone: rank 0 looks through the same files. Raises as `train` does.
+    """
+    with StopSignals() as signals, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", WaitWarning)
+        stop, members = CommonStop(signals, world), world.exchange(member())
+        share_host(members, world.rank)
+        told = world.broadcast()
+        if told is not None:
+            iteration, config = told
+            _train(config_from(config), members, world, stop, iteration)
+        world.exchange(None)
+    return stop.requested
+
+
+def _train(
+    config: Config, members: list[Member], world: World, stop: CommonStop, iteration: int
+) -> None:
+    """All updates; nothing of the data is held any more when rank 0 scores the network."""
+    with ExitStack() as stack:
+        loop = _loop(stack, config, members, world, stop, iteration)
+        with suppress(TrainingError):  # rank 0 has the same, and ends us when it says so
+            loop.run()
+
+
+def _loop(
+    stack: ExitStack,
+    config: Config,
+    members: list[Member],
+    world: World,
+    stop: CommonStop,
+    iteration: int,
+) -> Loop:
+    network, training = trained_network(config), config.training
+    source = training_source(stack, config, network, world, iteration)
+    config = with_threads(config, members, world.rank)
+    model, saved = _model(config, network, world, iteration)
+    stack.enter_context(model)
+    source.sample(iteration * training.batch + model.samples.start)
+    world.exchange("ready")
+    losses = training_losses(config, network)
+    batches = loop_batches(source, losses, training.batch, iteration, model.samples)
+    return Loop(
+        model,
+        stack.enter_context(closing(batches)),
+        pace_of(config, model),
+        partial(learning_rate, training),
+        Bystander(saved, partial(verify_all, [source], world), partial(world.exchange, None)),
+        stop,
+        world=world,
+    )
+
+
+def _model(config: Config, network: Network, world: World, iteration: int) -> tuple[Model, int]:
+    """The model where the run stands, planned as rank 0 does, and the iteration that is saved."""
+    state = world.broadcast()
+    model = training_model(config, network, None, ranks=world)
+    if state is None:
+        return model, -1
+    parameters, states = state_from_bytes(state, contents_of(config))
+    resume(model, parameters, states, iteration)
+    return model, iteration
