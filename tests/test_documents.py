@@ -13,7 +13,7 @@ from znnpy.cli.app import app
 
 FILES = [
     str(path.relative_to(ROOT))
-    for room in ("docs", "kernels", "scripts", "tests", "volumes", "znnpy")
+    for room in ("docs", "kernels", "recipe", "scripts", "tests", "volumes", "znnpy")
     for path in (ROOT / room).rglob("*")
 ]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
