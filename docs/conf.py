@@ -31,6 +31,7 @@ default_role = "code"  # what docstrings have between backticks
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_execution_timeout = 300
 nb_merge_streams = True
 

@@ -16,7 +16,7 @@ def _run(line: str) -> None:
     line = get_ipython().var_expand(line, depth=2)  # noqa: F821
     here = {key: value for key, value in os.environ.items() if key not in FOR_NOTEBOOKS}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(["bash", "-c", line], env=here, text=True, **pipes)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], env=here, text=True, **pipes)
     print(done.stdout.replace(f"{Path.cwd()}/", ""), end="")
     done.check_returncode()
 
