@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from skimage.metrics import adapted_rand_error
+from skimage.metrics import adapted_rand_error, variation_of_information
 
 from znnpy.errors import ShapeError
 from znnpy.metrics import adapted_rand, variation
@@ -61,6 +61,13 @@ def test_error_is_that_of_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> N
         assert adapted_rand(truth, found).error == pytest.approx(
             adapted_rand_error(truth, found)[0]
         )
+
+
+@given(PAIR)
+def test_variation_is_that_of_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    found = variation(*pair)
+    expected = variation_of_information(*pair)
+    assert (found.split, found.merge) == pytest.approx(expected, abs=1e-12)
 
 
 @given(PAIR)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import ndimage
+from skimage.segmentation import expand_labels
 
 from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget
 from znnpy.errors import ShapeError
@@ -76,3 +77,11 @@ def test_refused() -> None:
         from_affinity(np.zeros((2, 3, 4, 5)))
     with pytest.raises(ShapeError, match="no single step along y"):
         from_affinity(np.zeros((2, 3, 4, 5)), offsets=((1, 0, 0), (0, 2, 0)))
+
+
+@pytest.mark.parametrize("distance", [1, 1.5, 3])
+@pytest.mark.parametrize("share", [0.1, 0.003, 0.0])
+def test_objects_grow_as_by_scikit_image(distance: float, share: float) -> None:
+    inside = np.random.default_rng(3).random((12, 13, 14)) < share
+    found = from_boundary(1.0 - inside, grow=distance)
+    assert np.array_equal(found, expand_labels(from_boundary(1.0 - inside), distance))

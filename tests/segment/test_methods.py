@@ -6,13 +6,16 @@ import platform
 import sys
 from collections.abc import Sequence
 
+import h5py
 import numpy as np
 import pytest
+from blocks import ROOT
 from optional import needs_bioimage_cpp
 from scipy import ndimage
+from skimage.segmentation import watershed as flood
 
 from znnpy.errors import VolumeError
-from znnpy.metrics import adapted_rand
+from znnpy.metrics import adapted_rand, from_boundary
 from znnpy.segment.methods import components, mutex, watershed
 
 Triple = tuple[int, int, int]
@@ -81,6 +84,20 @@ def test_watershed_keeps_to_the_foreground() -> None:
     assert left != right
     assert (found[..., :14][found[..., :14] > 0] == left).all()
     assert (found[..., 15:][found[..., 15:] > 0] == right).all()
+
+
+@pytest.mark.parametrize("kind", ["boundary", "foreground"])
+def test_watershed_of_the_sample_is_that_of_scikit_image(kind: str) -> None:
+    """Of bytes, many of which are equal."""
+    with h5py.File(ROOT / "volumes" / "fibsem" / "test-image.h5") as file:
+        inside = np.float32(file["stack"][:24, :90, :100]) / 255
+    values = inside if kind == "foreground" else 1 - inside
+    found = watershed(values[None], kind, 0.6 if kind == "foreground" else 0.4, (), 20)
+    height = 1 - inside
+    seeds = from_boundary(height, 0.4, min_size=20).astype(np.int32)
+    mask = height < 0.5 if kind == "foreground" else None
+    assert seeds.max() > 20
+    assert np.array_equal(found, flood(height, seeds, mask=mask))
 
 
 def test_nothing_below_the_threshold() -> None:

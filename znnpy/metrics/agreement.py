@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from skimage.metrics import contingency_table, variation_of_information
+from scipy import sparse
 
 from znnpy.errors import ShapeError
 
@@ -48,10 +48,10 @@ class Variation:
 def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
     """Adapted Rand error (Arganda-Carreras et al. 2015) of integer arrays of one shape.
 
-    Counted from scikit-image's contingency table and not by its `adapted_rand_error`, which returns
-    precision and recall exchanged (issue 6485). Precision or recall without any pair to judge is 1.
+    scikit-image's `adapted_rand_error` returns precision and recall exchanged (issue 6485). Precision
+    or recall without any pair to judge is 1.
     """
-    table = contingency_table(*_prepared(truth, segmentation), sparse_type="array")
+    table = _contingency(truth, segmentation)
     both = _pairs(table.data)
     in_truth, in_segmentation = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
     precision = both / in_segmentation if in_segmentation else 1.0
@@ -62,8 +62,21 @@ def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
 
 def variation(truth: Array, segmentation: Array) -> Variation:
     """Variation of information (Meila 2007) of integer arrays of one shape, in bits."""
-    split, merge = variation_of_information(*_prepared(truth, segmentation))
-    return Variation(max(0.0, float(split)), max(0.0, float(merge)))
+    table = _contingency(truth, segmentation).tocoo()
+    in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
+    split = _entropy(table.data, in_truth[table.row])
+    return Variation(split, _entropy(table.data, in_segmentation[table.col]))
+
+
+def _contingency(truth: Array, segmentation: Array) -> Any:
+    """Voxels of each object of the truth in each of the segmentation, a sparse table of float64."""
+    rows, columns = _prepared(truth, segmentation)
+    return sparse.csr_array((np.ones(rows.size), (rows, columns)))
+
+
+def _entropy(parts: Array, wholes: Array) -> float:
+    """Mean bits that say in which of its parts a voxel of a whole lies; `parts`, `wholes`: numbers of voxels, (N,)."""
+    return max(0.0, -float((parts * np.log2(parts / wholes)).sum()) / float(parts.sum()))
 
 
 def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import cc3d
 import numpy as np
 from numpy.typing import NDArray
-from skimage.segmentation import expand_labels
+from scipy import ndimage
 
 from znnpy.errors import ShapeError
 
@@ -93,5 +93,14 @@ def _finished(components: Array, min_size: int, grow: float) -> Labels:
         sizes = np.bincount(labels.reshape(-1))
         labels = np.where(sizes[labels] >= min_size, labels, np.uint32(0))
     if grow > 0:
-        labels = expand_labels(labels, grow).astype(np.uint32)
+        labels = _grown(labels, grow)
     return labels
+
+
+def _grown(labels: Labels, distance: float) -> Labels:
+    """Labels, and those of the nearest labelled voxels where these are at most so many voxels away."""
+    far, nearest = ndimage.distance_transform_edt(labels == 0, return_indices=True)
+    near = far <= distance
+    grown = np.zeros_like(labels)
+    grown[near] = labels[tuple(places[near] for places in nearest)]
+    return grown

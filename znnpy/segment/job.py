@@ -26,7 +26,7 @@ DATASET = "volumes/labels/neuron_ids"
 # Peak bytes a voxel beside the probabilities, and more for each channel of them, as measured on noise.
 BYTES: Mapping[Method, tuple[float, float]] = {
     "components": (30, 0),
-    "watershed": (90, 0),
+    "watershed": (60, 0),
     "mutex": (0, 100),
 }
 

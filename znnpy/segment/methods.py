@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from skimage.segmentation import watershed as flood
+from znnpy_kernels.data.flooding import flood
 
 from znnpy.data.volume import Triple
 from znnpy.errors import VolumeError
@@ -48,9 +48,19 @@ def watershed(
     )
     if not seeds.any():
         return seeds
-    mask = height < max(SURE, 1 - threshold) if kind == "foreground" else None
-    flooded: Labels = flood(height, seeds.astype(np.int32), mask=mask)
-    return flooded
+    inside = (
+        height < max(SURE, 1 - threshold) if kind == "foreground" else np.ones(height.shape, bool)
+    )
+    return _flooded(height, seeds.astype(np.int32), inside)
+
+
+def _flooded(height: Float32, seeds: NDArray[np.int32], inside: NDArray[np.bool_]) -> Labels:
+    """`seeds` spread over what is `inside`, from low to high, over faces; all (z, y, x)."""
+    height, labels = np.ascontiguousarray(height), np.ascontiguousarray(seeds)
+    queue = [np.empty(height.size, kind) for kind in (np.float32, np.int64, np.int64)]
+    arrays = [height, np.ascontiguousarray(inside), labels]
+    flood(*(it.ctypes.data for it in arrays), *height.shape, *(it.ctypes.data for it in queue))
+    return labels
 
 
 def mutex(values: Float32, threshold: float, offsets: Sequence[Triple]) -> Labels:

@@ -1,1 +1,1 @@
-"""Volumes on their way in and out: statistics, rows of a file."""
+"""Volumes on their way in and out: statistics, rows of a file, objects."""
