@@ -51,8 +51,8 @@ def beside_updates(model: znnpy.Model) -> float:
 
 def main() -> None:
     """Alternate both and print the median ratio."""
-    wide = {"conv": {"images": 48, "size": 3, "function": "relu"}}
-    layers = [wide, wide, wide, {"conv": {"images": 3, "size": 3}}]
+    wide = {"conv": {"channels": 48, "size": 3, "function": "relu"}}
+    layers = [wide, wide, wide, {"conv": {"channels": 3, "size": 3}}]
     with znnpy.Model({"layers": layers}, (40, 40, 40), threads=1, conv="direct") as model:
         beside_updates(model)
         ratios = [beside_updates(model) / counted(SECONDS) for _ in range(PAIRS)]

@@ -38,7 +38,7 @@ Layers = list[dict[str, Any]]
 
 def conv(images: int, size: int | list[int], function: str = "relu") -> dict[str, Any]:
     """A layer of a net."""
-    return {"conv": {"images": images, "size": size, "function": function}}
+    return {"conv": {"channels": images, "size": size, "function": function}}
 
 
 POOL, FLAT = {"max_filter": 2}, {"max_filter": [1, 2, 2]}

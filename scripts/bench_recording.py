@@ -50,7 +50,7 @@ def empty_tasks(repeat: int) -> dict[str, float]:
 
 def updates(chosen: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of an update without and with recording, and the median of their ratios."""
-    size = {"images": chosen.images, "size": 3, "function": "relu"}
+    size = {"channels": chosen.images, "size": 3, "function": "relu"}
     net = {
         "input": 1,
         "layers": [{"conv": size}, {"max_filter": 2}, {"conv": size}, {"conv": size}],

@@ -58,8 +58,8 @@ def start(net: str, directory: Path, cache: Path) -> tuple[float, float]:
 def layers(net: str) -> str:
     """CTMCTMCTCT with n^3 filters and w images, as YAML on one line; `net` is `nxw`."""
     size, images = net.split("x")
-    words = [f"{{conv: {{images: {images}, size: {size}, function: relu}}}}", "{max_filter: 2}"]
-    last = f"{{conv: {{images: 1, size: {size}}}}}"
+    words = [f"{{conv: {{channels: {images}, size: {size}, function: relu}}}}", "{max_filter: 2}"]
+    last = f"{{conv: {{channels: 1, size: {size}}}}}"
     return f"[{', '.join((*words, *words, words[0], last))}]"
 
 

@@ -29,7 +29,7 @@ def chain(*layers: Mapping[str, Any], images: int = 1) -> dict[str, Any]:
 
 def conv(images: int, size: Any = 3, function: str = "relu") -> dict[str, Any]:
     """A convolution layer."""
-    return {"conv": {"images": images, "size": size, "function": function}}
+    return {"conv": {"channels": images, "size": size, "function": function}}
 
 
 NETWORKS: Mapping[str, tuple[dict[str, Any], tuple[int, int, int], int, str]] = {
@@ -77,8 +77,8 @@ def digests(name: str, plan: dict[str, Any], updates: int) -> tuple[str, str]:
         with Model(section, output, batch, threads=2, seed=7, loss=loss, optimizer=optimizer,
                    plan=plan) as model:  # fmt: skip
             random = np.random.default_rng(1)
-            images = model.network.outputs[0].images
-            x = random.random((batch, model.network.inputs[0].images, *model.input_shape))
+            images = model.network.outputs[0].channels
+            x = random.random((batch, model.network.inputs[0].channels, *model.input_shape))
             drawn = random.random((batch, images, *output))
             target = drawn == drawn.max(axis=1, keepdims=True) if loss == "softmax" else drawn < 0.4
             values.update(np.asarray(model.forward(x.astype(np.float32))).tobytes())

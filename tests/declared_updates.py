@@ -20,7 +20,7 @@ SIZE = (10, 10, 10)
 
 def chain(*images: int) -> dict[str, Any]:
     """A net of convolutions of 3 x 3 x 3 with so many images, the input's first."""
-    layers = [{"conv": {"images": count, "size": 3, "function": "relu"}} for count in images[1:]]
+    layers = [{"conv": {"channels": count, "size": 3, "function": "relu"}} for count in images[1:]]
     return {"input": images[0], "layers": layers}
 
 

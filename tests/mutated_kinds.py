@@ -28,7 +28,10 @@ from znnpy.train.start import contents_of, look, read_run
 
 OTHER = """\
 network:
-  nodes: {raw: {kind: input, images: 1}, mid: {kind: transfer, images: 2, function: elu}, out: {kind: sum, images: 2}}
+  nodes:
+    raw: {kind: input, channels: 1}
+    mid: {kind: transfer, channels: 2, function: elu}
+    out: {kind: sum, channels: 2}
   edges:
     one: {kind: conv, from: raw, to: mid, size: [1, 3, 3], init: {kind: normal, std: 0.1}}
     two: {kind: max_filter, from: mid, to: out, size: 2, stride: 2}
@@ -38,7 +41,7 @@ training: {output_shape: 4, optimizer: {kind: adam, eps: 1e-8}, schedule: {kind:
 run: {max_memory: 8GiB, checkpoint: {every: 5}}
 """
 RUN = """\
-network: {layers: [{conv: {images: 2, size: 3, function: relu}}, {conv: {images: 1, size: 1}}]}
+network: {layers: [{conv: {channels: 2, size: 3, function: relu}}, {conv: {channels: 1, size: 1}}]}
 data: {train: [{image: /a.h5, labels: /a.h5}]}
 training: {output_shape: 4, optimizer: adam, iterations: 9}
 run: {threads: 1}

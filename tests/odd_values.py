@@ -63,12 +63,12 @@ ARRAYS: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 """What becomes of a good array."""
 
-CHAIN = {"layers": [{"conv": {"images": 4, "size": 3}}, {"conv": {"images": 2, "size": 3}}]}
+CHAIN = {"layers": [{"conv": {"channels": 4, "size": 3}}, {"conv": {"channels": 2, "size": 3}}]}
 GRAPH = {
     "nodes": {
-        "x": {"kind": "input", "images": 1},
-        "a": {"kind": "transfer", "images": 3, "function": "elu", "norm": {"kind": "group", "groups": 3}},
-        "y": {"kind": "transfer", "images": 2, "init": {"kind": "constant", "value": 1}},
+        "x": {"kind": "input", "channels": 1},
+        "a": {"kind": "transfer", "channels": 3, "function": "elu", "norm": {"kind": "group", "groups": 3}},
+        "y": {"kind": "transfer", "channels": 2, "init": {"kind": "constant", "value": 1}},
     },
     "edges": {
         "e": {"kind": "conv", "from": "x", "to": "a", "size": [1, 3, 3], "padding": [0, 1, 1], "init": "he"},
@@ -78,10 +78,10 @@ GRAPH = {
 OTHERS = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 2, "size": 3, "norm": "batch", "function": "relu", "padding": "same"}},
+        {"conv": {"channels": 2, "size": 3, "norm": "batch", "function": "relu", "padding": "same"}},
         {"dropout": 0.5}, {"max_filter": [1, 2, 2]}, {"max_pool": {"size": 2, "stride": 1}},
         {"upsample": {"factor": 2}}, {"avg_pool": 2}, {"crop": [0, 0, 1]}, {"identity": {}},
-        {"conv_transpose": {"images": 2, "size": 2, "stride": 2}},
+        {"conv_transpose": {"channels": 2, "size": 2, "stride": 2}},
     ],
 }  # fmt: skip
 UNET = {

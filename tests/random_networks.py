@@ -68,7 +68,7 @@ def random_network(
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
     filters that repeat, paddings of all borders on each side, groups, growth, small U-shapes, scaled
     tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets (every eighth seed), 1 to 20
-    images, normalised nodes of all kinds, standardised filters. The same seed gives the same network. With two
+    channels, normalised nodes of all kinds, standardised filters. The same seed gives the same network. With two
     outputs of different size the shape is a dict by output node.
     """
     rng = np.random.default_rng(seed)
@@ -109,11 +109,11 @@ def random_batch(network: Network, geometry: Geometry, seed: int) -> tuple[int, 
 def random_inputs(
     network: Network, geometry: Geometry, seed: int, batch: int = 1
 ) -> dict[str, np.ndarray]:
-    """float32 (batch, image, z, y, x) by input node, standard normal."""
+    """float32 (batch, channel, z, y, x) by input node, standard normal."""
     rng = np.random.default_rng((seed, 20))
     return {
         node.name: rng.standard_normal(
-            (batch, node.images, *geometry.input_shapes[node.name])
+            (batch, node.channels, *geometry.input_shapes[node.name])
         ).astype(np.float32)
         for node in network.inputs
     }
@@ -122,11 +122,11 @@ def random_inputs(
 def random_targets(
     network: Network, geometry: Geometry, seed: int, batch: int = 1
 ) -> dict[str, np.ndarray]:
-    """float32 (batch, image, z, y, x) by output node: positive shares that sum to 1 over images."""
+    """float32 (batch, channel, z, y, x) by output node: positive shares that sum to 1 over channels."""
     rng = np.random.default_rng((seed, 3))
     targets = {}
     for node in network.outputs:
-        shape = (batch, node.images, *geometry.output_shapes[node.name])
+        shape = (batch, node.channels, *geometry.output_shapes[node.name])
         shares = rng.random(shape) + 0.01
         targets[node.name] = (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
     return targets
@@ -148,13 +148,13 @@ def random_weights(
 def random_masks(
     network: Network, geometry: Geometry, seed: int, batch: int = 1
 ) -> dict[str, np.ndarray]:
-    """float32 0 or 1, (batch, image, z, y, x) by dropout edge."""
+    """float32 0 or 1, (batch, channel, z, y, x) by dropout edge."""
     rng = np.random.default_rng((seed, 5))
     masks = {}
     for edge in network.edges:
         if edge.kind == "dropout":
-            images = network.node(edge.source).images
-            shape = (batch, images, *geometry.nodes[edge.source].shape)
+            channels = network.node(edge.source).channels
+            shape = (batch, channels, *geometry.nodes[edge.source].shape)
             masks[edge.name] = (rng.random(shape) < edge.keep).astype(np.float32)
     return masks
 
@@ -164,7 +164,7 @@ def _is_small(network: Network, geometry: Geometry) -> bool:
     for edge in network.edges:
         work = prod(edge.size) * prod(geometry.nodes[edge.target].shape)
         if edge.kind == "conv":
-            work *= network.node(edge.source).images * network.node(edge.target).images
+            work *= network.node(edge.source).channels * network.node(edge.target).channels
         products += work
     widest = max(max(shape) for shape in geometry.input_shapes.values())
     voxels = max(prod(node.shape) for node in geometry.nodes.values())
@@ -177,7 +177,7 @@ def _normed(network: Network, geometry: Geometry, seed: int) -> Network:
     kinds = get_args(NormKind)
     nodes = []
     for node in network.nodes:
-        groups = int(rng.choice([n for n in range(1, node.images + 1) if node.images % n == 0]))
+        groups = int(rng.choice([n for n in range(1, node.channels + 1) if node.channels % n == 0]))
         kind = kinds[rng.integers(len(kinds))]
         norm = Norm(
             kind,
@@ -255,8 +255,8 @@ class _Builder:
         self._whole_stride()
         shape = self._triple((4, 4, 4) if self._chance() else self._size(low=1, high=4))
         before_outputs = self.tip
-        size, images = self._filter(), self._images()
-        self.tip = self._output(before_outputs, size, images)
+        size, channels = self._filter(), self._channels()
+        self.tip = self._output(before_outputs, size, channels)
         shape = smallest(self._network(), shape)
         if self._chance(0.6):
             return self._network(), shape
@@ -267,12 +267,12 @@ class _Builder:
     ) -> tuple[Network, OutputShape]:
         """Beside the first output, or from any earlier hidden node, then of a size of its own."""
         if self._chance():
-            self._output(before, size, self._images())
+            self._output(before, size, self._channels())
             return self._network(), shape
         nodes = fit(self._network(), shape).nodes
         source = self._pick([n for n in self.nodes[:-1] if n.kind != "input"] or [before])
         first = self.tip.name
-        other = self._output(source, ONE, self._images())
+        other = self._output(source, ONE, self._channels())
         return self._network(), {first: shape, other.name: nodes[source.name].shape}
 
     def _network(self) -> Network:
@@ -295,8 +295,8 @@ class _Builder:
         self.tip = target
 
     def _grouped(self) -> None:
-        """Groups of images; as many groups as images half of the time (depthwise)."""
-        before = self.tip.images
+        """Groups of channels; as many groups as channels half of the time (depthwise)."""
+        before = self.tip.channels
         groups = before if self._chance() else self._pick([n for n in (1, 2, 4) if before % n == 0])
         target = self._transfer(min(groups * self._pick([1, 1, 2, 3]), 32 - 32 % groups))
         size = self._filter()
@@ -323,7 +323,7 @@ class _Builder:
             mode = self._pick(["nearest", "linear"])
             self._edge("upsample", source, target, factor=factor, mode=mode)
             return target
-        groups = self._pick([n for n in (1, 1, 2) if source.images % n == 0])
+        groups = self._pick([n for n in (1, 1, 2) if source.channels % n == 0])
         target = self._transfer(groups * self._pick([1, 3, 8]))
         more = {"size": factor, "stride": factor, "groups": groups}
         if not exact:
@@ -362,7 +362,7 @@ class _Builder:
         padded, hidden = self._chance(), self._transfer()
         self._edge("conv", low, hidden, size=size, padding="same" if padded else BARE)
         high = self._growth(hidden, step, exact=True)
-        target = self._node("concat", high.images + source.images)
+        target = self._node("concat", high.channels + source.channels)
         margin = tuple(s * (n - 1) // 2 for s, n in zip(step, size, strict=True))
         self._edge("identity", high, target)
         self._edge("crop", source, target, offset=(0, 0, 0) if padded else margin)
@@ -370,7 +370,7 @@ class _Builder:
 
     def _converging(self) -> None:
         """Two convolutions of equal extent from one node; the second may be thin and dilated."""
-        target = self._transfer() if self._chance(0.7) else self._node("sum", self._images())
+        target = self._transfer() if self._chance(0.7) else self._node("sum", self._channels())
         size = self._triple(self._pick([(3, 3, 3), (1, 3, 3), (3, 1, 5)]))
         thin = tuple((count + 1) // 2 for count in size)
         wide = tuple(2 if count > 1 else 1 for count in size)
@@ -387,7 +387,7 @@ class _Builder:
         source, size = self.tip, self._triple((3, 3, 3))
         inherited = self.sparsity[source.name]
         self._edge("conv", source, hidden, size=size)
-        target = self._node("sum", source.images)
+        target = self._node("sum", source.channels)
         self._edge("conv", hidden, target, size=size)
         margin = tuple((n - 1) * step for n, step in zip(size, inherited, strict=True))
         self._edge("crop", source, target, offset=margin)
@@ -396,9 +396,9 @@ class _Builder:
     def _largest(self) -> None:
         """The largest of two or three convolutions of one node."""
         source, size = self.tip, self._filter()
-        target = self._node("max", self._images())
+        target = self._node("max", self._channels())
         for _ in range(self._int(2, 4)):
-            side = self._transfer(target.images)
+            side = self._transfer(target.channels)
             self._edge("conv", source, side, size=size)
             self._edge("crop", side, target)
         # Nodes stand in the order in which they are made.
@@ -406,12 +406,12 @@ class _Builder:
         self.tip = target
 
     def _concat(self) -> None:
-        """A convolution beside the cropped source, in either order; their images are stacked."""
+        """A convolution beside the cropped source, in either order; their channels are stacked."""
         source, size = self.tip, self._triple(self._pick([(3, 3, 3), (1, 3, 1), (5, 3, 3)]))
         inherited = self.sparsity[source.name]
         side = self._transfer()
         self._edge("conv", source, side, size=size)
-        target = self._node("concat", side.images + source.images)
+        target = self._node("concat", side.channels + source.channels)
         margin = tuple((n - 1) * step // 2 for n, step in zip(size, inherited, strict=True))
         if self._chance():
             self._edge("crop", source, target, offset=margin)
@@ -498,32 +498,32 @@ class _Builder:
         self.sparsity[name], self.stride[name] = ONE, (Fraction(1),) * 3
         return node
 
-    def _output(self, source: Node, size: Triple, images: int) -> Node:
+    def _output(self, source: Node, size: Triple, channels: int) -> Node:
         function = self._pick(self.outputs)
-        function = "linear" if images == 1 and function == "softmax" else function
-        target = self._node("transfer", images, function=function)
+        function = "linear" if channels == 1 and function == "softmax" else function
+        target = self._node("transfer", channels, function=function)
         self._edge("conv", source, target, size=size)
         return target
 
-    def _transfer(self, images: int | None = None) -> Node:
+    def _transfer(self, channels: int | None = None) -> Node:
         return self._node(
             "transfer",
-            images or self._images(),
+            channels or self._channels(),
             function=self._pick(self.functions),
             slope=float(self._pick([0.01, 0.3, 1.0])),
             bias=self._chance(0.8),
         )
 
     def _plain_target(self, source: Node | None = None) -> Node:
-        """A target for an edge that keeps the number of images."""
-        images = (source or self.tip).images
-        return self._node("sum", images) if self._chance() else self._transfer(images)
+        """A target for an edge that keeps the number of channels."""
+        channels = (source or self.tip).channels
+        return self._node("sum", channels) if self._chance() else self._transfer(channels)
 
-    def _node(self, kind: str, images: int, **more: object) -> Node:
+    def _node(self, kind: str, channels: int, **more: object) -> Node:
         shaped = FUNCTIONS[more.get("function", "linear")].shaped
         if "amplitude" in shaped and self._chance():
             more |= {"amplitude": 1.7159, "gain": 0.6666}
-        node = Node(f"n{len(self.nodes)}", kind, images, **more)
+        node = Node(f"n{len(self.nodes)}", kind, channels, **more)
         self.nodes.append(node)
         return node
 
@@ -539,7 +539,7 @@ class _Builder:
         self.stride[target.name] = tuple(a * b for a, b in zip(before, steps, strict=True))
 
     def _padding(self, size: Triple, sparsity: Triple = ONE, *, same: bool = False) -> dict:
-        """Keys of a convolution that sees beyond the images, half of the time."""
+        """Keys of a convolution that sees beyond the channels, half of the time."""
         if self._chance():
             return {}
         border = self._pick(get_args(BorderName))
@@ -569,7 +569,7 @@ class _Builder:
     def _dilation(self) -> Triple:
         return self._triple(self._pick([ONE, ONE, (2, 2, 2), (1, 2, 3)]))
 
-    def _images(self) -> int:
+    def _channels(self) -> int:
         return int(self._pick(IMAGES))
 
     def _size(self, low: int, high: int) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ LANGUAGES = {"python", "shell", "yaml", SKETCH}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 COMMAND: Any = typer.main.get_command(app)
 CONFIG = """
-network: {layers: [{conv: {images: 2, size: 3, function: relu}}, {max_filter: 2}, {conv: {images: 1, size: 1}}]}
+network: {layers: [{conv: {channels: 2, size: 3, function: relu}}, {max_filter: 2}, {conv: {channels: 1, size: 1}}]}
 data:
   train: [{image: stack.h5:raw, labels: stack.h5:labels}]
   test: [{image: stack.h5:raw, labels: stack.h5:labels}]

@@ -45,12 +45,12 @@ class Case:
     batch: int = 1
 
     def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Inputs and targets of zeros and ones, (batch, image, z, y, x) float32."""
+        """Inputs and targets of zeros and ones, (batch, channel, z, y, x) float32."""
         rng = np.random.default_rng(seed)
         geometry = fit(self.network, self.output_shape)
         (source,), (output,) = self.network.inputs, self.network.outputs
-        shape = (self.batch, source.images, *geometry.input_shapes[source.name])
-        target = rng.integers(0, 2, (self.batch, output.images, *self.output_shape))
+        shape = (self.batch, source.channels, *geometry.input_shapes[source.name])
+        target = rng.integers(0, 2, (self.batch, output.channels, *self.output_shape))
         return rng.standard_normal(shape).astype(np.float32), target.astype(np.float32)
 
     @property
@@ -65,7 +65,7 @@ class Case:
             for edge in self.network.incoming(node.name):
                 if edge.kind == "conv":
                     source = self.network.node(edge.source)
-                    taps = source.images * node.images * prod(edge.size)
+                    taps = source.channels * node.channels * prod(edge.size)
                     passes = (3 if edge.source in learned else 2) if self.training else 1
                     total += 2.0 * passes * taps * prod(geometry.nodes[node.name].shape)
                 if edge.source in learned or node.kind == "transfer":
@@ -200,7 +200,7 @@ class ImageCase(Case):
     """A network that says one class for each image of a batch."""
 
     def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Images, and one class of each as ones among zeros, (batch, image, z, y, x) float32."""
+        """Images, and one class of each as ones among zeros, (batch, channel, z, y, x) float32."""
         image, target = super().sample(seed)
         classes = np.random.default_rng(seed).integers(0, target.shape[1], self.batch)
         target[...] = (np.arange(target.shape[1]) == classes[:, None])[:, :, None, None, None]

@@ -43,7 +43,7 @@ class TorchPatch:
         parameters = saved.checkpoint.parameters
         self.torch = Torch(case, parameters, options.format, compiled=options.compiled)
         (node,) = saved.network.inputs
-        shape = (1, node.images, *self.geometry.input_shapes[node.name])
+        shape = (1, node.channels, *self.geometry.input_shapes[node.name])
         self._staged = {node.name: np.zeros(shape, np.float32)}
 
     def staged(self) -> Any:

@@ -97,7 +97,7 @@ class Net:
         rng = np.random.default_rng((1, seed))
         shapes = self.output_shapes(self.network, small=small)
         return {
-            name: rng.integers(0, 2, (1, self.network.node(name).images, *shapes[name])).astype(
+            name: rng.integers(0, 2, (1, self.network.node(name).channels, *shapes[name])).astype(
                 "f4"
             )
             for name in sorted(shapes, key=lambda name: (len(name), name))

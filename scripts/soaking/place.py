@@ -19,11 +19,11 @@ from znnpy.train.run_directory import TIMINGS
 CONFIG = """
 network:
   layers:
-    - conv: {{images: 8, size: 3, function: relu}}
+    - conv: {{channels: 8, size: 3, function: relu}}
     - dropout: 0.8
     - max_filter: 2
-    - conv: {{images: 12, size: 3, function: relu}}
-    - conv: {{images: 1, size: 3}}
+    - conv: {{channels: 12, size: 3, function: relu}}
+    - conv: {{channels: 1, size: 3}}
 data:
   train: [{{image: data.h5:raw, labels: data.h5:labels}}]
   validation: [{{image: data.h5:raw, labels: data.h5:labels}}]

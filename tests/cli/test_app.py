@@ -104,11 +104,11 @@ def test_check_without_volumes(capsys, tmp_path):
 def test_check_says_what_is_made_again_to_fit_and_what_that_costs(capsys, tmp_path):
     path = tmp_path / "config.yaml"
     run(capsys, "init", path)
-    conv = "{conv: {images: 16, size: 3, function: elu, norm: batch}}"
+    conv = "{conv: {channels: 16, size: 3, function: elu, norm: batch}}"
     options = ["--threads", "1", "--set", "training.conv=direct"]
     options += [
         "--set",
-        f"network.layers=[{conv}, {conv}, {conv}, {{conv: {{images: 1, size: 1}}}}]",
+        f"network.layers=[{conv}, {conv}, {conv}, {{conv: {{channels: 1, size: 1}}}}]",
     ]
     plenty = json.loads(run(capsys, "check", path, "--json", *options)[1])
     limit = ["--max-memory", f"{plenty['memory_bytes'] * 0.95:.0f}"]

@@ -23,9 +23,9 @@ from znnpy.train.patch_sources import open_sampler
 CONFIG = """\
 network:
   layers:
-    - conv: {images: 16, size: 3, function: relu}
-    - conv: {images: 16, size: 3, function: relu}
-    - conv: {images: 1, size: 1}
+    - conv: {channels: 16, size: 3, function: relu}
+    - conv: {channels: 16, size: 3, function: relu}
+    - conv: {channels: 1, size: 1}
 data:
   train:
     - {image: data.h5:raw, labels: data.h5:labels}
@@ -135,12 +135,12 @@ def test_whether_volumes_suit_the_run(check: Check, old: str, new: str, words: l
 
 
 def test_a_target_of_another_number_of_images_is_told_with_its_line(check: Check) -> None:
-    config = CONFIG.replace("images: 1,", "images: 2,").replace(
+    config = CONFIG.replace("channels: 1,", "channels: 2,").replace(
         "  test:", "  target: boundary\n  test:"
     )
     code, _, errors = check(config=config)
     assert code == 1
-    assert "config.yaml:12: data.target: output 'output' has 2 images, but" in errors
+    assert "config.yaml:12: data.target: output 'output' has 2 channels, but" in errors
 
 
 def test_labels_that_are_all_the_same_are_told(check: Check) -> None:
@@ -151,7 +151,7 @@ def test_labels_that_are_all_the_same_are_told(check: Check) -> None:
 
 
 def test_labels_that_are_all_the_same_or_ignored_are_told(check: Check) -> None:
-    two = CONFIG.replace("images: 1,", "images: 2,").replace("h5:labels", "h5:mask")
+    two = CONFIG.replace("channels: 1,", "channels: 2,").replace("h5:labels", "h5:mask")
     target = "  target: {kind: labels, ignore: 255}\n  test:"
     loss = two.replace("training: {", "training: {loss: softmax, ")
     code, _, errors = check(config=loss.replace("  test:", target))
@@ -212,7 +212,7 @@ def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
         file["drawn"][10, 4:20, 8] = file["drawn"][3, 5, 2:12] = 1
     config = CONFIG.replace("data.h5:labels", "data.h5:drawn")
     affinity = config.replace("data:", "data:\n  target: affinity").replace(
-        "images: 1,", "images: 3,"
+        "channels: 1,", "channels: 3,"
     )
     for changed, taught in ((config, "boundary"), (affinity, "belonging to no object")):
         code, _, errors = check(config=changed)
@@ -298,7 +298,7 @@ def test_estimates_of_all_candidates_are_complete() -> None:
         assert bool(set(SHARED) & set(parts)) == bool(method.tile)
 
 
-PADDED = CONFIG.replace("images: 16, size: 3,", "images: 16, size: 3, padding: same,")
+PADDED = CONFIG.replace("channels: 16, size: 3,", "channels: 16, size: 3, padding: same,")
 
 
 def test_how_a_volume_will_be_predicted_is_said(check: Check) -> None:
@@ -307,7 +307,7 @@ def test_how_a_volume_will_be_predicted_is_said(check: Check) -> None:
         "in windows of 12x12x12, overlap 0.5, gaussian: values depend on the window by padding (conv1, conv2)"
     )
     pooled = PADDED.replace(
-        "- conv: {images: 1,", "- max_pool: 2\n    - upsample: 2\n    - conv: {images: 1,"
+        "- conv: {channels: 1,", "- max_pool: 2\n    - upsample: 2\n    - conv: {channels: 1,"
     )
     code, _, error = check(config=pooled + "inference: {window: 7}\n")
     assert code != 0

@@ -19,8 +19,8 @@ from znnpy.train.run_directory import CONFIG, LOCK
 GOOD = """\
 network:
   layers:
-    - conv: {images: 2, size: 3, function: relu}
-    - conv: {images: 1, size: 1}
+    - conv: {channels: 2, size: 3, function: relu}
+    - conv: {channels: 1, size: 1}
 data:
   train:
     - {image: data.h5:raw, labels: data.h5:labels}
@@ -97,14 +97,12 @@ def bomb() -> str:
     return "\n".join(lines)
 
 
-SPARSE_STRIDE = (
-    "conv: {images: 2, size: 3}\n    - max_filter: 2\n    - conv: {images: 2, size: 3, stride: 2}"
-)
+SPARSE_STRIDE = "conv: {channels: 2, size: 3}\n    - max_filter: 2\n    - conv: {channels: 2, size: 3, stride: 2}"
 CONVERGING = """\
 network:
   nodes:
-    in: {kind: input, images: 1}
-    out: {kind: transfer, images: 1}
+    in: {kind: input, channels: 1}
+    out: {kind: transfer, channels: 1}
   edges:
     narrow: {kind: conv, from: in, to: out, size: 1}
     wide: {kind: conv, from: in, to: out, size: 3}
@@ -118,7 +116,7 @@ def unet(keys: str) -> str:
 
 
 FINER = (
-    "network:\n  layers:\n    - upsample: 2\n    - conv: {images: 1, size: 1}\n"  # than its input
+    "network:\n  layers:\n    - upsample: 2\n    - conv: {channels: 1, size: 1}\n"  # than its input
 )
 
 # (what, replace, by, words that the error must hold)
@@ -134,7 +132,7 @@ CONFIGS = [
     ("no number", "batch: 1", "learning_rate: fast", ["learning_rate", "a number", "'fast'"]),
     ("output larger than the volume", "output_shape: 4", "output_shape: 40",
      ["data.h5:raw", "(12, 12, 12)", "training.output_shape"]),
-    ("stride after sparsity", "conv: {images: 2, size: 3, function: relu}", SPARSE_STRIDE,
+    ("stride after sparsity", "conv: {channels: 2, size: 3, function: relu}", SPARSE_STRIDE,
      ["stride 2", "sparsity 2", "max_pool"]),
     ("converging paths that differ", LAYERS, CONVERGING, ["'in'", "'narrow'", "'wide'", "crop"]),
     ("a node that is none", LAYERS, CONVERGING.replace("from: in, to: out, size: 3", "from: inn, to: out, size: 3"),
@@ -144,13 +142,13 @@ CONFIGS = [
     ("Dice of a linear output", "  conv: direct", "  loss: dice",
      ["config.yaml:13: training.loss", "'output'", "linear", "dice", "logistic or softmax"]),
     ("weights of other classes", "  conv: direct", "  loss: {kind: softmax, class_weights: [1, 2]}",
-     ["config.yaml:13: training.loss", "softmax has 2 class_weights", "'output' has 1 images"]),
+     ["config.yaml:13: training.loss", "softmax has 2 class_weights", "'output' has 1 channels"]),
     ("a background alone", "  conv: direct", "  loss: {kind: bce_dice, include_background: false}",
-     ["config.yaml:13: training.loss", "bce_dice", "include_background", "'output' has 1 images"]),
+     ["config.yaml:13: training.loss", "bce_dice", "include_background", "'output' has 1 channels"]),
     ("MALIS of a boundary", "  conv: direct", "  loss: {kind: malis, offsets: [[0, 0, 1]]}",
      ["config.yaml:13: training.loss", "malis", "[[0, 0, 1]]", "data.target is no affinity"]),
     ("MALIS of images that are fewer", "  conv: direct", "  loss: malis",
-     ["config.yaml:13: training.loss", "malis has 3 offsets", "'output' has 1 images"]),
+     ["config.yaml:13: training.loss", "malis has 3 offsets", "'output' has 1 channels"]),
     ("a loss that is none", "  conv: direct", "  loss: dise",
      ["config.yaml:13", "training.loss", "dise", "dice"]),
     ("a key of another loss", "  conv: direct", "  loss: {kind: dice, gamma: 2}",
@@ -162,7 +160,7 @@ CONFIGS = [
     ("a scale that keeps nothing", "border: valid", "target: {kind: image, scale: 0}",
      ["data.target.scale", "must not be 0"]),
     ("affinities with one image", "border: valid", "target: affinity",
-     ["'output'", "1 images", "'affinity'", "3"]),
+     ["'output'", "1 channels", "'affinity'", "3"]),
     ("no volume to train on", "    - {image: data.h5:raw, labels: data.h5:labels}\n", "    []\n",
      ["data.train", "names no volume"]),
     ("no labels to train on", ", labels: data.h5:labels", "", ["data.h5:raw", "without labels", "'output'"]),
@@ -184,7 +182,7 @@ CONFIGS = [
     ("a window that steps do not divide", LAYERS, unet("widths: [2, 2]") + "inference: {window: [4, 5, 4]}\n",
      ["config.yaml:3: inference.window", "4 x 5 x 4", "4 x 4 x 4 and 4 x 6 x 4"]),
     ("groups that do not divide", LAYERS, unet("widths: [8, 12], norm: group"),
-     ["config.yaml:2: network.unet.norm", "8 groups", "the 12 images of level 1 (widths)"]),
+     ["config.yaml:2: network.unet.norm", "8 groups", "the 12 channels of level 1 (widths)"]),
     ("one weight to standardise", "size: 3", "size: 1, weight_standardization: true",
      ["config.yaml:3", "'conv1'", "a single weight"]),
     ("memory limit", "threads: 1", "max_memory: 10kB", ["needs", "KiB", "max_memory"]),
@@ -354,7 +352,7 @@ def test_labels_that_are_no_integers(capsys: Capture, folder: Path) -> None:
 
 def test_class_numbers_beyond_the_classes(capsys: Capture, folder: Path) -> None:
     edit("  conv: direct", "  conv: direct\n  loss: softmax")
-    text = Path("config.yaml").read_text().replace("images: 1, size: 1", "images: 2, size: 1")
+    text = Path("config.yaml").read_text().replace("channels: 1, size: 1", "channels: 2, size: 1")
     Path("config.yaml").write_text(text.replace("border: valid", "target: labels"))
     refused(capsys, folder, ["train", "config.yaml"], "data.h5:labels", "0 to 2", "from 0 to 1")
 

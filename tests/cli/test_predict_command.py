@@ -11,9 +11,9 @@ from znnpy.cli.predict import _section
 TWO = load_network(
     {
         "nodes": {
-            "ct": {"kind": "input", "images": 1},
-            "mr": {"kind": "input", "images": 1},
-            "out": {"kind": "transfer", "images": 1},
+            "ct": {"kind": "input", "channels": 1},
+            "mr": {"kind": "input", "channels": 1},
+            "out": {"kind": "transfer", "channels": 1},
         },
         "edges": {
             "a": {"kind": "conv", "from": "ct", "to": "out", "size": 3},

@@ -13,8 +13,8 @@ from znnpy.cli import main
 CONFIG = """
 network:
   layers:
-    - conv: {images: 2, size: 3, function: relu}
-    - conv: {images: 1, size: 2}
+    - conv: {channels: 2, size: 3, function: relu}
+    - conv: {channels: 1, size: 2}
 data: {train: [{image: a.h5:raw, labels: a.h5:l}]}
 training: {output_shape: 4, conv: spectral}
 """
@@ -40,7 +40,7 @@ def test_saved_plan_is_taken_and_another_refused(tmp_path, capsys):
     assert run("check", config, "--json") == 0
     edges = {edge["name"]: edge for edge in json.loads(capsys.readouterr().out)["edges"]}
     assert edges["conv2"]["algorithms"]["forward"] == "spectral"
-    more = "size: 2, function: relu}\n    - conv: {images: 1, size: 1}"
+    more = "size: 2, function: relu}\n    - conv: {channels: 1, size: 1}"
     config.write_text(config.read_text().replace("size: 2}", more))
     assert run("check", config) == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -157,14 +157,14 @@ def test_a_line_is_written_at_once(
     assert written == ["znnpy: labels are odd\n"]
 
 
-CONV, LAST = "conv: {images: 8, size: 3, function: relu}", "conv: {images: 1, size: 1}"
+CONV, LAST = "conv: {channels: 8, size: 3, function: relu}", "conv: {channels: 1, size: 1}"
 VAST = {
     "output of 4096^3": ([CONV, "max_filter: 2", CONV], "output_shape: 4096"),
     "output of 300^3": ([CONV, "max_filter: 2", CONV], "output_shape: 300"),
     "filters of 1000": (["max_filter: 1000", CONV], "output_shape: 8"),
     "a batch of 65,536": ([CONV] * 3, "output_shape: 32, batch: 65536"),
     "100 layers": ([CONV] * 100, "output_shape: 8"),
-    "1,000 layers": (["conv: {images: 2, size: 1}"] * 1000, "output_shape: 8"),
+    "1,000 layers": (["conv: {channels: 2, size: 1}"] * 1000, "output_shape: 8"),
     "4,000 layers": ([CONV] * 4000, "output_shape: 8"),
 }
 

@@ -25,16 +25,16 @@ from znnpy.learning.losses import LOSSES
 
 GRAPH = {
     "nodes": {
-        "in": {"kind": "input", "images": 1},
+        "in": {"kind": "input", "channels": 1},
         "out": {
             "kind": "transfer",
-            "images": 2,
+            "channels": 2,
             "function": "elu",
             "slope": 0.2,
             "init": 0.5,
             "bias": False,
         },
-        "true": {"kind": "sum", "images": 2},
+        "true": {"kind": "sum", "channels": 2},
     },
     "edges": {
         "a b: c": {"kind": "conv", "from": "in", "to": "out", "size": 3, "init": "xavier"},
@@ -46,7 +46,7 @@ GRAPH = {
 
 def config(**sections: Any) -> Config:
     base = {
-        "network": {"layers": [{"conv": {"images": 2, "size": 3, "init": {"kind": "normal"}}}]},
+        "network": {"layers": [{"conv": {"channels": 2, "size": 3, "init": {"kind": "normal"}}}]},
         "training": {"output_shape": 8},
     }
     return config_from({**base, **sections})

@@ -15,7 +15,7 @@ from znnpy.fields import UNITS
 from znnpy.learning.optimizers import Adam, Sgd
 
 BASE: dict[str, Any] = {
-    "network": {"layers": [{"conv": {"images": 2, "size": 3}}]},
+    "network": {"layers": [{"conv": {"channels": 2, "size": 3}}]},
     "training": {"output_shape": 8},
 }
 
@@ -86,7 +86,7 @@ def test_overrides_of_lists_sections_and_items() -> None:
     config = loaded(
         "training.output_shape=[1, 32, 32]",
         "training.optimizer={kind: adam, eps: 1e-6}",
-        "network.layers.0.conv.images=7",
+        "network.layers.0.conv.channels=7",
         "run.checkpoint.every=5",
         "training.schedule=cosine",
     )
@@ -94,7 +94,7 @@ def test_overrides_of_lists_sections_and_items() -> None:
     assert config.training.optimizer == Adam(kind="adam", eps=1e-6)
     assert config.network.layers is not None
     assert config.network.layers[0].conv is not None
-    assert config.network.layers[0].conv.images == 7
+    assert config.network.layers[0].conv.channels == 7
     assert config.run.checkpoint.every == 5
     assert isinstance(config.training.schedule, CosineSchedule)
 
@@ -108,11 +108,11 @@ def test_a_section_without_keys_is_empty(tmp_path: Path) -> None:
 
 
 def test_an_override_changes_one_of_two_aliased_places(tmp_path: Path) -> None:
-    text = "network: {layers: [{conv: &c {images: 1, size: 2}}, {conv: *c}]}\n"
+    text = "network: {layers: [{conv: &c {channels: 1, size: 2}}, {conv: *c}]}\n"
     (tmp_path / "c.yaml").write_text(text + "training: {output_shape: 1}\n")
-    config = load_config(tmp_path / "c.yaml", ["network.layers.1.conv.images=5"])
+    config = load_config(tmp_path / "c.yaml", ["network.layers.1.conv.channels=5"])
     layers = config.network.layers or ()
-    assert [layer.conv.images for layer in layers if layer.conv is not None] == [1, 5]
+    assert [layer.conv.channels for layer in layers if layer.conv is not None] == [1, 5]
 
 
 def test_the_last_override_wins() -> None:
@@ -120,8 +120,8 @@ def test_the_last_override_wins() -> None:
 
 
 def test_an_override_may_not_touch_the_values_given() -> None:
-    loaded("network.layers.0.conv.images=7")
-    assert BASE["network"]["layers"][0]["conv"]["images"] == 2
+    loaded("network.layers.0.conv.channels=7")
+    assert BASE["network"]["layers"][0]["conv"]["channels"] == 2
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_override_may_not_touch_the_values_given() -> None:
         ("training.bacth=3", "'batch'?"),
         ("training.batch=zero", "whole number"),
         ("training.batch.x=1", "no mapping"),
-        ("network.layers.1.conv.images=3", "counted from 0"),
+        ("network.layers.1.conv.channels=3", "counted from 0"),
         ("network.layers.x=3", "counted from 0"),
         ("training.learning_rate=.nan", "finite"),
         ("training.batch=!!int 3", "tags"),

@@ -11,7 +11,7 @@ from znnpy.errors import ConfigError
 GOOD = """\
 network:
   layers:
-    - conv: {images: 2, size: 3}
+    - conv: {channels: 2, size: 3}
     - max_filter: 2
 data:
   target: boundary
@@ -25,13 +25,13 @@ run:
 # (replace, by, line, key, words that the message must hold)
 CASES = [
     ("  batch: 1", "  bacth: 1", 9, "training.bacth", ["unknown key", "'batch'"]),
-    ("images: 2", "imags: 2", 3, "network.layers.0.conv.imags", ["unknown key", "'images'"]),
+    ("channels: 2", "chanels: 2", 3, "network.layers.0.conv.chanels", ["unknown key", "'channels'"]),
     ("size: 3", "kernel_size: 3", 3, "network.layers.0.conv.kernel_size", ["'size'"]),
-    ("images: 2, ", "", 3, "network.layers.0.conv.images", ["is missing"]),
-    ("images: 2", "images: two", 3, "network.layers.0.conv.images", ["whole number", "'two'"]),
-    ("images: 2", "images: 2.5", 3, "network.layers.0.conv.images", ["whole number", "2.5"]),
-    ("images: 2", "images: true", 3, "network.layers.0.conv.images", ["whole number", "true"]),
-    ("images: 2", "images: 0", 3, "network.layers.0.conv.images", ["at least 1", "found 0"]),
+    ("channels: 2, ", "", 3, "network.layers.0.conv.channels", ["is missing"]),
+    ("channels: 2", "channels: two", 3, "network.layers.0.conv.channels", ["whole number", "'two'"]),
+    ("channels: 2", "channels: 2.5", 3, "network.layers.0.conv.channels", ["whole number", "2.5"]),
+    ("channels: 2", "channels: true", 3, "network.layers.0.conv.channels", ["whole number", "true"]),
+    ("channels: 2", "channels: 0", 3, "network.layers.0.conv.channels", ["at least 1", "found 0"]),
     ("size: 3", "size: [3, 3]", 3, "network.layers.0.conv.size", ["[z, y, x]", "[3, 3]"]),
     ("size: 3", "size: [3, 0, 3]", 3, "network.layers.0.conv.size.1", ["at least 1"]),
     ("size: 3", "size: 3, function: rleu", 3, "network.layers.0.conv.function", ["'relu'?"]),
@@ -118,7 +118,7 @@ def test_one_error_with_line_key_and_suggestion(
 
 
 def test_all_errors_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    text = GOOD.replace("images: 2", "images: 0").replace("batch: 1", "batch: 0")
+    text = GOOD.replace("channels: 2", "channels: 0").replace("batch: 1", "batch: 0")
     error, _ = problems(tmp_path, text.replace("threads: 2", "treads: 2"))
     assert [p.place.line for p in error.problems] == [3, 9, 11]
     assert len(str(error).splitlines()) == 3
@@ -128,8 +128,8 @@ def test_edges_of_the_full_form(tmp_path: Path) -> None:
     text = dedent("""\
         network:
           nodes:
-            in: {kind: input, images: 1, function: relu}
-            out: {type: transfer, images: 1}
+            in: {kind: input, channels: 1, function: relu}
+            out: {type: transfer, channels: 1}
           edges:
             a: {kind: convv, from: in, to: out}
             b: {kind: dropout, from: in, to: out, keep: 1.5}

@@ -51,8 +51,13 @@ WRONG = [
     (f"block: residual{BELOW}convs: 1", 5, "convs", ["needs another"]),
     (f"block: residual{BELOW}up_widths: [4, [6, 8], 8]", 5, "up_widths.1", ["one width"]),
     (f"block: residual{BELOW}padding: valid{BELOW}size: [1, 2, 3]", 6, "size", ["[1, 2, 3]"]),
-    ("up: {kind: linear, images: same, size: 3}", 4, "up.size", ["no convolution"]),
-    (f"join: sum{BELOW}up: {{kind: linear, images: same}}", 5, "up.images", ["6 images to 4"]),
+    ("up: {kind: linear, channels: same, size: 3}", 4, "up.size", ["no convolution"]),
+    (
+        f"join: sum{BELOW}up: {{kind: linear, channels: same}}",
+        5,
+        "up.channels",
+        ["6 channels to 4"],
+    ),
     (
         f"size: 3{BELOW}pool: strided{BELOW}down: 3",
         4,
@@ -116,7 +121,8 @@ VALUES = [
     "residual", "valid", "strided", "nearest", "sum", "group", "prelu", [], [[]], [[[]]], [0], [2], [2, 2], [2, 3, 4],
     [3, 3, 3], [[1, 2, 2]], [[1, 2, 2], 2], [[1, 2], 2], [[1, 3, 3], [3, 3, 3], 3], [[2, 3], [2, 2], 4], [[[2]]], ["a"],
     [None], [{}], [1] * 40, {}, {"kind": "x"}, {"kind": []}, {"kind": {}}, {"kind": "residual"},
-    {"kind": "linear"}, {"kind": "nearest", "images": "same"}, {"kind": "transposed", "size": 4}, {"keep": 0.5}, {1: 2},
+    {"kind": "linear"}, {"kind": "nearest", "channels": "same"},
+    {"kind": "transposed", "size": 4}, {"keep": 0.5}, {1: 2},
 ]  # fmt: skip
 
 

@@ -22,18 +22,18 @@ NETS: dict[str, tuple[dict[str, Any], Any]] = {
     "chain": (
         {
             "layers": [
-                {"conv": {"images": 6, "size": 3, "function": "relu", "norm": "batch"}},
+                {"conv": {"channels": 6, "size": 3, "function": "relu", "norm": "batch"}},
                 {"dropout": 0.6},
                 {"max_filter": 2},
                 {
                     "conv": {
-                        "images": 34,
+                        "channels": 34,
                         "size": 3,
                         "function": "tanh",
                         "weight_standardization": True,
                     }
                 },
-                {"conv": {"images": 2, "size": 1}},
+                {"conv": {"channels": 2, "size": 1}},
             ]
         },
         (2, 5, 6),
@@ -42,10 +42,10 @@ NETS: dict[str, tuple[dict[str, Any], Any]] = {
     "lenet": (
         {
             "layers": [
-                {"conv": {"images": 5, "size": [1, 5, 5], "function": "linear"}},
+                {"conv": {"channels": 5, "size": [1, 5, 5], "function": "linear"}},
                 {"max_pool": {"size": [1, 2, 2], "stride": [1, 2, 2]}},
-                {"conv": {"images": 40, "size": [1, 4, 4], "function": "relu"}},
-                {"conv": {"images": 10, "size": 1}},
+                {"conv": {"channels": 40, "size": [1, 4, 4], "function": "relu"}},
+                {"conv": {"channels": 10, "size": 1}},
             ]
         },
         (1, 1, 1),
@@ -56,7 +56,7 @@ NETS: dict[str, tuple[dict[str, Any], Any]] = {
 def batch(model: Model, update: int) -> tuple[Any, Any, Any]:
     """This rank's samples of an update: inputs, targets, weights that differ from sample to sample."""
     found: list[list[Any]] = [[], [], []]
-    images = model.network.outputs[0].images
+    images = model.network.outputs[0].channels
     for sample in model.samples:
         rng = np.random.default_rng([update, sample])
         weight = rng.random((images, *model.output_shape)) * (rng.random() < 0.8)

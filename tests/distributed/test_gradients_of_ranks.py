@@ -16,8 +16,8 @@ from znnpy.distributed.world import World
 from znnpy.engine import Model
 
 NET = {"layers": [
-    {"conv": {"images": 5, "size": 3, "function": "relu"}},
-    {"conv": {"images": 2, "size": 1, "function": "logistic"}},
+    {"conv": {"channels": 5, "size": 3, "function": "relu"}},
+    {"conv": {"channels": 2, "size": 1, "function": "logistic"}},
 ]}
 
 def data(model, samples):

@@ -20,8 +20,8 @@ from znnpy.engine import Model
 WIDTHS = [3], [5, 4], [2, 2]
 
 def chain(widths):
-    layers = [{"conv": {"images": width, "size": 3, "function": "relu"}} for width in widths]
-    return {"layers": [*layers, {"conv": {"images": 2, "size": 1}}]}
+    layers = [{"conv": {"channels": width, "size": 3, "function": "relu"}} for width in widths]
+    return {"layers": [*layers, {"conv": {"channels": 2, "size": 1}}]}
 
 def batch(model, number):
     own = [np.random.default_rng([number, sample]) for sample in model.samples]

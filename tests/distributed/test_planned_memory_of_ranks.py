@@ -13,7 +13,7 @@ from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine import Model
 
-NET = {"layers": [{"conv": {"images": 40, "size": 3}}, {"conv": {"images": 2, "size": 1}}]}
+NET = {"layers": [{"conv": {"channels": 40, "size": 3}}, {"conv": {"channels": 2, "size": 1}}]}
 strategy = sys.argv[1]
 with World.open() as world:
     planned = []
@@ -33,7 +33,7 @@ from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine import Model, Optimizer
 
-NET = {"layers": [{"conv": {"images": 40, "size": 3}}, {"conv": {"images": 2, "size": 1}}]}
+NET = {"layers": [{"conv": {"channels": 40, "size": 3}}, {"conv": {"channels": 2, "size": 1}}]}
 how = DistributedSection(strategy=sys.argv[1])
 with World.open() as world:
     planned = []

@@ -43,7 +43,7 @@ def by_name(values, network):
 def check(seed, convs, loss):
     """Values, loss and gradients of a seed's network by each algorithm."""
     network, output_shape, geometry, sizes, parameters, x, target, weight = random_case(seed)
-    if loss in ("softmax", "ce_dice") and min(node.images for node in network.outputs) < 2:
+    if loss in ("softmax", "ce_dice") and min(node.channels for node in network.outputs) < 2:
         loss = "square"
     same = dict(zip(("batch", "microbatch"), sizes, strict=True), loss=loss)
     values = reference.forward(network, geometry, parameters, x)
@@ -84,9 +84,9 @@ def drawn_case(network, output, loss, batch, seed):
         name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
         for name, shape in parameter_shapes(network).items()
     }
-    x = rng.standard_normal((batch, network.inputs[0].images, *geometry.input_shapes["input"]))
+    x = rng.standard_normal((batch, network.inputs[0].channels, *geometry.input_shapes["input"]))
     last = network.outputs[0]
-    target = rng.random((batch, last.images, *output)).astype(np.float32)
+    target = rng.random((batch, last.channels, *output)).astype(np.float32)
     if loss == "softmax":
         target /= target.sum(axis=1, keepdims=True)
     x = x.astype(np.float32)

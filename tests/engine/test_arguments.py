@@ -10,7 +10,7 @@ from znnpy.engine.layers import optimizer as optimizers
 from znnpy.errors import ConfigError, NetworkError, PlanError, ZnnpyError
 from znnpy.learning.optimizers import Adam
 
-MALIS = {"layers": [{"conv": {"images": 2, "size": 3}}]}
+MALIS = {"layers": [{"conv": {"channels": 2, "size": 3}}]}
 
 
 def same(found, wanted):

@@ -9,7 +9,7 @@ from small_models import data, small
 from znnpy import Model
 from znnpy.errors import ZnnpyError
 
-NET = {"layers": [{"conv": {"images": 3, "size": 3}}]}
+NET = {"layers": [{"conv": {"channels": 3, "size": 3}}]}
 OTHER = {
     "complex64": lambda a: a.astype(np.complex64),
     "datetime64": lambda a: a.astype("i8").astype("M8[s]"),
@@ -89,8 +89,8 @@ WRONG = [
     ("binomial_cross_entropy", np.nan, "nan at .* takes values from 0 to 1"),
     ({"kind": "malis"}, 2.0, "2 at .*malis takes values from 0 to 1"),
     ("dice", 3.0, "3 at .*dice takes"),
-    ("softmax", 1.0, "images that sum to 3 at .*softmax takes shares"),
-    ("softmax", 0.0, "images that sum to 0 at"),
+    ("softmax", 1.0, "channels that sum to 3 at .*softmax takes shares"),
+    ("softmax", 0.0, "channels that sum to 0 at"),
     ("softmax", 5.0, "5 at .*softmax takes shares"),
     ("square", np.inf, "inf at .*square takes finite numbers"),
 ]
@@ -99,7 +99,7 @@ WRONG = [
 def trained(loss):
     """A model of three images for a loss."""
     name = loss if isinstance(loss, str) else loss["kind"]
-    layer = {"images": 3, "size": 3, "function": "logistic" if name == "dice" else "linear"}
+    layer = {"channels": 3, "size": 3, "function": "logistic" if name == "dice" else "linear"}
     return Model({"layers": [{"conv": layer}]}, 3, loss=loss, threads=1, conv="direct")
 
 
@@ -113,7 +113,7 @@ def test_targets_that_a_loss_does_not_take_are_refused_where_they_weigh(loss, va
         bad[0, :, 1, 2, 0] = value
         counts = np.ones((1, 1, 3, 3, 3))
         counts[0, 0, 1, 2, 0] = 0
-        place = r"at \(sample, image, z, y, x\) = \(0, 0, 1, 2, 0\)"
+        place = r"at \(sample, channel, z, y, x\) = \(0, 0, 1, 2, 0\)"
         with pytest.raises(ZnnpyError, match=f"target of node 'output': {said}") as refused:
             called(model, call, x, bad)
         assert re.search(place, str(refused.value))
@@ -136,7 +136,7 @@ def test_shares_that_are_rounded_are_taken():
 
 
 def test_a_variance_below_0_is_refused():
-    layers = [{"conv": {"images": 2, "size": 3, "norm": "batch"}}]
+    layers = [{"conv": {"channels": 2, "size": 3, "norm": "batch"}}]
     with Model({"layers": layers}, 3, threads=1, optimizer="adam") as model:
         name = next(name for name in model.parameters if name.endswith("running_variance"))
         for value in (-1.0, np.nan):

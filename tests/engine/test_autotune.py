@@ -28,9 +28,9 @@ def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypat
 
 NET = {
     "layers": [
-        {"conv": {"images": 16, "size": 3, "function": "relu"}},
-        {"conv": {"images": 17, "size": 3, "function": "relu"}},
-        {"conv": {"images": 18, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 16, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 17, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 18, "size": 3, "function": "relu"}},
     ]
 }
 

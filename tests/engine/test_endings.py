@@ -49,8 +49,8 @@ def test_memory_stays_until_an_update_of_a_dropped_model_is_over():
         import gc
         import numpy as np
         from znnpy.engine import Model
-        wide = {"conv": {"images": 24, "size": 3, "function": "relu"}}
-        layers = [wide] * 4 + [{"conv": {"images": 2, "size": 3}}]
+        wide = {"conv": {"channels": 24, "size": 3, "function": "relu"}}
+        layers = [wide] * 4 + [{"conv": {"channels": 2, "size": 3}}]
         for _ in range(4):
             model = Model({"layers": layers}, (16, 16, 16), threads=2, conv="direct")
             model.submit(np.ones((1, 1, *model.input_shape)), np.ones((1, 2, 16, 16, 16)))
@@ -74,7 +74,7 @@ def test_a_forked_child_is_told_that_threads_do_not_survive():
         from znnpy.engine import Model
         from znnpy.errors import ZnnpyError
         warnings.simplefilter("ignore")
-        layers = [{"conv": {"images": 2, "size": 3}}]
+        layers = [{"conv": {"channels": 2, "size": 3}}]
         model = Model({"layers": layers}, (3, 3, 3), threads=2, conv="direct")
         x = np.ones((1, 1, 5, 5, 5))
         model.forward(x)

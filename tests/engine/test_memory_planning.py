@@ -117,7 +117,7 @@ def test_a_rank_stages_its_own_samples_alone(
 def test_what_is_staged_counts_for_both_steps() -> None:
     with small() as model:
         net, geometry = model.network, model.geometry
-        inputs = 4 * model.network.inputs[0].images * int(np.prod(model.input_shape))
+        inputs = 4 * model.network.inputs[0].channels * int(np.prod(model.input_shape))
         one, five = (least_bytes(net, geometry, 1, True, staged) for staged in (None, 5))
         assert five - one == 2 * 4 * inputs
 
@@ -125,9 +125,9 @@ def test_what_is_staged_counts_for_both_steps() -> None:
 def test_the_least_is_counted_by_hand() -> None:
     """A chain of 3 + 2 images: floats of images and of parameters, with gradients and states where they are trained."""
     convs = [
-        {"images": 3, "size": 3, "norm": "batch"},
-        {"images": 2, "size": 1},
-        {"images": 1, "size": 1},
+        {"channels": 3, "size": 3, "norm": "batch"},
+        {"channels": 2, "size": 1},
+        {"channels": 1, "size": 1},
     ]
     net = load_network({"layers": [{"conv": keys} for keys in convs]})
     geometry = fit(net, 4)

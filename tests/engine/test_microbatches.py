@@ -29,11 +29,11 @@ def section(norm: Any = "batch", *, dropout: bool = True) -> dict[str, Any]:
     dropped = [{"dropout": 0.6}] if dropout else []
     return {
         "layers": [
-            {"conv": {"images": 6, "size": 3, "function": "relu", "norm": norm}},
+            {"conv": {"channels": 6, "size": 3, "function": "relu", "norm": norm}},
             *dropped,
             {"max_filter": 2},
-            {"conv": {"images": 18, "size": 3, "function": "tanh"}},
-            {"conv": {"images": 2, "size": 1}},
+            {"conv": {"channels": 18, "size": 3, "function": "tanh"}},
+            {"conv": {"channels": 2, "size": 1}},
         ]
     }
 
@@ -51,7 +51,7 @@ def data(model: Model, seed: int = 0) -> Any:
     weight = rng.random(shape) * (
         rng.random(shape) > np.linspace(0, 0.8, len(x))[:, None, None, None, None]
     )
-    images = model.network.outputs[0].images
+    images = model.network.outputs[0].channels
     target = rng.random((model.batch, images, *model.output_shape))
     return x, target.astype(np.float32), weight.astype(np.float32)
 
@@ -163,7 +163,7 @@ def test_statistics_are_of_microbatches_and_running_ones_move_once() -> None:
 @pytest.mark.quick(3)
 @pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
 def test_every_loss_is_the_mean_over_the_whole_batch(loss: Any, function: Any) -> None:
-    net = {"layers": [{"conv": {"images": 3, "size": 3, "function": function}}]}
+    net = {"layers": [{"conv": {"channels": 3, "size": 3, "function": function}}]}
     options: dict[str, Any] = {"loss": loss, "output": (5, 6, 7)}
     with (
         made(net, 6, 2, **options) as model,
@@ -205,8 +205,8 @@ def test_convolutions_of_all_algorithms() -> None:
 
 
 WIDE = {
-    "layers": [{"conv": {"images": 18, "size": 3, "function": "relu"}} for _ in range(4)]
-    + [{"conv": {"images": 2, "size": 1}}]
+    "layers": [{"conv": {"channels": 18, "size": 3, "function": "relu"}} for _ in range(4)]
+    + [{"conv": {"channels": 2, "size": 1}}]
 }
 MADE_OF_FILTERS = {"spectral": Part.FILTER_TILES, "winograd": Part.FILTER_POINTS}
 
@@ -251,18 +251,18 @@ def test_bits_are_the_same_whenever_filters_are_transformed(algorithm: str) -> N
 
 CONNECTED = {
     "layers": [
-        {"conv": {"images": 18, "size": [1, 3, 3], "function": "relu"}},
-        {"conv": {"images": 40, "size": [1, 2, 3], "function": "tanh"}},
-        {"conv": {"images": 2, "size": 1}},
+        {"conv": {"channels": 18, "size": [1, 3, 3], "function": "relu"}},
+        {"conv": {"channels": 40, "size": [1, 2, 3], "function": "tanh"}},
+        {"conv": {"channels": 2, "size": 1}},
     ]
 }
 
 
 TAPPED = {
     "layers": [
-        {"conv": {"images": 16, "size": 3, "function": "relu"}},
-        {"conv": {"images": 32, "size": 3, "function": "tanh"}},
-        {"conv": {"images": 2, "size": 1}},
+        {"conv": {"channels": 16, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 32, "size": 3, "function": "tanh"}},
+        {"conv": {"channels": 2, "size": 1}},
     ]
 }
 
@@ -335,6 +335,6 @@ def test_what_cannot_be_is_refused() -> None:
         made(section(), 6, 4)
     with pytest.raises(ZnnpyError, match="microbatch"):
         made(section(), 6, 2, training=False)
-    single = {"layers": [{"conv": {"images": 2, "size": 3, "norm": "batch"}}]}
+    single = {"layers": [{"conv": {"channels": 2, "size": 3, "norm": "batch"}}]}
     with pytest.raises(ZnnpyError, match="one voxel"):
         made(single, 4, 1, output=(1, 1, 1))

@@ -24,13 +24,13 @@ CALLS = int(os.environ.get("ZNNPY_ODD_CALLS", "400"))
 SEEDS = 4
 NORMED = {
     "layers": [
-        {"conv": {"images": 3, "size": 3, "norm": "batch"}},
-        {"conv": {"images": 2, "size": 1}},
+        {"conv": {"channels": 3, "size": 3, "norm": "batch"}},
+        {"conv": {"channels": 2, "size": 1}},
     ]
 }
 TWO = {
-    "nodes": {"x": {"kind": "input", "images": 1}, "a": {"kind": "transfer", "images": 2},
-              "y": {"kind": "transfer", "images": 3}},
+    "nodes": {"x": {"kind": "input", "channels": 1}, "a": {"kind": "transfer", "channels": 2},
+              "y": {"kind": "transfer", "channels": 3}},
     "edges": {"e": {"kind": "conv", "from": "x", "to": "a", "size": 3},
               "f": {"kind": "conv", "from": "x", "to": "y", "size": 2}},
 }  # fmt: skip
@@ -47,7 +47,7 @@ def batch(model: Model) -> tuple[Any, Any]:
     x = rng.standard_normal((model.batch, 1, *model.input_shape)).astype(np.float32)
     drawn = {
         node.name: rng.random(
-            (model.batch, node.images, *model.output_shape[node.name]), np.float32
+            (model.batch, node.channels, *model.output_shape[node.name]), np.float32
         )
         for node in model.network.outputs
     }

@@ -14,10 +14,10 @@ from znnpy.simulate import Replay, simulate
 NETWORKS = Path(__file__).parents[2] / "scripts" / "networks"
 SMALL = {
     "layers": [
-        {"conv": {"images": 5, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 5, "size": 3, "function": "relu"}},
         {"max_filter": 2},
-        {"conv": {"images": 4, "size": 3, "function": "tanh"}},
-        {"conv": {"images": 1, "size": 1}},
+        {"conv": {"channels": 4, "size": 3, "function": "tanh"}},
+        {"conv": {"channels": 1, "size": 1}},
     ]
 }
 

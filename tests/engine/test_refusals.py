@@ -84,8 +84,8 @@ def test_shapes_that_no_memory_holds_are_refused_before_planning(training, monke
 def test_parameters_that_no_memory_holds_are_refused_before_planning(training, needs, monkeypatch):
     """2^32 of four bytes; as much again for the gradient of each, and for its momentum."""
     monkeypatch.setattr("znnpy.engine.construction.planned", None)
-    wide = {"conv": {"images": 2**16, "size": 1}}
-    net = {"layers": [wide, wide, {"conv": {"images": 1, "size": 1}}]}
+    wide = {"conv": {"channels": 2**16, "size": 1}}
+    net = {"layers": [wide, wide, {"conv": {"channels": 1, "size": 1}}]}
 
     def refused(machine, limit=None):
         monkeypatch.setattr("znnpy.engine.memory.limits.whole_memory", lambda: machine << 30)

@@ -65,7 +65,7 @@ def test_a_closed_model_says_so(call):
 @pytest.mark.parametrize("images", [16, 18, 2])
 def test_values_are_the_callers_own(images):
     """Those of whole blocks of images of one voxel, too, which lie in memory as they are given."""
-    section = {"layers": [{"conv": {"images": images, "size": 3}}]}
+    section = {"layers": [{"conv": {"channels": images, "size": 3}}]}
     x = np.random.default_rng(0).standard_normal((5, 1, 3, 3, 3)).astype(np.float32)
     with Model(section, 1, threads=2, conv="direct", seed=1) as model:
         alone = [model.forward(x[sample : sample + 1]) for sample in range(5)]

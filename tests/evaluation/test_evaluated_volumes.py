@@ -15,7 +15,7 @@ from znnpy.infer.config_model import Weights
 from znnpy.network import build_network
 
 CONFIG = {
-    "network": {"layers": [{"conv": {"images": 1, "size": 1, "init": -3.0, "bias_init": 0}}]},
+    "network": {"layers": [{"conv": {"channels": 1, "size": 1, "init": -3.0, "bias_init": 0}}]},
     "data": {"border": "mirror", "normalize": "mean_std"},
     "training": {"output_shape": 4},
 }
@@ -91,7 +91,7 @@ def test_baselines_need_voxels_that_count_in_each_image():
     """Affinities along z have none in a volume of one plane."""
     config = config_from(
         {
-            "network": {"layers": [{"conv": {"images": 3, "size": 1}}]},
+            "network": {"layers": [{"conv": {"channels": 3, "size": 1}}]},
             "data": {"border": "mirror", "target": "affinity"},
             "training": {"output_shape": 4},
         }
@@ -105,7 +105,7 @@ def test_baselines_need_voxels_that_count_in_each_image():
             for volumes in (plane.images, plane.labels)
         )
     )
-    with pytest.warns(UserWarning, match=r"raw: in the middle \(1, .* not in all images"):
+    with pytest.warns(UserWarning, match=r"raw: in the middle \(1, .* not in all channels"):
         (found,) = evaluate(affinities, cubes(), flat)
     assert list(found.scores) == ["network"]
 
@@ -124,7 +124,7 @@ def regression(raw, labels, target="image"):
     images = len(labels)
     config = config_from(
         {
-            "network": {"layers": [{"conv": {"images": images, "size": 1}}]},
+            "network": {"layers": [{"conv": {"channels": images, "size": 1}}]},
             "data": {"border": "mirror", "normalize": "none", "target": target},
             "training": {"output_shape": 4, "loss": "square"},
         }

@@ -22,7 +22,7 @@ from znnpy.geometry import fit, refuse_single_values
     ],
 )
 def test_statistics_of_one_voxel(norm: Any, batch: int, words: str) -> None:
-    net = load_network({"layers": [{"conv": {"images": 4, "size": 3, "norm": norm}}]})
+    net = load_network({"layers": [{"conv": {"channels": 4, "size": 3, "norm": norm}}]})
     if norm == "batch":  # predictions have the statistics of training
         refuse_single_values(net, fit(net, 1), None)
     if not words:

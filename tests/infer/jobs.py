@@ -19,9 +19,9 @@ from znnpy.infer.job import Job, Request, plan_job
 from znnpy.network import build_network, initial_parameters
 
 LAYERS = [
-    {"conv": {"images": 5, "size": [1, 3, 2], "function": "relu"}},
+    {"conv": {"channels": 5, "size": [1, 3, 2], "function": "relu"}},
     {"max_filter": [1, 2, 2]},
-    {"conv": {"images": 2, "size": [3, 2, 3]}},
+    {"conv": {"channels": 2, "size": [3, 2, 3]}},
 ]
 EXTENT = (9, 17, 19)
 PATCH = (4, 5, 6)

@@ -22,8 +22,8 @@ from znnpy.infer.block_writer import run_job
 
 folder, limit = Path(sys.argv[2]), int(sys.argv[3])
 padded = {"layers": [
-    {"conv": {"images": 16, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
-    {"conv": {"images": 8, "size": 3, "padding": "same"}},
+    {"conv": {"channels": 16, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
+    {"conv": {"channels": 8, "size": 3, "padding": "same"}},
 ]}
 windows = {"network": padded, "shape": (24, 40, 40)} if sys.argv[5] == "windows" else {}
 tiny = small(folder, sys.argv[4], 2, max_memory=limit, **windows)

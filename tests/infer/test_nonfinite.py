@@ -19,7 +19,7 @@ from znnpy.infer import tiling
 from znnpy.infer.provenance import norms_record
 
 CONFIG = """
-network: {layers: [{conv: {images: 3, size: [1, 3, 3], function: relu}}, {conv: {images: 1, size: 2}}]}
+network: {layers: [{conv: {channels: 3, size: [1, 3, 3], function: relu}}, {conv: {channels: 1, size: 2}}]}
 data: {train: [{image: data.h5:raw, labels: data.h5:on}], target: mask}
 training: {iterations: 2, output_shape: [2, 4, 4], conv: direct, learning_rate: 0.001}
 run: {directory: run, threads: 1}

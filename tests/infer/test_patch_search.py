@@ -16,9 +16,9 @@ NETWORK = load_network(
     {
         "input": 1,
         "layers": [
-            {"conv": {"images": 8, "size": 5, "function": "relu"}},
+            {"conv": {"channels": 8, "size": 5, "function": "relu"}},
             {"max_filter": 2},
-            {"conv": {"images": 2, "size": 3}},
+            {"conv": {"channels": 2, "size": 3}},
         ],
     }
 )
@@ -51,13 +51,13 @@ def test_patches_share_the_region_evenly():
         assert waste < 1.2 or min(patch) < 12
 
 
-CONV = {"images": 8, "function": "relu"}
+CONV = {"channels": 8, "function": "relu"}
 NETS = {
-    "last of 1": [{"conv": {"images": 32, "size": 5}}, {"conv": {"images": 2, "size": 1}}],
-    "all of 1": [{"conv": CONV | {"size": 1}}, {"conv": {"images": 1, "size": 1}}],
-    "two layers": [{"conv": CONV | {"size": 3}}, {"conv": {"images": 1, "size": 3}}],
-    "planes": [{"conv": CONV | {"size": [1, 5, 5]}}, {"conv": {"images": 1, "size": [1, 5, 5]}}],
-    "flat view": [{"conv": CONV | {"size": [5, 1, 1]}}, {"conv": {"images": 1, "size": 1}}],
+    "last of 1": [{"conv": {"channels": 32, "size": 5}}, {"conv": {"channels": 2, "size": 1}}],
+    "all of 1": [{"conv": CONV | {"size": 1}}, {"conv": {"channels": 1, "size": 1}}],
+    "two layers": [{"conv": CONV | {"size": 3}}, {"conv": {"channels": 1, "size": 3}}],
+    "planes": [{"conv": CONV | {"size": [1, 5, 5]}}, {"conv": {"channels": 1, "size": [1, 5, 5]}}],
+    "flat view": [{"conv": CONV | {"size": [5, 1, 1]}}, {"conv": {"channels": 1, "size": 1}}],
 }
 
 

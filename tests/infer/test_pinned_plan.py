@@ -19,8 +19,8 @@ from znnpy.plan.choose import estimated
 from znnpy.plan.record import saved_plan, to_text
 
 LAYERS = [
-    {"conv": {"images": 4, "size": 5, "function": "relu"}},
-    {"conv": {"images": 1, "size": [3, 5, 5]}},
+    {"conv": {"channels": 4, "size": 5, "function": "relu"}},
+    {"conv": {"channels": 1, "size": [3, 5, 5]}},
 ]
 ESTIMATE = 1 << 6  # what FFTW plans without measuring
 # What a machine may find on three days: the fastest algorithm, and FFTW's plans.

@@ -25,9 +25,9 @@ from znnpy.network.dense_conversion import dense
 from znnpy.reference import evaluate as reference
 
 LAYERS = [
-    {"conv": {"images": 5, "size": [1, 3, 2], "function": "relu"}},
+    {"conv": {"channels": 5, "size": [1, 3, 2], "function": "relu"}},
     {"max_filter": [1, 2, 2]},
-    {"conv": {"images": 2, "size": [3, 2, 3]}},
+    {"conv": {"channels": 2, "size": [3, 2, 3]}},
 ]
 POOLED = [LAYERS[0], {"max_pool": [1, 2, 2]}, LAYERS[2]]
 EXTENT = (9, 17, 19)
@@ -183,7 +183,7 @@ def test_mean_over_flips():
 
 
 def test_two_dimensional_net_has_four_flips():
-    weights, scene = setup(layers=[{"conv": {"images": 2, "size": [1, 3, 3]}}])
+    weights, scene = setup(layers=[{"conv": {"channels": 2, "size": [1, 3, 3]}}])
     with predicting(weights, scene, (3, 5, 6), Finish(flips=True)) as prediction:
         assert len(prediction._flips()) == 4
 

@@ -18,7 +18,7 @@ KIB = 1 << 10
 
 def config(limit: int | None, optimizer: str = "sgd") -> Config:
     """Of 1024 + 131072 + 128 parameters, a size that takes 516.5 KiB."""
-    layers = [{"conv": {"images": n, "size": 1, "bias": False}} for n in (1024, 128, 1)]
+    layers = [{"conv": {"channels": n, "size": 1, "bias": False}} for n in (1024, 128, 1)]
     training = {"output_shape": 1, "optimizer": optimizer, "loss": "square"}
     given: dict[str, Any] = {"network": {"layers": layers}, "training": training}
     return config_from(given | {"run": {"max_memory": limit, "threads": 1}})

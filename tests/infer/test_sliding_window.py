@@ -348,7 +348,7 @@ PADDED = {
     "layers": [
         {
             "conv": {
-                "images": 5,
+                "channels": 5,
                 "size": 3,
                 "padding": "same",
                 "norm": "instance",
@@ -356,9 +356,9 @@ PADDED = {
             }
         },
         {"max_pool": [1, 2, 2]},
-        {"conv": {"images": 6, "size": 3, "padding": [0, 1, 1], "border": "reflect"}},
+        {"conv": {"channels": 6, "size": 3, "padding": [0, 1, 1], "border": "reflect"}},
         {"upsample": {"factor": [1, 2, 2], "mode": "linear"}},
-        {"conv": {"images": 2, "size": [1, 3, 2], "padding": "same"}},
+        {"conv": {"channels": 2, "size": [1, 3, 2], "padding": "same"}},
     ]
 }
 
@@ -403,9 +403,9 @@ def test_impossible_window_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("norm", ["instance", "batch"])
 def test_a_window_that_leaves_a_norm_one_voxel_is_refused(tmp_path: Path, norm: str) -> None:
     """What is normalised by its own single value is 0 whatever the image shows."""
-    layers = [{"conv": {"images": 2, "size": 1, "norm": norm}}, {"max_pool": 2}]
-    padded = [{"conv": {"images": 2, "size": 3, "padding": "same"}}, {"upsample": {"factor": 2}}]
-    last = [{"conv": {"images": 2, "size": 1, "norm": norm}}]
+    layers = [{"conv": {"channels": 2, "size": 1, "norm": norm}}, {"max_pool": 2}]
+    padded = [{"conv": {"channels": 2, "size": 3, "padding": "same"}}, {"upsample": {"factor": 2}}]
+    last = [{"conv": {"channels": 2, "size": 1, "norm": norm}}]
     network = {"layers": [*layers, *last, *padded]}
     tiny = small(tmp_path, network=network, shape=(4, 4, 4), inference={"window": 2})
     if norm == "batch":

@@ -33,13 +33,13 @@ def unet(up: dict[str, Any]) -> dict[str, Any]:
     size: dict[str, Any] = {"kind": "conv", "size": [1, 3, 3]}
     return {
         "nodes": {
-            "input": {"kind": "input", "images": 1},
-            "fine": {**relu, "images": 4},
-            "pooled": {"kind": "sum", "images": 4},
-            "coarse": {**relu, "images": 5, "norm": "batch"},
-            "grown": {"kind": "sum" if up["kind"] == "upsample" else "transfer", "images": 5},
-            "both": {"kind": "concat", "images": 9},
-            "output": {"kind": "transfer", "images": 2},
+            "input": {"kind": "input", "channels": 1},
+            "fine": {**relu, "channels": 4},
+            "pooled": {"kind": "sum", "channels": 4},
+            "coarse": {**relu, "channels": 5, "norm": "batch"},
+            "grown": {"kind": "sum" if up["kind"] == "upsample" else "transfer", "channels": 5},
+            "both": {"kind": "concat", "channels": 9},
+            "output": {"kind": "transfer", "channels": 2},
         },
         "edges": {
             "c1": {**size, "from": "input", "to": "fine"},

@@ -78,9 +78,9 @@ TASKS = Emitter(data_movement.crop_forward, data_movement.crop_backward)
 CONFIG = """\
 network:
   layers:
-  - conv: {images: 9, size: 3, function: hard_tanh}
+  - conv: {channels: 9, size: 3, function: hard_tanh}
   - trim: [0, 1, 2]
-  - conv: {images: 2, size: [1, 2, 3], function: hard_tanh}
+  - conv: {channels: 2, size: [1, 2, 3], function: hard_tanh}
   - trim: {offset: 1}
 training: {output_shape: [3, 4, 5]}
 """
@@ -114,7 +114,7 @@ def test_a_config_takes_both_and_they_are_written_back(network: Any) -> None:
         ("trimm: 1", r"unknown key 'trimm'|did you mean 'trim'\?"),
         ("trim: {offset: -1}", "trim.offset.*must be at least 0"),
         ("trim: {ofset: 1}", r"did you mean 'offset'\?"),
-        ("conv: {images: 1, size: 1, function: hard_tan}", r"did you mean 'hard_tanh'\?"),
+        ("conv: {channels: 1, size: 1, function: hard_tan}", r"did you mean 'hard_tanh'\?"),
     ],
 )
 def test_errors_name_what_is_right(tmp_path: Path, layer: str, words: str) -> None:

@@ -44,8 +44,8 @@ def test_the_gradient_of_learned_slopes_is_that_of_the_values() -> None:
 @pytest.mark.parametrize("norm", [None, "instance", "batch"])
 def test_slopes_are_learned_as_in_float64(norm: str | None) -> None:
     found = {}
-    keys = {"images": 18, "size": 3, "function": "prelu"} | ({"norm": norm} if norm else {})
-    net = load_network({"layers": [{"conv": keys}, {"conv": {"images": 2, "size": 2}}]})
+    keys = {"channels": 18, "size": 3, "function": "prelu"} | ({"norm": norm} if norm else {})
+    net = load_network({"layers": [{"conv": keys}, {"conv": {"channels": 2, "size": 2}}]})
     for precision in ("float32", "float64"):
         with Model(net, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
                    precision=precision) as model:  # fmt: skip
@@ -61,7 +61,7 @@ def test_slopes_are_learned_as_in_float64(norm: str | None) -> None:
 
 
 def test_softmax_between_layers_trains_as_float64_does() -> None:
-    layers = [{"images": 19, "size": 3, "function": "softmax"}, {"images": 2, "size": 2}]
+    layers = [{"channels": 19, "size": 3, "function": "softmax"}, {"channels": 2, "size": 2}]
     net, found = load_network({"layers": [{"conv": keys} for keys in layers]}), {}
     for precision in ("float32", "float64"):
         with Model(net, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
@@ -92,8 +92,8 @@ def test_sums_are_kept_by_who_needs_them_and_while_training_alone() -> None:
 
 def chain(name: str) -> Network:
     convs = [
-        {"images": 9, "size": 3, "function": name},
-        {"images": 2, "size": [1, 2, 3], "function": name},
+        {"channels": 9, "size": 3, "function": name},
+        {"channels": 2, "size": [1, 2, 3], "function": name},
     ]
     return load_network({"layers": [{"conv": keys} for keys in convs]})
 

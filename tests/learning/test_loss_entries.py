@@ -146,7 +146,7 @@ def test_the_weight_of_a_mean_is_known_without_values(objective, weighted):
         ("softmax", {"class_weights": (1.0, 2.0)}, 2, ""),
         ("softmax", {"class_weights": (1.0, 2.0)}, 3, "has 2 class_weights"),
         ("dice", {"include_background": False}, 2, ""),
-        ("dice", {"include_background": False}, 1, "leaves the first image out"),
+        ("dice", {"include_background": False}, 1, "leaves the first channel out"),
         ("dice", {}, 1, ""),
     ],
 )

@@ -209,7 +209,7 @@ STEPS = [
 def test_updates_of_a_model(case: Steps, precision: Any) -> None:
     """By its own gradients, at rates that change; only filters decay."""
     tolerance = 1e-6 if precision == "float64" else 2e-5
-    net = {"layers": [{"conv": {"images": 3, "size": [1, 2, 2]}}]}
+    net = {"layers": [{"conv": {"channels": 3, "size": [1, 2, 2]}}]}
     optimizer, rng = Optimizer(kind=case.kind, **case.keys), np.random.default_rng(0)
     with Model(
         net,

@@ -27,14 +27,14 @@ from znnpy.network.types import Edge, Init, Node
 
 LAYERS: dict[str, Any] = {
     "layers": [
-        {"conv": {"images": 4, "size": [1, 3, 3], "function": "leaky_relu", "sparsity": 2}},
+        {"conv": {"channels": 4, "size": [1, 3, 3], "function": "leaky_relu", "sparsity": 2}},
         {"max_filter": 2},
-        {"conv": {"images": 6, "size": 3, "stride": [1, 2, 2], "function": "elu", "bias": False}},
+        {"conv": {"channels": 6, "size": 3, "stride": [1, 2, 2], "function": "elu", "bias": False}},
         {"max_pool": {"size": 3, "stride": 2}},
         {"dropout": 0.25},
         {"crop": [0, 1, 1]},
         {"max_filter": {"size": [1, 2, 2], "stride": 1}},
-        {"conv": {"images": 3, "size": 1, "init": "msra", "bias_init": 0.5, "sparsens": 2}},
+        {"conv": {"channels": 3, "size": 1, "init": "msra", "bias_init": 0.5, "sparsens": 2}},
     ],
     "input": 2,
 }
@@ -50,7 +50,7 @@ def graph(nodes: dict[str, str], edges: dict[str, str]) -> dict[str, Any]:
 
     return {
         "nodes": {
-            name: {"kind": text.split()[0], "images": int(text.split()[1])}
+            name: {"kind": text.split()[0], "channels": int(text.split()[1])}
             for name, text in nodes.items()
         },
         "edges": {name: edge(text) for name, text in edges.items()},
@@ -62,7 +62,7 @@ def test_names_and_edges_of_a_chain() -> None:
     assert [n.name for n in net.nodes] == ["input", *(f"layer{i}" for i in range(1, 8)), "output"]
     kinds = ["conv1", "max_filter1", "conv2", "max_pool1", "dropout1", "crop1", "max_filter2"]
     assert [e.name for e in net.edges] == [*kinds, "conv3"]
-    assert [n.images for n in net.nodes] == [2, 4, 4, 6, 6, 6, 6, 6, 3]
+    assert [n.channels for n in net.nodes] == [2, 4, 4, 6, 6, 6, 6, 6, 3]
     ends = [(e.source, e.target) for e in net.edges]
     names = [n.name for n in net.nodes]
     assert ends == list(pairwise(names))
@@ -93,7 +93,7 @@ def test_nodes_of_a_chain() -> None:
 
 
 def test_a_chain_may_end_without_a_conv() -> None:
-    net = load_network({"layers": [{"conv": {"images": 2, "size": 2}}, {"max_filter": 2}]})
+    net = load_network({"layers": [{"conv": {"channels": 2, "size": 2}}, {"max_filter": 2}]})
     assert net.node("output").kind == "sum"
 
 
@@ -105,17 +105,17 @@ def test_the_full_form_and_back() -> None:
 
 
 def test_whole_config_dict_file_section_file_and_network(tmp_path: Path) -> None:
-    (tmp_path / "section.yaml").write_text("layers:\n  - conv: {images: 1, size: 2}\n")
-    text = "network:\n  layers:\n  - conv: {images: 1, size: 2}\ndata: {nonsense: 3}\n"
+    (tmp_path / "section.yaml").write_text("layers:\n  - conv: {channels: 1, size: 2}\n")
+    text = "network:\n  layers:\n  - conv: {channels: 1, size: 2}\ndata: {nonsense: 3}\n"
     (tmp_path / "whole.yaml").write_text(text)
     net = load_network(tmp_path / "section.yaml")
     assert load_network(str(tmp_path / "whole.yaml")) == net
-    assert load_network({"network": {"layers": [{"conv": {"images": 1, "size": 2}}]}}) == net
+    assert load_network({"network": {"layers": [{"conv": {"channels": 1, "size": 2}}]}}) == net
     assert load_network(net) == net
 
 
 def test_a_saved_config_holds_the_network(tmp_path: Path) -> None:
-    text = "network: {layers: [{conv: {images: 1, size: 2}}]}\ntraining: {output_shape: 1}\n"
+    text = "network: {layers: [{conv: {channels: 1, size: 2}}]}\ntraining: {output_shape: 1}\n"
     (tmp_path / "a.yaml").write_text(text)
     config = load_config(tmp_path / "a.yaml")
     net = build_network(config.network)
@@ -190,12 +190,12 @@ def test_nodes_after_a_cycle_are_not_blamed() -> None:
 
 def test_softmax_is_over_two_images_at_least() -> None:
     def net(*images: int) -> dict[str, Any]:
-        convs = [{"conv": {"images": i, "size": 1, "function": "softmax"}} for i in images]
+        convs = [{"conv": {"channels": i, "size": 1, "function": "softmax"}} for i in images]
         return {"layers": convs}
 
     assert load_network(net(2)).node("output").function == "softmax"
     assert load_network(net(3, 2)).node("layer1").function == "softmax"
-    with pytest.raises(NetworkError, match="at least 2 images"):
+    with pytest.raises(NetworkError, match="at least 2 channels"):
         load_network(net(1))
 
 
@@ -204,11 +204,11 @@ def test_errors_name_file_and_line(tmp_path: Path) -> None:
     path.write_text(
         dedent("""\
         nodes:
-          in: {kind: input, images: 1}
+          in: {kind: input, channels: 1}
           out:
             kind: sum
-            images: 2
-          lost: {kind: sum, images: 1}
+            channels: 2
+          lost: {kind: sum, channels: 1}
         edges:
           a: {kind: crop, from: in, to: out, offset: 0}
           b: {kind: crop, from: inn, to: out, offset: 0}
@@ -225,7 +225,7 @@ def test_errors_of_layers_name_the_line_of_a_config(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(
         "training: {output_shape: 1}\nnetwork:\n  layers:\n"
-        "  - conv: {images: 1, size: 1, function: softmax}\n  - conv: {images: 2, size: 1}\n"
+        "  - conv: {channels: 1, size: 1, function: softmax}\n  - conv: {channels: 2, size: 1}\n"
     )
     with pytest.raises(NetworkError, match=rf"^{path}:4: node 'layer1'"):
         build_network(load_config(path).network)
@@ -238,7 +238,7 @@ def test_a_missing_znn_file_names_the_key(tmp_path: Path) -> None:
 
 
 def test_tanh_and_repeating_filters() -> None:
-    conv = {"images": 2, "size": [1, 4, 6], "repeat": [1, 2, 3], "function": "tanh"}
+    conv = {"channels": 2, "size": [1, 4, 6], "repeat": [1, 2, 3], "function": "tanh"}
     conv |= {"amplitude": 1.7159, "gain": 0.6666}
     net = load_network({"layers": [{"conv": conv}]})
     assert net.edges[0].repeat == (1, 2, 3)
@@ -259,7 +259,7 @@ def test_tanh_and_repeating_filters() -> None:
     ],
 )
 def test_what_tanh_and_repeat_cannot_be(changes: dict[str, Any], words: str) -> None:
-    conv = {"images": 2, "size": [1, 4, 6], "function": "tanh"} | changes
+    conv = {"channels": 2, "size": [1, 4, 6], "function": "tanh"} | changes
     with pytest.raises(ZnnpyError, match=words):
         load_network({"layers": [{"conv": conv}]})
 
@@ -267,13 +267,13 @@ def test_what_tanh_and_repeat_cannot_be(changes: dict[str, Any], words: str) -> 
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        ("conv: {images: 4, size: 3, padding: 3}", "padding 3 along z is more than 2, the filter's reach"),
-        ("conv: {images: 4, size: 3, border: reflect}", "border reflect needs padding: without it"),
-        ("conv: {images: 4, size: 3, padding: same, stride: 2}", "padding same needs stride 1"),
-        ("conv: {images: 4, size: 3, groups: 3}", "groups 3 must divide the images, the 4 of 'layer1'"),
-        ("conv_transpose: {images: 4, size: 2, stride: 2, groups: 8}", "groups 8 must divide"),
-        ("conv_transpose: {images: 4, size: 2, padding: [0, 2, 0]}", "padding 2 along y is more than 1"),
-        ("conv_transpose: {images: 4, size: 2, stride: 2, output_padding: 2}", "output_padding 2 along z"),
+        ("conv: {channels: 4, size: 3, padding: 3}", "padding 3 along z is more than 2, the filter's reach"),
+        ("conv: {channels: 4, size: 3, border: reflect}", "border reflect needs padding: without it"),
+        ("conv: {channels: 4, size: 3, padding: same, stride: 2}", "padding same needs stride 1"),
+        ("conv: {channels: 4, size: 3, groups: 3}", "groups 3 must divide the channels, the 4 of 'layer1'"),
+        ("conv_transpose: {channels: 4, size: 2, stride: 2, groups: 8}", "groups 8 must divide"),
+        ("conv_transpose: {channels: 4, size: 2, padding: [0, 2, 0]}", "padding 2 along y is more than 1"),
+        ("conv_transpose: {channels: 4, size: 2, stride: 2, output_padding: 2}", "output_padding 2 along z"),
         ("max_pool: {size: 2, padding: 2}", "padding 2 along z is more than 1, half of the window, 2"),
         ("avg_pool: {size: 3, padding: [[0, 1], [0, 2], [0, 0]]}", "padding 2 along y is more than 1"),
         ("max_pool: {size: 2, padding: same}", "padding same needs stride 1"),
@@ -281,7 +281,7 @@ def test_what_tanh_and_repeat_cannot_be(changes: dict[str, Any], words: str) -> 
 )  # fmt: skip
 def test_numbers_that_do_not_fit_each_other(tmp_path: Path, layer: str, words: str) -> None:
     (tmp_path / "c.yaml").write_text(
-        f"network:\n  layers:\n  - conv: {{images: 4, size: 3}}\n  - {layer}\n"
+        f"network:\n  layers:\n  - conv: {{channels: 4, size: 3}}\n  - {layer}\n"
     )
     with pytest.raises(NetworkError, match=rf"c.yaml:4: edge '\w+': {words}") as error:
         load_network(tmp_path / "c.yaml")
@@ -290,10 +290,18 @@ def test_numbers_that_do_not_fit_each_other(tmp_path: Path, layer: str, words: s
 
 def test_paddings_groups_and_growth_are_read_and_written_back() -> None:
     layers = [
-        {"conv": {"images": 4, "size": 3, "padding": 1, "border": "reflect", "groups": 2}},
-        {"conv": {"images": 4, "size": 3, "padding": [0, [0, 1], 2]}},
-        {"conv": {"images": 4, "size": [1, 4, 3], "padding": "same"}},
-        {"conv_transpose": {"images": 2, "size": 3, "stride": 2, "output_padding": 1, "groups": 2}},
+        {"conv": {"channels": 4, "size": 3, "padding": 1, "border": "reflect", "groups": 2}},
+        {"conv": {"channels": 4, "size": 3, "padding": [0, [0, 1], 2]}},
+        {"conv": {"channels": 4, "size": [1, 4, 3], "padding": "same"}},
+        {
+            "conv_transpose": {
+                "channels": 2,
+                "size": 3,
+                "stride": 2,
+                "output_padding": 1,
+                "groups": 2,
+            }
+        },
         {"max_pool": {"size": 3, "stride": 2, "padding": 1}},
         {"avg_pool": {"size": 2, "count_padding": False}},
         {"upsample": [1, 2, 2]},
@@ -312,7 +320,7 @@ def test_paddings_groups_and_growth_are_read_and_written_back() -> None:
 
 
 def test_networks_of_very_many_layers_are_refused_before_they_are_looked_at() -> None:
-    layers = [{"conv": {"images": 1, "size": 1}}] * 5_000
+    layers = [{"conv": {"channels": 1, "size": 1}}] * 5_000
     with pytest.raises(
         NetworkError, match="has 5,001 nodes and 5,000 edges; at most 5,000 of each"
     ):

@@ -11,9 +11,9 @@ from znnpy.network.types import Edge, Network
 
 LAYERS: dict[str, Any] = {
     "layers": [
-        {"conv": {"images": 4, "size": 3, "function": "elu", "norm": "batch"}},
+        {"conv": {"channels": 4, "size": 3, "function": "elu", "norm": "batch"}},
         {"max_filter": 2},
-        {"conv": {"images": 1, "size": 3}},
+        {"conv": {"channels": 1, "size": 3}},
     ]
 }
 
@@ -31,7 +31,7 @@ def test_every_number_of_a_layer_changes_the_name() -> None:
         changed(norm=None),
         changed(norm="instance"),
         changed(norm={"kind": "batch", "epsilon": 1e-3}),
-        changed(images=5),
+        changed(channels=5),
         changed(size=2),
         changed(padding="same"),
         changed(sparsity=2),

@@ -18,17 +18,17 @@ OUT = (3, 4, 5)
 
 def network(*, affine: bool = True, bias: bool = False, function: str = "relu") -> Network:
     """Convolutions into normalised nodes: one, two that meet, and one that meets a crop."""
-    normed = {"kind": "transfer", "images": 9, "norm": {"kind": "batch", "affine": affine}}
+    normed = {"kind": "transfer", "channels": 9, "norm": {"kind": "batch", "affine": affine}}
     normed |= {"bias": bias, "function": function}
     conv = {"kind": "conv", "size": 3}
     return load_network(
         {
             "nodes": {
-                "in": {"kind": "input", "images": 2},
+                "in": {"kind": "input", "channels": 2},
                 "one": normed,
                 "two": normed,
                 "sum": normed,
-                "out": {"kind": "transfer", "images": 2, "norm": "batch"},
+                "out": {"kind": "transfer", "channels": 2, "norm": "batch"},
             },
             "edges": {
                 "a": {**conv, "from": "in", "to": "one"},
@@ -66,7 +66,7 @@ def test_values_stay(affine: bool, bias: bool) -> None:
 
 
 def test_a_network_without_batch_normalisation_is_itself() -> None:
-    layer = {"conv": {"images": 2, "size": 1, "norm": "instance"}}
+    layer = {"conv": {"channels": 2, "size": 1, "norm": "instance"}}
     net = load_network({"layers": [layer]})
     assert folded(net) is net
 

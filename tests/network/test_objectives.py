@@ -10,8 +10,8 @@ from znnpy.network.types import Edge, Network, Node
 
 
 def net(function, images=2):
-    conv = {"images": images, "size": 1, "function": function}
-    return load_network({"layers": [{"conv": {"images": 3, "size": 1}}, {"conv": conv}]})
+    conv = {"channels": images, "size": 1, "function": function}
+    return load_network({"layers": [{"conv": {"channels": 3, "size": 1}}, {"conv": conv}]})
 
 
 @pytest.mark.parametrize(

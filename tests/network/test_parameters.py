@@ -26,7 +26,7 @@ def bank(init: Init, images: tuple[int, int] = (40, 50)) -> NDArray[np.float32]:
 
 
 def test_names_and_shapes() -> None:
-    net = chain({"images": 4, "size": [1, 2, 3]}, {"images": 5, "bias": False}, {"images": 2})
+    net = chain({"channels": 4, "size": [1, 2, 3]}, {"channels": 5, "bias": False}, {"channels": 2})
     assert parameter_shapes(net) == {
         "conv1": (4, 3, 1, 2, 3),
         "conv2": (5, 4, 3, 3, 3),
@@ -69,15 +69,15 @@ def test_bounds_and_constants() -> None:
 
 
 def test_the_seed_decides() -> None:
-    net = chain({"images": 4})
+    net = chain({"channels": 4})
     first, again, other = (initial_parameters(net, seed)["conv1"] for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 def test_another_layer_leaves_the_others_as_they_were() -> None:
-    short = initial_parameters(chain({"images": 4}, {"images": 4}), 7)
-    long = initial_parameters(chain({"images": 4}, {"images": 4}, {"images": 4}), 7)
+    short = initial_parameters(chain({"channels": 4}, {"channels": 4}), 7)
+    long = initial_parameters(chain({"channels": 4}, {"channels": 4}, {"channels": 4}), 7)
     for name in ("conv1", "conv2"):
         assert np.array_equal(short[name], long[name])
     assert not np.array_equal(long["conv2"], long["conv3"])
@@ -94,9 +94,9 @@ PINNED = [2.008660967040023, -0.5752939413368399, -0.44006663630960574]
 def test_what_normalised_nodes_keep() -> None:
     group = {"kind": "group", "groups": 2, "affine": False}
     net = chain(
-        {"images": 4, "norm": "batch"},
-        {"images": 2, "norm": group, "bias": True},
-        {"images": 2, "norm": "instance"},
+        {"channels": 4, "norm": "batch"},
+        {"channels": 2, "norm": group, "bias": True},
+        {"channels": 2, "norm": "instance"},
     )
     beside = {name: shape for name, shape in parameter_shapes(net).items() if len(shape) == 1}
     assert beside == {
@@ -119,9 +119,9 @@ def test_what_normalised_nodes_keep() -> None:
 def test_names_of_what_nodes_keep_are_taken() -> None:
     section = {
         "nodes": {
-            "a": {"kind": "input", "images": 1},
-            "b": {"kind": "transfer", "images": 1, "norm": "batch"},
-            "c": {"kind": "sum", "images": 1},
+            "a": {"kind": "input", "channels": 1},
+            "b": {"kind": "transfer", "channels": 1, "norm": "batch"},
+            "c": {"kind": "sum", "channels": 1},
         },
         "edges": {
             "b.scale": {"kind": "conv", "from": "a", "to": "b", "size": 1},
@@ -133,11 +133,11 @@ def test_names_of_what_nodes_keep_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "words"), [(3, "3 groups .* 10 images; 1 or 2"), (8, "5 or 10")]
+    ("groups", "words"), [(3, "3 groups .* 10 channels; 1 or 2"), (8, "5 or 10")]
 )
 def test_groups_must_divide_the_images(groups: int, words: str) -> None:
     with pytest.raises(NetworkError, match=f"node 'output': norm: .*{words} would"):
-        chain({"images": 10, "norm": {"kind": "group", "groups": groups}})
+        chain({"channels": 10, "norm": {"kind": "group", "groups": groups}})
 
 
 def test_repeated_filters_have_the_means_of_their_blocks() -> None:
@@ -150,8 +150,8 @@ def test_repeated_filters_have_the_means_of_their_blocks() -> None:
 
 
 def test_standardised_filters_of_one_weight_are_refused_group_by_group() -> None:
-    wide = {"images": 4, "size": 1, "weight_standardization": True}
-    layers = [{"conv": {"images": 4, "size": 1}}, {"conv": {**wide, "groups": 2}}]
+    wide = {"channels": 4, "size": 1, "weight_standardization": True}
+    layers = [{"conv": {"channels": 4, "size": 1}}, {"conv": {**wide, "groups": 2}}]
     assert load_network({"layers": layers}).edges[1].weight_standardization
     layers[1] = {"conv": {**wide, "groups": 4}}
     with pytest.raises(NetworkError, match="single weight"):

@@ -8,7 +8,7 @@ from znnpy.network import load_network
 from znnpy.network.patch_dependence import depends_on_patch, patch_dependence
 from znnpy.network.types import Network, Norm
 
-CONV = {"conv": {"images": 2, "size": 3}}
+CONV = {"conv": {"channels": 2, "size": 3}}
 NETWORK = load_network({"input": 1, "layers": [CONV, {"max_pool": 2}, CONV]})
 
 

@@ -32,7 +32,7 @@ RSUNET = {
 CICEK = {
     "widths": [[32, 64], [64, 128], [128, 256], [256, 512]],
     "up_widths": [64, 128, 256],
-    "up": {"kind": "transposed", "images": "same"},
+    "up": {"kind": "transposed", "channels": "same"},
     "padding": "valid",
     "norm": "batch",
     "outputs": 3,
@@ -128,7 +128,7 @@ def test_growth_is_cut_by_half_of_what_it_makes_too_much(
         {"pool": "strided", "block": RESIDUAL, "norm": "instance", "down": [[1, 2, 2], 2]},
         {"up": {"kind": "linear", "size": 3}, "border": "reflect", "size": [1, 3, 3]},
         {"join": "sum", "up": {"kind": "linear", "size": [1, 3, 3]}, "block": "residual"},
-        {"up": {"kind": "nearest", "images": "same"}, "stem": 3, "dropout": 0.5},
+        {"up": {"kind": "nearest", "channels": "same"}, "stem": 3, "dropout": 0.5},
         {"block": {"kind": "residual", "from": "input", "add": "function"}},
     ],
 )
@@ -159,7 +159,7 @@ def test_supervised_levels() -> None:
     network = unet(widths=[2, 3, 4, 5], supervise=2, outputs=3)
     shapes = fit_input(network, (16, 16, 16)).output_shapes
     assert shapes == {"output2": (4,) * 3, "output1": (8,) * 3, "output": (16,) * 3}
-    assert all(node.images == 3 for node in network.outputs)
+    assert all(node.channels == 3 for node in network.outputs)
 
 
 def test_a_small_convolution_stands_before_the_resize_and_says_the_same() -> None:
@@ -167,7 +167,7 @@ def test_a_small_convolution_stands_before_the_resize_and_says_the_same() -> Non
     ours = unet(widths=[2, 3], up="linear")
     data = network_to_section(ours).model_dump(mode="json", by_alias=True, exclude_none=True)
     grow, narrow = data["edges"]["up0.grow"], data["edges"]["up0.narrow"]
-    data["nodes"]["up0.wide"] = {"kind": "sum", "images": 3}
+    data["nodes"]["up0.wide"] = {"kind": "sum", "channels": 3}
     data["edges"]["up0.after"] = {"kind": "identity", "from": "up0.narrowed", "to": "up0.join"}
     grow["from"], grow["to"] = narrow["from"], "up0.wide"
     narrow["from"] = "up0.wide"
@@ -237,7 +237,7 @@ def test_a_slope_is_of_the_nodes_with_the_function_of_the_net() -> None:
     assert found["down1.layer2"] == 0.3
     assert (
         found["output"]
-        == load_network({"layers": [{"conv": {"images": 1, "size": 1}}]}).nodes[1].slope
+        == load_network({"layers": [{"conv": {"channels": 1, "size": 1}}]}).nodes[1].slope
     )
 
 

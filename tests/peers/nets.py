@@ -270,7 +270,9 @@ def monai_unet(residual: bool, widths: tuple[int, ...]) -> Real:
 class _Drawn:
     """Nodes and edges of MONAI's modules."""
 
-    nodes: dict[str, Any] = field(default_factory=lambda: {"input": {"kind": "input", "images": 1}})
+    nodes: dict[str, Any] = field(
+        default_factory=lambda: {"input": {"kind": "input", "channels": 1}}
+    )
     edges: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, nn.Module] = field(default_factory=dict)
 
@@ -295,7 +297,7 @@ class _Drawn:
         return to
 
     def node(self, name: str, kind: str, images: int, **keys: Any) -> str:
-        self.nodes[name] = {"kind": kind, "images": images, **keys}
+        self.nodes[name] = {"kind": kind, "channels": images, **keys}
         return name
 
     def hand(self, source: str, to: str) -> None:
@@ -306,7 +308,7 @@ class _Drawn:
         at = source
         for index, inner in enumerate(unit.conv):
             at = self.unit(f"{name}.unit{index}", at, inner)
-        images = self.nodes[at]["images"]
+        images = self.nodes[at]["channels"]
         if isinstance(unit.residual, nn.Identity):
             self.node(name, "sum", images)
             self.hand(source, name)
@@ -328,7 +330,7 @@ def _recursed(drawn: _Drawn, level: Any, source: str, outputs: int, residual: bo
         below = _recursed(drawn, inside, at, outputs, residual)
     else:
         below = make(f"{name}.bottom", at, inside)
-    images = drawn.nodes[at]["images"] + drawn.nodes[below]["images"]
+    images = drawn.nodes[at]["channels"] + drawn.nodes[below]["channels"]
     joined = drawn.node(f"{name}.join", "concat", images)
     drawn.hand(at, joined)
     drawn.hand(below, joined)

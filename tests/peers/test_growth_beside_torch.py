@@ -15,13 +15,13 @@ from torch.nn import functional as F  # noqa: E402, N812
 OUTPUT = (4, 8, 12)
 RATE = 0.02
 NODES = {
-    "input": {"kind": "input", "images": 2},
-    "a": {"kind": "transfer", "images": 18, "function": "relu"},
-    "b": {"kind": "transfer", "images": 20, "function": "leaky_relu"},
-    "c": {"kind": "transfer", "images": 18, "function": "relu"},
-    "d": {"kind": "sum", "images": 20},
-    "e": {"kind": "concat", "images": 38},
-    "out": {"kind": "transfer", "images": 3},
+    "input": {"kind": "input", "channels": 2},
+    "a": {"kind": "transfer", "channels": 18, "function": "relu"},
+    "b": {"kind": "transfer", "channels": 20, "function": "leaky_relu"},
+    "c": {"kind": "transfer", "channels": 18, "function": "relu"},
+    "d": {"kind": "sum", "channels": 20},
+    "e": {"kind": "concat", "channels": 38},
+    "out": {"kind": "transfer", "channels": 3},
 }
 ODD = {"size": 3, "stride": 2, "padding": 1}
 EDGES = {

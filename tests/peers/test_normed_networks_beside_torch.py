@@ -25,16 +25,16 @@ NORMS: dict[str, Any] = {
 def net(kind: str) -> Any:
     """A residual block between convolutions, every sum normalised."""
     norm = {"kind": kind, "groups": 4} if kind == "group" else kind
-    node = {"kind": "transfer", "images": IMAGES, "norm": norm, "function": "elu"}
+    node = {"kind": "transfer", "channels": IMAGES, "norm": norm, "function": "elu"}
     conv = {"kind": "conv", "size": 3}
     return load_network(
         {
             "nodes": {
-                "in": {"kind": "input", "images": 2},
+                "in": {"kind": "input", "channels": 2},
                 "a": node,
                 "b": node,
                 "c": node,
-                "out": {"kind": "transfer", "images": 3},
+                "out": {"kind": "transfer", "channels": 3},
             },
             "edges": {
                 "ia": {**conv, "from": "in", "to": "a"},

@@ -13,7 +13,9 @@ from znnpy.learning.optimizers import OPTIMIZERS
 
 torch = pytest.importorskip("torch")
 
-NET = {"layers": [{"conv": {"images": 3, "size": [1, 2, 2], "bias": False}}]}  # biases do not decay
+NET = {
+    "layers": [{"conv": {"channels": 3, "size": [1, 2, 2], "bias": False}}]
+}  # biases do not decay
 # (keys, PyTorch's class, keys of that)
 CASES: dict[str, list[tuple[dict[str, Any], str, dict[str, Any]]]] = {
     "sgd": [

@@ -43,7 +43,9 @@ class Padded:
             torch.nn.LeakyReLU(),
             torch.nn.Conv3d(4, images, (1, 3, 5), padding=(0, 1, 2)),
         )
-        self.network: Network = load_network({"layers": [{"conv": {"images": images, "size": 1}}]})
+        self.network: Network = load_network(
+            {"layers": [{"conv": {"channels": images, "size": 1}}]}
+        )
         self.geometry: Geometry = fit(self.network, WINDOW)
         self._room = np.zeros((1, 1, *WINDOW), np.float32)
 
@@ -87,11 +89,11 @@ def test_values_are_monais(extent: Any, blend: Any, overlap: Any) -> None:
 
 
 LAYERS = [
-    {"conv": {"images": 4, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
+    {"conv": {"channels": 4, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
     {"max_pool": 2},
-    {"conv": {"images": 5, "size": 3, "padding": 1, "border": "replicate"}},
-    {"conv_transpose": {"images": 4, "size": 2, "stride": 2, "function": "relu"}},
-    {"conv": {"images": 3, "size": [1, 3, 5], "padding": "same"}},
+    {"conv": {"channels": 5, "size": 3, "padding": 1, "border": "replicate"}},
+    {"conv_transpose": {"channels": 4, "size": 2, "stride": 2, "function": "relu"}},
+    {"conv": {"channels": 3, "size": [1, 3, 5], "padding": "same"}},
 ]
 
 

@@ -22,12 +22,12 @@ SCRIPT = """
     from znnpy.plan import PASSES
 
     def conv(**keys):
-        return {"conv": {"images": 20, "size": 3, "function": "relu"} | keys}
+        return {"conv": {"channels": 20, "size": 3, "function": "relu"} | keys}
 
     def digest(*arrays):
         return hashlib.sha256(b"".join(np.ascontiguousarray(it).tobytes() for it in arrays)).hexdigest()[:16]
 
-    layers = [conv(), conv(function="elu"), {"max_filter": 2}, conv(images=2, size=1, function="linear")]
+    layers = [conv(), conv(function="elu"), {"max_filter": 2}, conv(channels=2, size=1, function="linear")]
     ways = {"direct": None, "winograd": None, "spectral": [8, 8, 8]}
     for name, tile in ways.items():
         plan = {}

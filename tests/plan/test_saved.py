@@ -13,7 +13,7 @@ from znnpy.network import load_network
 from znnpy.plan import LayerPlan, Plan, fftw
 from znnpy.plan.record import MOST_BYTES, read_plan, saved_plan, to_text
 
-NETWORK = load_network({"input": 1, "layers": [{"conv": {"images": 2, "size": 3}}]})
+NETWORK = load_network({"input": 1, "layers": [{"conv": {"channels": 2, "size": 3}}]})
 PLAN = Plan({"conv1": LayerPlan("fft", "direct", "fft", "because")})
 HEAD = "(fftw-3.3.5 fftwf_wisdom #x706526c0 #x2f8b6c85 #x8cd1bb1a #x7c96e03d"
 ENTRY = (

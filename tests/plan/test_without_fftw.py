@@ -22,9 +22,9 @@ from znnpy.plan.choose import _candidates
 CONFIG = """
 network:
   layers:
-    - conv: {images: 16, size: 3, function: relu}
-    - conv: {images: 16, size: 3, function: relu}
-    - conv: {images: 1, size: 1}
+    - conv: {channels: 16, size: 3, function: relu}
+    - conv: {channels: 16, size: 3, function: relu}
+    - conv: {channels: 1, size: 1}
 data: {train: [{image: data.h5:raw, labels: data.h5:labels}]}
 training: {iterations: 2, output_shape: 6}
 run: {threads: 2}

@@ -15,9 +15,9 @@ from znnpy.profile.recorded_updates import (
 NET = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 4, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 4, "size": 3, "function": "relu"}},
         {"max_filter": 2},
-        {"conv": {"images": 3, "size": 3}},
+        {"conv": {"channels": 3, "size": 3}},
     ],
 }
 

@@ -15,8 +15,8 @@ from znnpy.profile.command import convolution_flops, flops_by_task
 NET = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 4, "size": 3, "function": "relu"}},
-        {"conv": {"images": 3, "size": 3}},
+        {"conv": {"channels": 4, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 3, "size": 3}},
     ],
 }
 COUNTED = {Kind.DIRECT, Kind.PRODUCT, Kind.TRANSFORM, Kind.WINOGRAD}
@@ -73,7 +73,7 @@ def test_filters_that_are_transformed_on_the_way_count_with_products(monkeypatch
 
 
 def test_minimal_filtering_is_counted():
-    layers = [{"conv": {"images": 12, "size": 3}}, {"conv": {"images": 9, "size": 3}}]
+    layers = [{"conv": {"channels": 12, "size": 3}}, {"conv": {"channels": 9, "size": 3}}]
     net, direct = {"input": 1, "layers": layers}, dict.fromkeys(PASSES, "direct")
     plan = {"conv1": direct, "conv2": dict.fromkeys(PASSES, "winograd")}
     with znnpy.Model(net, (9, 8, 4), threads=1, plan=plan, batch=2) as model:

@@ -47,7 +47,7 @@ def waiting(arrived: float) -> Profile:
     """Times in ms: a 1-4, b 7-9 on one worker; c 9-10 on another, that does nothing before."""
     first = worker([(0, 1, 4, 2), (1, 7, 9, 2)], [(4, 0, 7), (9, 0, 10)])
     second = worker([(2, 9, 10, 1)], [(1, 0, 9)])
-    network = load_network({"input": 1, "layers": [{"conv": {"images": 1, "size": 1}}]})
+    network = load_network({"input": 1, "layers": [{"conv": {"channels": 1, "size": 1}}]})
     return Profile(
         awaiting_graph(),
         network,
@@ -141,9 +141,9 @@ def test_the_summary_counts_what_was_sent() -> None:
 CONFIG = """
 network:
   layers:
-    - conv: {images: 24, size: 3, function: relu}
-    - conv: {images: 24, size: 3, function: relu}
-    - conv: {images: 3, size: 3}
+    - conv: {channels: 24, size: 3, function: relu}
+    - conv: {channels: 24, size: 3, function: relu}
+    - conv: {channels: 3, size: 3}
 data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
 training: {iterations: 1, output_shape: 6, batch: 2, conv: direct}
 distributed: {strategy: tree, shared_memory: false}

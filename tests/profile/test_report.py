@@ -23,9 +23,9 @@ CONFIG = """
 network:
   name: "<b>small</b> & odd"
   layers:
-    - conv: {images: 4, size: 3, function: relu}
+    - conv: {channels: 4, size: 3, function: relu}
     - max_pool: 2
-    - conv: {images: 3, size: 3}
+    - conv: {channels: 3, size: 3}
     - upsample: 2
 data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
 training: {iterations: 1, output_shape: 8, conv: spectral}
@@ -201,7 +201,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_is_recorde
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "c.yaml").write_text(
-        "network: {layers: [{conv: {images: 1, size: 1}}]}\ntraining: {output_shape: 2}\n"
+        "network: {layers: [{conv: {channels: 1, size: 1}}]}\ntraining: {output_shape: 2}\n"
     )
     with pytest.raises(SystemExit) as done:
         main(["profile", str(tmp_path / "c.yaml"), "--output", str(tmp_path / "c.yaml")])

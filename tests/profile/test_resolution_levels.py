@@ -7,7 +7,7 @@ from znnpy.profile.advice import advise
 from znnpy.profile.summary import levels
 
 UNET = load_network({"unet": {"widths": [2, 2, 2], "down": [[1, 2, 2], 2], "convs": 1}})
-CHAIN = load_network({"layers": [{"conv": {"images": 2, "size": 3}}, {"max_filter": 2}]})
+CHAIN = load_network({"layers": [{"conv": {"channels": 2, "size": 3}}, {"max_filter": 2}]})
 
 
 def entry(layer, seconds):

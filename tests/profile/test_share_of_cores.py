@@ -47,7 +47,7 @@ def test_all_ranks_have_the_fewest() -> None:
 def test_a_batch_is_cut_as_training_cuts_it(batch: int, ranks: int, microbatch: int) -> None:
     config = Config.model_validate(
         {
-            "network": {"input": 1, "layers": [{"conv": {"images": 1, "size": 1}}]},
+            "network": {"input": 1, "layers": [{"conv": {"channels": 1, "size": 1}}]},
             "training": {"output_shape": 4, "batch": batch},
         }
     )

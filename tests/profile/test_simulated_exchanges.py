@@ -24,8 +24,8 @@ from znnpy.simulate import Links, Replay, exchanged
 
 def net(**first: Any) -> Any:
     """Two layers of several pieces, and a small one."""
-    sizes = [{"images": 40, "size": 3, "function": "relu", **first}, {"images": 20, "size": 3}]
-    return {"input": 1, "layers": [{"conv": it} for it in [*sizes, {"images": 2, "size": 1}]]}
+    sizes = [{"channels": 40, "size": 3, "function": "relu", **first}, {"channels": 20, "size": 3}]
+    return {"input": 1, "layers": [{"conv": it} for it in [*sizes, {"channels": 2, "size": 1}]]}
 
 
 NETS = {"plain": net(), "normed": net(norm="batch")}

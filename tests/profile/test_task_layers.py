@@ -11,10 +11,10 @@ from znnpy.profile.summary import ALL, Layers
 NET = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 12, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 12, "size": 3, "function": "relu"}},
         {"dropout": 0.9},
         {"max_filter": 2},
-        {"conv": {"images": 9, "size": 3}},
+        {"conv": {"channels": 9, "size": 3}},
     ],
 }
 

@@ -30,7 +30,7 @@ def hand_made():
     """Two workers; times in ms: a 1-4, b 4-6 beside c 5-9, d 9-10; the second waits until 5."""
     first = worker([(0, 1, 4, 2), (1, 4, 6, 0), (3, 9, 10, 1)], [(6, 0, 9)])
     second = worker([(2, 5, 9, 1)], [(0, 1, 5)])
-    network = load_network({"input": 1, "layers": [{"conv": {"images": 1, "size": 1}}]})
+    network = load_network({"input": 1, "layers": [{"conv": {"channels": 1, "size": 1}}]})
     return Profile(chain_graph(), network, [first, second], 1, 0, 10 * MS, [1 * MS], [(0, 0)], 0)
 
 

@@ -36,8 +36,8 @@ def test_every_kind_and_function_occurs(networks):
     assert {node.amplitude for node in nodes} == {1, 1.7159}
     for kind in EDGE_KINDS:
         assert len(edges_of(networks, kind)) >= 10, kind
-    assert min(node.images for node in nodes) == 1
-    assert max(node.images for node in nodes if node.kind == "transfer") >= 20
+    assert min(node.channels for node in nodes) == 1
+    assert max(node.channels for node in nodes if node.kind == "transfer") >= 20
 
 
 def test_filters_strides_and_sparsities_are_of_all_sorts(networks):
@@ -115,7 +115,7 @@ def test_reference_agrees_with_geometry_on_every_shape(networks):
         values = evaluate(network, output_shape, seed)
         geometry = fit(network, output_shape)
         for node in network.nodes:
-            assert values[node.name].shape == (1, node.images, *geometry.nodes[node.name].shape)
+            assert values[node.name].shape == (1, node.channels, *geometry.nodes[node.name].shape)
 
 
 def evaluate(network: Network, output_shape, seed: int):

@@ -26,10 +26,10 @@ from znnpy.config.models import Config
 CONFIG = """
 network:
   layers:
-    - conv: {{images: 4, size: [1, 3, 3], norm: batch, function: relu}}
+    - conv: {{channels: 4, size: [1, 3, 3], norm: batch, function: relu}}
     - dropout: 0.8
     - max_filter: [1, 2, 2]
-    - conv: {{images: 1, size: [3, 2, 2]}}
+    - conv: {{channels: 1, size: [3, 2, 2]}}
 data:
   train: [{{image: data.h5:raw, labels: data.h5:labels}}]
   validation: [{{image: data.h5:raw, labels: data.h5:labels}}]

@@ -73,7 +73,7 @@ def test_scores_are_those_of_these_weights_on_these_volumes(tmp_path):
 def test_why_there_is_nothing_to_evaluate_on(data, words):
     config = Config.model_validate(
         {
-            "network": {"layers": [{"conv": {"images": 1, "size": 3}}]},
+            "network": {"layers": [{"conv": {"channels": 1, "size": 3}}]},
             "data": data,
             "training": {"output_shape": 4},
         }

@@ -27,9 +27,9 @@ CONFIG = """
 network:
   input: {channels}
   layers:
-    - conv: {{images: 8, size: [1, 3, 3], padding: [0, 1, 1], function: relu}}
+    - conv: {{channels: 8, size: [1, 3, 3], padding: [0, 1, 1], function: relu}}
     - max_pool: {{size: [1, 3, 3], stride: [1, 2, 2], padding: [0, [0, 1], [0, 1]]}}
-    - conv: {{images: 4, size: [1, {rest}, {rest}]}}
+    - conv: {{channels: 4, size: [1, {rest}, {rest}]}}
 data:
   train: [{train}]
   validation: [{test}]
@@ -197,7 +197,7 @@ def test_what_cannot_be_learned_from_is_refused(tmp_path: Path, kind: str) -> No
     [
         (
             "{kind: fixed, mean: [1, 2, 3]}",
-            "config.yaml:12: data.normalize.mean: has 3 numbers, but input 'input' takes 1 image(s): give one",
+            "config.yaml:12: data.normalize.mean: has 3 numbers, but input 'input' takes 1 channel(s): give one",
         ),
         ("{kind: fixed, mean: 1, deviation: [1, 2]}", "data.normalize.deviation: has 2 numbers"),
     ],

@@ -124,7 +124,7 @@ def test_weights_are_not_read_into_another_network(restored: Path, change: str) 
         ("function: relu", "function: elu"),
         ("epsilon: 1e-05", "epsilon: 1e-03"),
         ("keep: 0.8", "keep: 0.7"),
-        ("images: 4", "images: 5"),
+        ("channels: 4", "channels: 5"),
         ("kind: binomial_cross_entropy", "kind: square"),
     ],
 )

@@ -24,14 +24,14 @@ from znnpy.train.session import train
 NETWORK = """
 network:
   nodes:
-    raw: {kind: input, images: 1}
-    fine: {kind: transfer, images: 3, function: tanh}
-    pooled: {kind: sum, images: 3}
-    coarse: {kind: transfer, images: 4, function: tanh}
-    side: {kind: transfer, images: 1}
-    grown: {kind: sum, images: 4}
-    both: {kind: concat, images: 7}
-    out: {kind: transfer, images: 1}
+    raw: {kind: input, channels: 1}
+    fine: {kind: transfer, channels: 3, function: tanh}
+    pooled: {kind: sum, channels: 3}
+    coarse: {kind: transfer, channels: 4, function: tanh}
+    side: {kind: transfer, channels: 1}
+    grown: {kind: sum, channels: 4}
+    both: {kind: concat, channels: 7}
+    out: {kind: transfer, channels: 1}
   edges:
     c1: {kind: conv, from: raw, to: fine, size: [1, 3, 3], padding: same}
     down: {kind: max_pool, from: fine, to: pooled, size: [1, 2, 2], stride: [1, 2, 2]}

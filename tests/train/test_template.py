@@ -24,7 +24,7 @@ KEY = re.compile(r"^  (?P<off># )?(?P<key>[a-z_]+): (?P<value>.+?)(?:\s+# (?P<wo
 # "one, two or three", "one, two, or three: why", "one, two, a longer thing"
 SEVERAL = re.compile(r"^[\w-]+(?:,? or [\w-]+|(?:, [\w-]+)+(?:,? or [\w-]+)?)(?=$|[,:;])")
 MORE = re.compile(r"(?:e\.g\. |or short, (?:\w+: )?)(.+)$|^(\S+) is ")
-TAPS = "conv: {images: 2, size: 3, function: relu}"
+TAPS = "conv: {channels: 2, size: 3, function: relu}"
 POOLED = (
     "{max_pool: [2, 4, 4]}"  # so that the output is not finer than the input where it grows again
 )
@@ -134,7 +134,12 @@ def layers() -> Iterator[str]:
     """Each key of conv in a layer of its own, and each further layer."""
     for match in filter(None, map(KEY.match, network_part("Further keys", "Further layers"))):
         for value in named(match["value"], match["words"]):
-            given = {"images": "2", "size": "1", **FIRST.get(match["key"], {}), match["key"]: value}
+            given = {
+                "channels": "2",
+                "size": "1",
+                **FIRST.get(match["key"], {}),
+                match["key"]: value,
+            }
             yield f"{{conv: {{{', '.join(map(': '.join, given.items()))}}}}}"
     for line in network_part("Further layers", "Instead of a chain"):
         layer, _, words = line.strip().removeprefix("- ").partition("  #")
@@ -197,7 +202,9 @@ def trained(*settings: str, volume: int = 0) -> None:
     function = next(
         (name for words, name in FUNCTIONS.items() if any(words in s for s in settings)), "linear"
     )
-    network = chain(f"{{{TAPS}}}", f"{{conv: {{images: {images}, size: 1, function: {function}}}}}")
+    network = chain(
+        f"{{{TAPS}}}", f"{{conv: {{channels: {images}, size: 1, function: {function}}}}}"
+    )
     if any(setting.startswith("network") for setting in settings):
         network = "network.name=example"
     here = flow([volumes()[volume]])
@@ -241,7 +248,7 @@ def test_layers(kind: str) -> None:
     assert found
     inner = [layer for layer in found if "softmax" not in layer]
     coarse = [POOLED] if kind in ("conv_transpose", "upsample") else []
-    trained(chain(f"{{{TAPS}}}", *coarse, *inner, "{conv: {images: 1, size: 1}}"))
+    trained(chain(f"{{{TAPS}}}", *coarse, *inner, "{conv: {channels: 1, size: 1}}"))
 
 
 def test_softmax() -> None:
@@ -253,7 +260,7 @@ def test_graph() -> None:
     """Nodes and edges."""
     graph = yaml.safe_load("\n".join(network_part("Instead of a chain", "kinds of nodes")))
     (output,) = [node for node in graph["nodes"].values() if node["kind"] == "transfer"]
-    assert output["images"] == 3
+    assert output["channels"] == 3
     trained(f"network={flow(graph)}", "data.target={kind: affinity}")
 
 
@@ -273,8 +280,8 @@ def test_znn_file() -> None:
 def test_several_inputs() -> None:
     names = list(volumes()[1]["image"])
     assert len(names) == 2
-    nodes = {name: {"kind": "input", "images": 1} for name in names}
-    out = {"out": {"kind": "transfer", "images": 1}}
+    nodes = {name: {"kind": "input", "channels": 1} for name in names}
+    out = {"out": {"kind": "transfer", "channels": 1}}
     edges = {f"c-{name}": {"kind": "conv", "from": name, "to": "out", "size": 3} for name in names}
     trained(f"network={flow({'nodes': nodes | out, 'edges': edges})}", volume=1)
 
@@ -296,10 +303,10 @@ def test_what_the_examples_are() -> None:
         "training.schedule={kind: cosine, every: 1000, final: 0}",
     } <= set(examples())
     assert {
-        "{conv: {images: 2, size: 1, function: forward_logistic}}",
-        "{conv: {images: 2, size: 1, init: xavier}}",
-        "{conv: {images: 2, size: [1, 2, 2], repeat: [1, 2, 2]}}",
-        "{conv: {images: 2, size: 1, init: {kind: normal, mean: 0, std: 0.01}}}",
+        "{conv: {channels: 2, size: 1, function: forward_logistic}}",
+        "{conv: {channels: 2, size: 1, init: xavier}}",
+        "{conv: {channels: 2, size: [1, 2, 2], repeat: [1, 2, 2]}}",
+        "{conv: {channels: 2, size: 1, init: {kind: normal, mean: 0, std: 0.01}}}",
         "{max_filter: {size: 2, stride: 2}}",
         "{dropout: 0.5}",
         "{crop: [0, 1, 1]}",
@@ -307,5 +314,5 @@ def test_what_the_examples_are() -> None:
     keys = {key for unet in unets() for key in unet}
     assert keys >= set(UnetSection.model_fields) - {"function", "slope", "bias", "dropout"}
     assert {"widths": [2, 2], "size": [[1, 3, 3], 3]} in unets()
-    assert {"widths": [2, 2], "up": {"kind": "nearest", "images": "same"}} in unets()
+    assert {"widths": [2, 2], "up": {"kind": "nearest", "channels": "same"}} in unets()
     assert {"widths": [2, 2], "block": "residual"} in unets()

@@ -47,7 +47,9 @@ def test_check_and_train_warn_of_outputs_that_hinder_training(tmp_path):
     done = znnpy("train", path)
     assert wanted in " ".join((done.stdout + done.stderr).split())
     path.write_text(
-        given.replace("images: 1, size: [3, 2, 2]", "images: 2, size: [3, 2, 2], function: softmax")
+        given.replace(
+            "channels: 1, size: [3, 2, 2]", "channels: 2, size: [3, 2, 2], function: softmax"
+        )
     )
     done = znnpy("check", path, code=1)
     assert "'output' has the function softmax, which fits loss softmax" in done.stderr

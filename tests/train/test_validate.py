@@ -53,7 +53,7 @@ def validated(batch: int, patches: int = 5) -> dict[str, float]:
 
 
 def cut_short(batch: int, patches: int, stop: Any) -> dict[str, float] | None:
-    network = load_network({"layers": [{"conv": {"images": 1, "size": 1}}]})
+    network = load_network({"layers": [{"conv": {"channels": 1, "size": 1}}]})
     (source,), (output,) = network.inputs, network.outputs
     scene = Scene({source.name: ArrayVolume(ARRAY)}, {output.name: ArrayVolume(ARRAY)})
     target = OutputPatch((1, 1, 1), ImageTarget(1, LOGITS.taken(LOSS)))

@@ -167,7 +167,9 @@ def _expected_tasks(
     algorithms: Algorithms, network: Network, geometry: Geometry, batch: int
 ) -> float:
     """About how many tasks an update has: declaring them all takes time and memory for each."""
-    voxels: int = sum(node.images * prod(geometry.nodes[node.name].shape) for node in network.nodes)
+    voxels: int = sum(
+        node.channels * prod(geometry.nodes[node.name].shape) for node in network.nodes
+    )
     moved = 4.0 * 3 * batch * voxels / MEMORY_RATE
     seconds: float = sum(row["seconds"] for row in algorithms)
     return TASKS_EACH * len(network.nodes) + (seconds + moved) / TARGET_SECONDS
@@ -242,7 +244,7 @@ def _nodes(network: Network, geometry: Geometry, shapes: dict[str, Any]) -> list
             "name": node.name,
             "kind": node.kind,
             "function": node.function if node.kind == "transfer" else None,
-            "images": node.images,
+            "channels": node.channels,
             "shape": geometry.nodes[node.name].shape,
             "sparsity": geometry.nodes[node.name].sparsity,
             "stride": geometry.nodes[node.name].stride,

@@ -46,7 +46,7 @@ def print_summary(found: dict[str, Any]) -> None:
         if found["again_seconds"]:
             out.print(f"made again      {_again(found)}", highlight=False)
     else:
-        least = f"at least {readable(found['memory_bytes'])}, by images and parameters alone"
+        least = f"at least {readable(found['memory_bytes'])}, by feature maps and parameters alone"
         words = f"{least}; an update has too many tasks to count them quickly, --measure counts"
         out.print(f"peak memory     {words}", highlight=False)
     if found["measuring_bytes"] > found["memory_bytes"]:
@@ -82,7 +82,7 @@ def _microbatches(found: dict[str, Any]) -> str:
 
 def _layers(found: dict[str, Any]) -> Table:
     table = _table("network (sizes z, y, x)")
-    for name in ("name", "what", "images", "size or shape", "stride", "sparsity", "parameters"):
+    for name in ("name", "what", "channels", "size or shape", "stride", "sparsity", "parameters"):
         table.add_column(name)
     for node in found["nodes"]:
         for edge in (e for e in found["edges"] if e["to"] == node["name"]):
@@ -95,7 +95,7 @@ def _layers(found: dict[str, Any]) -> Table:
         what = f"{node['norm']} norm, {what}" if node["norm"] else what
         steps = _size(node["stride"]), _size(node["sparsity"])
         shape = _size(node["shape"])
-        table.add_row(node["name"], what, str(node["images"]), shape, *steps, _count(node))
+        table.add_row(node["name"], what, str(node["channels"]), shape, *steps, _count(node))
     return table
 
 

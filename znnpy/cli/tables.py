@@ -58,6 +58,6 @@ def _numbers(predictor: str, scores: Scores | Deviations) -> Iterator[tuple[str,
             continue  # baselines rank voxels by other numbers than probabilities
         several = value if isinstance(value, tuple) else (value,)
         for image, each in enumerate(several):
-            title = _TITLES[name] + (f" of image {image}" if len(several) > 1 else "")
+            title = _TITLES[name] + (f" of channel {image}" if len(several) > 1 else "")
             if each is not None:
                 yield title, f"{each:{_FORMATS.get(name, '.4f')}}"

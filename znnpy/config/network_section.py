@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from znnpy.config.problems import Key, Place, dotted
 from znnpy.config.unet_section import UnetSection
-from znnpy.fields import FilePath, Images, Strict, shorthand, wrong
+from znnpy.fields import Channels, FilePath, Strict, shorthand, wrong
 from znnpy.layers.edge_kind import EdgeKind, NodeKind
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.keys import (
@@ -72,14 +72,14 @@ else:  # with a key for each kind that is listed, also by others than this packa
 
 
 class NodeSection(Strict):
-    """One group of images."""
+    """One feature map: a group of channels."""
 
     kind: NodeKind = Field(
         description="input: fed by the user; sum: adds its edges; transfer: adds them, a bias and "
         "applies a function; max: the largest of what its edges bring; concat: stacks its edges in "
         "the order of the file."
     )
-    images: Images = Field(description="Number of images.")
+    channels: Channels = Field(description="Number of channels.")
     function: FunctionKey = Field(
         default="linear", description="Transfer function of a transfer node."
     )
@@ -146,17 +146,15 @@ class NetworkSection(Strict):
 
     name: str | None = Field(default=None, description="A name for reports.")
     znn: FilePath | None = Field(default=None, description="Path of a ZNN network file (.znn).")
-    input: Images | None = Field(
+    input: Channels | None = Field(
         default=None,
-        description="Number of input images of a chain (default 1); only with `layers`.",
+        description="Number of input channels of a chain (default 1); only with `layers`.",
     )
     layers: tuple[AnyLayer, ...] | None = Field(
         default=None, description="A chain of operations, in order."
     )
     unet: UnetSection | None = Field(default=None, description="A U-Net, in few words.")
-    nodes: dict[str, NodeSection] | None = Field(
-        default=None, description="Groups of images, by name."
-    )
+    nodes: dict[str, NodeSection] | None = Field(default=None, description="Feature maps, by name.")
     edges: dict[str, AnyEdge] | None = Field(default=None, description="Operations, by name.")
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
@@ -191,7 +189,7 @@ class NetworkSection(Strict):
                 f"must hold exactly one of layers, unet, nodes with edges, znn; found {found}"
             )
         if self.input is not None and forms != ["layers"]:
-            raise wrong("only a chain (layers) has this; nodes say their own images", "input")
+            raise wrong("only a chain (layers) has this; nodes say their own channels", "input")
         if self.layers == ():
             raise wrong("must hold at least one layer", "layers")
         return self

@@ -15,19 +15,19 @@ TEMPLATE = """\
 
 network:
   name: example            # for reports
-  input: 1                 # number of input images
+  input: 1                 # number of input channels
   layers:                  # a chain, in order; each item is one operation
-    - conv: {images: 12, size: [1, 5, 5], function: relu}
+    - conv: {channels: 12, size: [1, 5, 5], function: relu}
     - max_filter: [1, 2, 2]          # sliding maximum; what follows becomes sparse by `stride`
-    - conv: {images: 16, size: 3, function: relu}
-    - conv: {images: 1, size: 1}
+    - conv: {channels: 16, size: 3, function: relu}
+    - conv: {channels: 1, size: 1}
   # Further keys of conv, with their defaults:
   #   stride: 1            # true stride
   #   sparsity: 1          # dilation of the filter
   #   sparsens: 1          # what follows becomes sparser by this factor
-  #   padding: 0           # same, or voxels round the images, z y x, e.g. [1, [0, 1], [2, 0]]
+  #   padding: 0           # same, or voxels round the feature map, z y x, e.g. [1, [0, 1], [2, 0]]
   #   border: zeros        # zeros, replicate or reflect: what `padding` adds
-  #   groups: 1            # groups of images, of which each makes its own
+  #   groups: 1            # groups of channels, each convolved by itself
   #   function: linear     # <functions>
   #   weight_standardization: false # true: each output's filters are used with mean 0, variance 1
   #   repeat: 1            # blocks of filter taps that share one number, e.g. [1, 2, 2]
@@ -36,7 +36,7 @@ network:
   #   gain: 1
   #   norm: batch          # batch, instance, group or layer (default: none), or in full:
   #   norm: {kind: batch, epsilon: 1e-5, momentum: 0.1, affine: true}
-  #   norm: {kind: group, groups: 2} # of neighbouring images (default 8)
+  #   norm: {kind: group, groups: 2} # of neighbouring channels (default 8)
   #   bias: true           # default: false with a norm
   #   init: he             # he, xavier, a number, or in full:
   #   init: {kind: uniform, low: -0.1, high: 0.1}
@@ -45,16 +45,16 @@ network:
   # Further layers:
 <layers>  # Instead of a chain, any graph (edges that meet in one node are summed):
   #   nodes:
-  #     raw: {kind: input, images: 1}
-  #     out: {kind: transfer, images: 3, function: linear, slope: 0.01, bias: true, init: 0}
+  #     raw: {kind: input, channels: 1}
+  #     out: {kind: transfer, channels: 3, function: linear, slope: 0.01, bias: true, init: 0}
   #   edges:
   #     c1: {kind: conv, from: raw, to: out, size: 3, stride: 1, sparsity: 1, init: he}
   # kinds of nodes: input, transfer, sum, concat; of edges: those of the layers
   # Or a U-Net, of which znnpy check shows the nodes and edges:
   #   unet: {widths: [28, 36, 48, 64, 80], down: [1, 2, 2], join: sum, norm: batch, function: elu}
   # Further keys of a unet; levels count from 0, the one of the input's size:
-  #   input: 1             # number of input images
-  #   widths: [2, [2, 4]]  # images of each level; a list in it: of each of the level's convolutions
+  #   input: 1             # number of input channels
+  #   widths: [2, [2, 4]]  # channels of each level; a list in it: of each of the level's convolutions
   #   up_widths: [2]       # of each level on the way up (default: those of widths)
   #   down: 2              # factor of each step down; or a list with one for each, e.g. [[1, 2, 2]]
   #   size: 3              # filter size; or a list with one for each level, e.g. [[1, 3, 3], 3]
@@ -72,11 +72,11 @@ network:
   #   border: zeros        # zeros, replicate or reflect, beyond the image
   #   pool: max            # max, average or strided: by the level's first convolution
   #   up: transposed       # transposed, linear, nearest, or in full:
-  #   up: {kind: transposed, size: 2, images: level}
-  #   up: {kind: nearest, images: same}
+  #   up: {kind: transposed, size: 2, channels: level}
+  #   up: {kind: nearest, channels: same}
   #   join: concat         # concat or sum
   #   norm: batch          # as in a layer, and so are function, slope, bias and dropout
-  #   outputs: 1           # number of output images
+  #   outputs: 1           # number of output channels
   #   output_size: 1       # filter size of the output
   #   output_function: linear
   #   supervise: 0         # coarser levels with an output of their own: output1, output2 ...
@@ -97,8 +97,8 @@ data:
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
   # target: labels                                 # as given; class numbers for losses of classes
   # target: {kind: labels, ignore: 255}            # voxels with this label do not count
-  # target: mask                                   # 1 where labels are not 0, an image per channel
-  # target: {kind: image, scale: 0.00392157}       # values times scale, an image per channel
+  # target: mask                                   # 1 where labels are not 0, channel by channel
+  # target: {kind: image, scale: 0.00392157}       # values times scale, channel by channel
   normalize: mean_std              # mean_std, unit or none, per volume
   # normalize: {kind: fixed, mean: 128, deviation: 64} # the same for all volumes; or [r, g, b] each
   replace_nonfinite: false         # true: NaN and infinite voxels become 0 after normalisation

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from znnpy.fields import Images, Int, Size3, Strict, shorthand, shown, wrong
+from znnpy.fields import Channels, Int, Size3, Strict, shorthand, shown, wrong
 from znnpy.layers.dropout import DropoutLayer
 from znnpy.layers.keys import FunctionKey, Slope, refuse_other_shape
 from znnpy.layers.normalization_keys import BiasKey, NormField, biased, norm_of
@@ -58,13 +58,13 @@ Counts = Annotated[
     WithJsonSchema({"anyOf": [_INTEGER, _SEVERAL]}),
 ]
 """A number for all levels, or one for each."""
-Width = Annotated[tuple[Images, ...], BeforeValidator(_counts)]
+Width = Annotated[tuple[Channels, ...], BeforeValidator(_counts)]
 Widths = Annotated[
     tuple[Width, ...],
     PlainSerializer(_widths),
     WithJsonSchema({"type": "array", "items": {"anyOf": [_INTEGER, _SEVERAL]}, "minItems": 1}),
 ]
-"""Numbers of images by level; a level may name one for each of its convolutions."""
+"""Numbers of channels by level; a level may name one for each of its convolutions."""
 
 
 class BlockSection(Strict):
@@ -108,7 +108,7 @@ PLAIN = BlockSection(kind="plain")
 
 
 class UpSection(Strict):
-    """How a level's images grow to the size of the one above; in short its kind."""
+    """How a level's feature maps grow to the size of the one above; in short its kind."""
 
     kind: Literal["transposed", "linear", "nearest"] = Field(
         description="transposed convolution; or linear or nearest resize and a convolution. A 1x1x1 "
@@ -117,16 +117,16 @@ class UpSection(Strict):
     size: Size3 | None = Field(
         default=None, description="Filter of that convolution (default: the factor, or 1)."
     )
-    images: Literal["level", "same"] = Field(
+    channels: Literal["level", "same"] = Field(
         default="level",
-        description="How many images it makes: the width of the level that it grows to, or as many as "
+        description="How many channels it makes: the width of the level that it grows to, or as many as "
         "come (a resize has no convolution then).",
     )
 
     @model_validator(mode="after")
     def _fits(self) -> UpSection:
-        if self.kind != "transposed" and self.images == "same" and self.size is not None:
-            raise wrong(f"{self.kind} with images: same has no convolution", "size")
+        if self.kind != "transposed" and self.channels == "same" and self.size is not None:
+            raise wrong(f"{self.kind} with channels: same has no convolution", "size")
         return self
 
 
@@ -137,12 +137,13 @@ TRANSPOSED = UpSection(kind="transposed")
 class UnetSection(Strict):
     """A U-Net. Levels count from 0, the one of the input's size; steps lead from one to the next."""
 
-    input: Images = Field(default=1, description="Number of input images.")
+    input: Channels = Field(default=1, description="Number of input channels.")
     widths: Widths = Field(
-        description="Images of each level, the first one's first; a list in it: of each convolution."
+        description="Channels of each level, the first one's first; a list in it: of each convolution."
     )
     up_widths: Widths | None = Field(
-        default=None, description="Images of each level on the way up (default: those of `widths`)."
+        default=None,
+        description="Channels of each level on the way up (default: those of `widths`).",
     )
     down: Sizes = Field(
         default=((2, 2, 2),), description="Factor of each step down, z y x; or a list, one a step."
@@ -196,7 +197,7 @@ class UnetSection(Strict):
     dropout: Annotated[DropoutLayer | None, shorthand("keep", int, float)] = Field(
         default=None, description="Dropout after each block. In short: the probability to keep."
     )
-    outputs: Images = Field(default=1, description="Number of output images.")
+    outputs: Channels = Field(default=1, description="Number of output channels.")
     output_size: Size3 = Field(default=(1, 1, 1), description="Filter size of the output layer.")
     output_function: FunctionKey = Field(
         default="linear", description="Transfer function of the outputs."
@@ -268,13 +269,15 @@ class UnetSection(Strict):
                 wanted = each(self.convs if key == "widths" else self.up_counts, level)
                 if len(widths) not in (1, wanted):
                     found = f"found {len(widths)}"
-                    raise wrong(f"must name images for {wanted} convolutions; {found}", key, level)
-        if self.join == "sum" and self.up.images == "same":
+                    raise wrong(
+                        f"must name channels for {wanted} convolutions; {found}", key, level
+                    )
+        if self.join == "sum" and self.up.channels == "same":
             different = [i for i in range(self.levels - 1) if self.arriving(i) != self.width(i)]
             if different:
-                numbers = f"{self.arriving(different[0])} images to {self.width(different[0])}"
+                numbers = f"{self.arriving(different[0])} channels to {self.width(different[0])}"
                 raise wrong(
-                    f"join: sum cannot add {numbers}; level makes them as many", "up", "images"
+                    f"join: sum cannot add {numbers}; level makes them as many", "up", "channels"
                 )
 
     def _refuse_blocks(self) -> None:
@@ -314,13 +317,15 @@ class UnetSection(Strict):
                     raise wrong(f"{odd}; found {taps}", "up", "size")
 
     def _refuse_groups(self) -> None:
-        """Groups of images that a level cannot be cut into: all its nodes would say so."""
+        """Groups of channels that a level cannot be cut into: all its nodes would say so."""
         norm = norm_of(self.norm)
         for key in ("widths", "up_widths") if norm else ():
             for level, widths in enumerate(getattr(self, key) or ()):
-                for images in widths:
-                    if norm and images % norm.parts(images):
-                        text = f"{norm.parts(images)} groups do not divide the {images} images"
+                for channels in widths:
+                    if norm and channels % norm.parts(channels):
+                        text = (
+                            f"{norm.parts(channels)} groups do not divide the {channels} channels"
+                        )
                         raise wrong(f"{text} of level {level} ({key})", "norm", "groups")
 
     @property
@@ -336,11 +341,11 @@ class UnetSection(Strict):
         return self.convs[:-1]
 
     def width(self, level: int) -> int:
-        """Images that a level hands on on its way down, or, the last one, up."""
+        """Channels that a level hands on on its way down, or, the last one, up."""
         return self.widths[level][-1]
 
     def arriving(self, level: int) -> int:
-        """Images that come up to a level, before their number is changed."""
+        """Channels that come up to a level, before their number is changed."""
         below = level + 1
         if below == self.levels - 1 or self.up_widths is None:
             return self.width(below)

@@ -123,11 +123,11 @@ def refuse_numbers(config: Config, network: Network) -> None:
         return
     for key, numbers in (("mean", given.mean), ("deviation", given.deviation)):
         for node in network.inputs:
-            if len(numbers) not in (1, node.images):
-                wanted = "one" if node.images == 1 else f"one, or {node.images}"
+            if len(numbers) not in (1, node.channels):
+                wanted = "one" if node.channels == 1 else f"one, or {node.channels}"
                 raise ConfigError(
                     f"{config.place('data', 'normalize', key)}: has {len(numbers)} numbers, but input "
-                    f"{node.name!r} takes {node.images} image(s): give {wanted}"
+                    f"{node.name!r} takes {node.channels} channel(s): give {wanted}"
                 )
 
 
@@ -147,10 +147,10 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     losses, made = training_losses(config, network), {}
     for node in network.outputs:
         target = _target(config, node, losses[node.name])
-        wanted = target.images(node.images)
-        if wanted != node.images:
+        wanted = target.images(node.channels)
+        if wanted != node.channels:
             raise ConfigError(
-                f"{config.place('data', 'target')}: output {node.name!r} has {node.images} images, but target "
+                f"{config.place('data', 'target')}: output {node.name!r} has {node.channels} channels, but target "
                 f"{config.data.target.kind!r} needs {wanted}"
             )
         made[node.name] = target
@@ -170,19 +170,19 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.BoundaryTarget(thickness)
         case AffinityTarget() if objective.reading.whole_voxels:
             raise ConfigError(
-                f"{config.place('training', 'loss')}: {loss} lets one image of a voxel win, but several "
+                f"{config.place('training', 'loss')}: {loss} lets one channel of a voxel win, but several "
                 "affinities may be 1; take binomial_cross_entropy"
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
         case LabelsTarget(ignore=ignore) if objective.reading.whole_voxels:
-            return targets.ClassesTarget(node.images, ignore=ignore)
+            return targets.ClassesTarget(node.channels, ignore=ignore)
         case LabelsTarget(ignore=ignore):
-            return targets.ImageTarget(1.0, taken, node.images, ignore)
+            return targets.ImageTarget(1.0, taken, node.channels, ignore)
         case MaskTarget():
-            return targets.MaskTarget(1.0, taken, node.images)
+            return targets.MaskTarget(1.0, taken, node.channels)
         case ImageTarget(scale=scale):
-            return targets.ImageTarget(scale, taken, node.images)
+            return targets.ImageTarget(scale, taken, node.channels)
 
 
 def _refuse_other_neighbours(config: Config, objective: Objective) -> None:
@@ -223,9 +223,9 @@ def _check_channels(images: Mapping[str, Volume], nodes: tuple[Node, ...]) -> No
         if node.name not in images:
             raise ConfigError(f"data: no image for input {node.name!r}")
         volume = images[node.name]
-        if volume.channels != node.images:
+        if volume.channels != node.channels:
             raise ConfigError(
                 f"{volume.name} has {volume.channels} channel(s), but input {node.name!r} takes "
-                f"{node.images} image(s); axes are z, y, x, with channels before them (c, z, y, x) unless "
+                f"{node.channels} channel(s); axes are z, y, x, with channels before them (c, z, y, x) unless "
                 f"data.axes says otherwise, and there are {volume.extent} voxels (z, y, x)"
             )

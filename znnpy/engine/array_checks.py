@@ -147,8 +147,8 @@ def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floa
     place = np.unravel_index(int(wrong.argmax()), wrong.shape)
     where, more = tuple(map(int, place)), int(wrong.sum()) - 1
     value, images = target[place], np.moveaxis(target, 1, -1)[place[:1] + place[2:]]
-    found = f"images that sum to {images.sum():g}" if taken.inside(value) else f"{value:g}"
+    found = f"channels that sum to {images.sum():g}" if taken.inside(value) else f"{value:g}"
     raise ZnnpyError(
-        f"target of node {name!r}: {found} at (sample, image, z, y, x) = {where}, and {more} more; "
+        f"target of node {name!r}: {found} at (sample, channel, z, y, x) = {where}, and {more} more; "
         f"{taken.words}. Voxels that do not count weigh 0"
     )

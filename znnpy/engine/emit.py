@@ -129,7 +129,7 @@ def emit_forward(step: Step, build: Build) -> None:
 def emit_values(step: Step, build: Build, node: Node) -> None:
     """Values of a node from those of its sources."""
     if node.kind == "input":
-        if node.name in build.images.activations:
+        if node.name in build.maps.activations:
             data_movement.pack_input(step, build, node.name)
         padding.fill(step, build, node.name)
         return
@@ -161,12 +161,12 @@ def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
 def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]) -> None:
     first = 0
     for edge in build.layout.network.incoming(node.name):
-        gradient = build.images.gradients[node.name]
+        gradient = build.maps.gradients[node.name]
         if node.kind == "concat" and edge.source in trained:
             gradient = split_concat(step, build, node, edge, first)
         elif node.kind == "max" and edge.source in trained:
             gradient = winner_gradient(step, build, node, edge)
-        first += build.images.contributions[edge.name].images
+        first += build.maps.contributions[edge.name].channels
         emitter = emitter_of(edge)
         if emitter.weight_gradient:
             emitter.weight_gradient(step, build, edge, gradient)

@@ -214,7 +214,7 @@ class SingleEngine:
         """What losses read that stays as it is."""
         for staging, *_ in self._build.staging:
             for name, address in staging.classes.items():
-                images = self.layout.network.node(name).images
+                images = self.layout.network.node(name).channels
                 objective = self.settings.losses[name]
                 self._room(address, (images,))[...] = objective.class_weights(images)
                 table = objective.loss.table(objective.keys)
@@ -316,17 +316,17 @@ class SingleEngine:
         return {node.name: self._images(node.name, microbatch) for node in nodes}
 
     def _images(self, node: str, microbatch: int = 0) -> Floats:
-        """A copy of a node's images (batch, image, z, y, x) as last computed."""
+        """A copy of a node's images (batch, channel, z, y, x) as last computed."""
         tensor = self._build.of(microbatch, 0).value(node)
         view = self._view(tensor)
         if tensor.lanes == 1:
             return view.copy()
         shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
         planar = np.moveaxis(view, -1, 2).copy().reshape(shape)  # of one voxel it were a view
-        return np.ascontiguousarray(planar[:, : tensor.images])
+        return np.ascontiguousarray(planar[:, : tensor.channels])
 
     def _view(self, tensor: Tensor) -> Floats:
-        """A tensor's memory as (batch, block, z, y, x, lane), or (batch, image, z, y, x) if planar."""
+        """A tensor's memory as (batch, block, z, y, x, lane), or (batch, channel, z, y, x) if planar."""
         shape = [tensor.batch, tensor.blocks, *tensor.shape]
         strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
         strides.append(tensor.lanes)

@@ -56,10 +56,10 @@ class DoubleEngine:
         self._results: list[StepResult] = []
         self._values: dict[str, Doubles] = {}
         self._staged = {
-            node.name: np.zeros((layout.samples, node.images, *layout.shape(node.name)))
+            node.name: np.zeros((layout.samples, node.channels, *layout.shape(node.name)))
             for node in layout.network.inputs
         }
-        images = (node.images * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
+        images = (node.channels * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
         self.bytes = int(16 * layout.samples * sum(images))
 
     def parameters(self) -> dict[str, Doubles]:
@@ -231,7 +231,10 @@ class DoubleEngine:
 
     def _mask(self, edge: Edge, iteration: int) -> Doubles:
         """1 where the float32 engine keeps a voxel: the same kernel on an image of ones."""
-        images, shape = self.layout.network.node(edge.source).images, self.layout.shape(edge.source)
+        images, shape = (
+            self.layout.network.node(edge.source).channels,
+            self.layout.shape(edge.source),
+        )
         ones = np.ones((*shape, LANES), np.float32)
         samples, first_sample = self.layout.samples, self.layout.numbers.start * self.layout.batch
         number, kept = np.array([iteration]), np.empty((samples, images, *shape))

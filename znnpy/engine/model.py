@@ -60,7 +60,7 @@ class Model:
     this network together, which all make the same model; each takes the samples that `samples` counts, rank 0
     plans for all, and parameters are the same everywhere after every update. `distributed`: how.
 
-    The results are bitwise the same for any number of threads. Arrays are (batch, image, z, y, x)
+    The results are bitwise the same for any number of threads. Arrays are (batch, channel, z, y, x)
     float32; copied in and out. Threads of Python may share a model: their calls come one after the other,
     each whole (with `ranks` in the same order on all, so of one thread); one within another, as a signal
     handler may make it, is refused. Settings are those that a config may hold, targets those that its loss
@@ -214,7 +214,7 @@ class Model:
 
     @in_turn
     def staged(self) -> dict[str, Floats]:
-        """The inputs that `run` takes, (batch, image, z, y, x) by node: to be filled in place.
+        """The inputs that `run` takes, (batch, channel, z, y, x) by node: to be filled in place.
 
         The engine's own memory, for the thread that asks; other calls than `run` may change it. ZnnpyError for a model
         that computes its samples in several microbatches, which have no memory in one place.

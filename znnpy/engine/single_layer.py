@@ -68,7 +68,7 @@ def lone_bytes(shape: ConvShape, method: Method) -> int:
 
 def given(build: Build, edge: Edge) -> list[Buffer]:
     """What other tasks of a network would fill."""
-    gradient = build.images.gradients.get(edge.target)
+    gradient = build.maps.gradients.get(edge.target)
     filled = (build.value(edge.source), gradient)
     return [tensor.buffer for tensor in filled if tensor]
 
@@ -80,7 +80,7 @@ def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
     convolution.forward(step, build, edge)
     convolution.finish_forward(step, build, network.node(edge.target))
     if "weight" in shape.passes:
-        gradient = build.images.gradients[edge.target]
+        gradient = build.maps.gradients[edge.target]
         convolution.weight_gradient(step, build, edge, gradient)
     if "gradient" in shape.passes:
         convolution.data_gradient(step, build, edge, gradient)

@@ -24,7 +24,7 @@ class Tally:
     wrong: Doubles = field(default_factory=lambda: np.zeros(2))  # weight, and that of all
 
     def add(self, values: Array, target: Array, weight: Array) -> None:
-        """Count output values (..., image, z, y, x) against targets and weights of that shape.
+        """Count output values (..., channel, z, y, x) against targets and weights of that shape.
 
         Loss and error weigh voxels alike, as a training step does.
         """

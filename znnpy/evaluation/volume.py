@@ -130,7 +130,7 @@ def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed |
         return found
     warnings.warn(
         f"{train.reference.name}: in the middle {found.field.shape} voxels (z, y, x) nothing counts, or not in all "
-        f"images; so there are no baselines, and objects are separated at {UNCALIBRATED} unless a threshold is given",
+        f"channels; so there are no baselines, and objects are separated at {UNCALIBRATED} unless a threshold is given",
         stacklevel=3,
     )
     return None

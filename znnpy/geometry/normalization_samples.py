@@ -26,5 +26,5 @@ def refuse_single_values(network: Network, geometry: Geometry, batch: int | None
 
 
 def _values(node: Node, norm: Norm, geometry: Geometry, batch: int) -> int:
-    images = node.images // norm.parts(node.images)
+    images = node.channels // norm.parts(node.channels)
     return images * prod(geometry.nodes[node.name].shape) * (batch if norm.kind == "batch" else 1)

@@ -41,7 +41,7 @@ def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
 def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
     """What is not convolution: maxima, sums of edges, functions, copies."""
     edges = network.incoming(node.name)
-    values = padded(node.images) * voxels(geometry.nodes[node.name].shape)
+    values = padded(node.channels) * voxels(geometry.nodes[node.name].shape)
     seconds = 0.0
     for edge in edges:
         if edge.kind in ("max_filter", "max_pool"):

@@ -196,7 +196,7 @@ def plan_job(
         "region": [list(region.lower), list(region.upper), list(field.first), list(field.stride)],
     }
     shown = {**place(scene, field, region), "patch": list(candidate.patch), **(attributes or {})}
-    shape = (request.node.images, *region.shape)
+    shape = (request.node.channels, *region.shape)
     spec = OutputSpec(shape, request.dtype, block, shown, identity, phase)
     return Job(
         weights,
@@ -273,7 +273,7 @@ def _identity(weights: Weights, network: Network, scene: Scene, request: Request
 
 def _sizes(tiling: Tiling, scene: Scene, field: Field, request: Request) -> Sizes:
     stored = {n: v.channels * v.dtype.itemsize for n, v in scene.images.items()}
-    images = sum(node.images for node in tiling.network.outputs)
+    images = sum(node.channels for node in tiling.network.outputs)
     written = images * request.dtype.itemsize
     return Sizes(tiling, field, stored, written, images, bool(scene.masks))
 

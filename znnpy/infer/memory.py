@@ -35,7 +35,7 @@ class Sizes:
     field: Field
     stored: dict[str, int]
     written: int
-    images: int
+    channels: int
     masked: bool
 
     def grid(self, candidate: Candidate) -> AnyGrid:
@@ -45,7 +45,7 @@ class Sizes:
     @property
     def kept(self) -> int:
         """Bytes of one output voxel of a patch that is remembered."""
-        return self.written if self.tiling.window is None else 4 * self.images
+        return self.written if self.tiling.window is None else 4 * self.channels
 
 
 def rss() -> int:
@@ -82,8 +82,8 @@ def local_processes(where: str | None) -> int:
 
 def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
     nodes, network = candidate.geometry.nodes, candidate.network
-    given = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.inputs)
-    made = sum(4 * n.images * prod(nodes[n.name].shape) for n in network.outputs)
+    given = sum(4 * n.channels * prod(nodes[n.name].shape) for n in network.inputs)
+    made = sum(4 * n.channels * prod(nodes[n.name].shape) for n in network.outputs)
     weight = 12 if sizes.grid(candidate).blends else 0  # of a voxel, and on the way to it
     return 2 * given + COPIES * made + (kept * sizes.kept + weight) * prod(candidate.patch)
 
@@ -96,6 +96,6 @@ def block_bytes(sizes: Sizes, candidate: Candidate, block: Triple) -> int:
         seen = input_region(sizes.field, geometry, name, span, grid.size)
         read += seen.voxels * (item * INPUTS + 1)
     # Sums of all images and of weights, products on the way to them.
-    blended = 4 * (2 * sizes.images + 2) * prod(block) if grid.blends else 0
+    blended = 4 * (2 * sizes.channels + 2) * prod(block) if grid.blends else 0
     mask = 4 * prod(block) * prod(sizes.field.stride) if sizes.masked else 0
     return read + OUTPUTS * sizes.written * prod(block) + blended + mask

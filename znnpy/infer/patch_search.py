@@ -79,7 +79,7 @@ class Candidate:
     def least_bytes(self) -> int:
         """Memory that the images of one edge take at least, known without building."""
         nodes = self.geometry.nodes
-        sizes = {n.name: 4 * n.images * voxels(nodes[n.name].shape) for n in self.network.nodes}
+        sizes = {n.name: 4 * n.channels * voxels(nodes[n.name].shape) for n in self.network.nodes}
         return max(sizes[edge.source] + sizes[edge.target] for edge in self.network.edges)
 
     def bytes(self, workers: int) -> int:

@@ -171,7 +171,7 @@ class VolumePrediction:
         self._zeros = self.grid.blends and not mirror
         self._model, self._scene, self._norms = model, scene, norms
         self._names = [node.name for node in model.network.inputs]
-        self._outputs = {node.name: node.images for node in model.network.outputs}
+        self._outputs = {node.name: node.channels for node in model.network.outputs}
         self._kept = Kept(kept)
         self._parts = parts
 

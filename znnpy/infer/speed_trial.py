@@ -24,7 +24,7 @@ def trial_seconds(job: Job) -> float:
     """Seconds of one network run of a job by all its threads: its estimate, scaled by a trial."""
     small = _smaller(job)
     given = [
-        np.random.default_rng(0).standard_normal((1, node.images, *shape)).astype(np.float32)
+        np.random.default_rng(0).standard_normal((1, node.channels, *shape)).astype(np.float32)
         for node in job.network.inputs
         for shape in (small.geometry.input_shapes[node.name],)
     ]

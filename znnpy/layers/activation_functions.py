@@ -54,7 +54,7 @@ class Shaped:
 class Function:
     """One transfer function.
 
-    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, image, z, y, x). `needs_sum`: its value does not
+    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, channel, z, y, x). `needs_sum`: its value does not
     tell its slope; its gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
     `held`: arrays (images,) that nodes keep for it, by the names that they have in its shape, and
     `held_gradients(x, g, shape)` those of the ones that are learned.

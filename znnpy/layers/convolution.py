@@ -42,7 +42,7 @@ class ConvKeys(Strict):
     )
     padding: Padding3 = Field(
         default=BARE,
-        description="Voxels round the images, z y x or pairs before and after; `same` keeps the size.",
+        description="Voxels round the feature map, z y x or pairs before and after; `same` keeps the size.",
     )
     border: BorderName = Field(
         default="zeros", description="What is padded: zeros, replicate (nearest voxel) or reflect."
@@ -51,7 +51,7 @@ class ConvKeys(Strict):
     repeat: Repeat = (1, 1, 1)
     weight_standardization: Bool = Field(
         default=False,
-        description="Each output image's filters are used with mean 0 and variance 1.",
+        description="Each output channel's filters are used with mean 0 and variance 1.",
     )
     init: InitField = Field(default=HE, description="How the filters start.")
 
@@ -128,7 +128,7 @@ def _mixed(matrix: Array, image: Array) -> Array:
 def _wrong(edge: Numbers) -> Iterable[str]:
     yield from padding_within(edge)
     if edge.border != "zeros" and edge.padding == BARE:
-        yield f"border {edge.border} needs padding: without it no filter sees beyond the images"
+        yield f"border {edge.border} needs padding: without it no filter sees beyond the feature map"
 
 
 _NUMBERS = (

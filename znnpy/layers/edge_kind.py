@@ -1,6 +1,6 @@
 """What there is to say of an edge kind: the keys that users write, its sizes, its float64 meaning.
 
-Images are (batch, image, z, y, x), filters (out, in, z, y, x). How many voxels an operation takes and makes,
+Images are (batch, channel, z, y, x), filters (out, in, z, y, x). How many voxels an operation takes and makes,
 and which it sees, is said once, by `sizes.py`.
 
 What a node does with what its edges bring: a closed set, which every room matches in full.

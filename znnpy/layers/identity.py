@@ -12,7 +12,7 @@ class IdentityLayer(Strict):
 
 IDENTITY = EdgeKind(
     name="identity",
-    summary="Passes images on, as residual connections do.",
+    summary="Passes feature maps on, as residual connections do.",
     example="identity: {}                      # in a graph: a residual connection into a sum",
     keys=IdentityLayer,
     forward=lambda image, at: image,

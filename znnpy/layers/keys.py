@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
 
 from znnpy.fields import (
+    Channels,
     Float,
-    Images,
     NonNegative,
     NonZero,
     Size3,
@@ -118,8 +118,8 @@ Repeat = Annotated[
     Field(description="Blocks of filter taps that share one number, z y x; they divide the size."),
 ]
 Groups = Annotated[
-    Images,
-    Field(description="Groups of images, of which each makes its own; they divide both counts."),
+    Channels,
+    Field(description="Groups of channels, each convolved by itself; they divide both counts."),
 ]
 HE = InitSection(kind="he")
 ZERO = InitSection(kind="constant")
@@ -143,7 +143,7 @@ def refuse_other_shape(section: _Shaped) -> None:
 class ImagesKey(Strict):
     """How many images there are."""
 
-    images: Images = Field(description="Number of output images.")
+    channels: Channels = Field(description="Number of output channels.")
 
 
 class TransferKeys(ImagesKey):

@@ -35,7 +35,7 @@ class PoolLayer(Strict):
     )
     padding: Padding3 = Field(
         default=BARE,
-        description="Voxels round the images, z y x or pairs before and after, at most half the window; "
+        description="Voxels round the feature map, z y x or pairs before and after, at most half the window; "
         "`same` keeps the size.",
     )
 

@@ -1,6 +1,6 @@
 """Normalisation of a node's sum in float64: statistics, values, gradients, and what is kept beside a node.
 
-Images are (batch, image, z, y, x). Statistics are (batch, group, 1, 1) for images seen as (batch, group,
+Images are (batch, channel, z, y, x). Statistics are (batch, group, 1, 1) for images seen as (batch, group,
 image of the group, voxel); their batch is 1 where they are over the whole batch.
 """
 

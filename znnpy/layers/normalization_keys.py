@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_serializer, model_validator
 
-from znnpy.fields import Bool, Images, Positive, Probability, Strict, shorthand, wrong
+from znnpy.fields import Bool, Channels, Positive, Probability, Strict, shorthand, wrong
 from znnpy.layers.types import Norm, NormKind
 
 _OWN = {"groups": "group", "momentum": "batch"}  # keys that one kind alone has
@@ -16,15 +16,17 @@ class NormSection(Strict):
     """Normalisation of a sum: minus its mean, by its deviation; in short its kind (`batch`)."""
 
     kind: NormKind = Field(
-        description="Whose statistics: batch (each image over the batch; prediction uses running ones), "
-        "instance (each image of each sample), group (neighbouring images), layer (all images)."
+        description="Whose statistics: batch (each channel over the batch; prediction uses running ones), "
+        "instance (each channel of each sample), group (neighbouring channels), layer (all channels)."
     )
-    groups: Images = Field(default=8, description="Groups of images, of kind group; they divide.")
+    groups: Channels = Field(
+        default=8, description="Groups of channels, of kind group; they divide."
+    )
     epsilon: Positive = Field(default=1e-5, description="What is added to the variance.")
     momentum: Probability = Field(
         default=0.1, description="What running statistics take of each update, of kind batch."
     )
-    affine: Bool = Field(default=True, description="Learn a scale and a shift for each image.")
+    affine: Bool = Field(default=True, description="Learn a scale and a shift for each channel.")
 
     @model_validator(mode="after")
     def _fits(self) -> NormSection:
@@ -44,7 +46,7 @@ NormField = Annotated[
 ]
 BiasKey = Annotated[
     Bool | None,
-    Field(description="Add one learned bias per image (default: true without a norm)."),
+    Field(description="Add one learned bias per channel (default: true without a norm)."),
 ]
 
 

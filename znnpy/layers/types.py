@@ -55,9 +55,9 @@ class Norm:
     momentum: float = 0.1
     affine: bool = True
 
-    def parts(self, images: int) -> int:
+    def parts(self, channels: int) -> int:
         """Into how many groups of neighbours so many images fall, each with statistics of its own."""
-        return {"group": self.groups, "layer": 1}.get(self.kind, images)
+        return {"group": self.groups, "layer": 1}.get(self.kind, channels)
 
     @property
     def running(self) -> bool:

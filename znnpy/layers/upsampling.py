@@ -15,7 +15,9 @@ from znnpy.layers.types import Array, Interpolation, Triple
 class UpsampleLayer(Strict):
     """Images grow by whole factors."""
 
-    factor: Size3 = Field(description="Factor by which images grow, z y x; one number is for all.")
+    factor: Size3 = Field(
+        description="Factor by which feature maps grow, z y x; one number is for all."
+    )
     mode: Interpolation = Field(
         default="nearest",
         description="nearest voxel, or linear between voxel centres (align_corners=False).",
@@ -63,7 +65,7 @@ def _sizes(edge: Numbers, dilation: Triple) -> AllSizes:
 
 UPSAMPLE = EdgeKind(
     name="upsample",
-    summary="Images grow by a factor. In short: the factor.",
+    summary="Feature maps grow by a factor. In short: the factor.",
     example="upsample: {factor: [1, 2, 2], mode: linear}  # or short, upsample: 2",
     keys=UpsampleLayer,
     short=("factor", (int, float, list, tuple)),

@@ -23,7 +23,7 @@ class OverlapKeys(LossKeys):
     batch: Bool = Field(
         default=False, description="One fraction over all patches of a batch, not one for each."
     )
-    include_background: Bool = Field(default=True, description="Whether the first image counts.")
+    include_background: Bool = Field(default=True, description="Whether the first channel counts.")
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -72,8 +72,8 @@ def _numbers(keys: OverlapKeys) -> Mapping[str, float]:
     return {"entropy": entropy, "overlap": overlap, "smooth": keys.smooth, "pooled": keys.batch}
 
 
-def _class_weights(keys: OverlapKeys, reading: Reading, images: int) -> Sequence[float]:
-    return [float(keys.include_background), *[1.0] * (images - 1)]
+def _class_weights(keys: OverlapKeys, reading: Reading, channels: int) -> Sequence[float]:
+    return [float(keys.include_background), *[1.0] * (channels - 1)]
 
 
 def _parts(
@@ -118,9 +118,9 @@ def _through(reading: Reading, p: Doubles, slope: Callable[[], Doubles]) -> Call
     return gradient
 
 
-def _refused(keys: OverlapKeys, reading: Reading, images: int) -> str:
-    alone = images == 1 and not keys.include_background
-    return "leaves the first image out (include_background: false)" if alone else ""
+def _refused(keys: OverlapKeys, reading: Reading, channels: int) -> str:
+    alone = channels == 1 and not keys.include_background
+    return "leaves the first channel out (include_background: false)" if alone else ""
 
 
 def _entry(

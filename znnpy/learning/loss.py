@@ -36,7 +36,7 @@ class Part:
 
 
 class Parts(Protocol):
-    """`parts(keys, reading, values, target, weight)` of one output, float64 (..., image, z, y, x).
+    """`parts(keys, reading, values, target, weight)` of one output, float64 (..., channel, z, y, x).
 
     The weight has one image where voxels have one weight; targets that weigh 0 are 0.
     """
@@ -47,8 +47,8 @@ class Parts(Protocol):
         """The parts of the loss."""
 
 
-def _alike(keys: Any, reading: Reading, images: int) -> Sequence[float]:
-    return [1.0] * images
+def _alike(keys: Any, reading: Reading, channels: int) -> Sequence[float]:
+    return [1.0] * channels
 
 
 def _as_given(keys: Any, values: Doubles, target: Doubles, weight: Doubles) -> Doubles:
@@ -109,9 +109,9 @@ class Objective:
         """Words of the kernel, those that are not 0."""
         return self.loss.numbers(self.keys)
 
-    def class_weights(self, images: int) -> Doubles:
+    def class_weights(self, channels: int) -> Doubles:
         """How much each image of the output counts."""
-        return np.array(self.loss.class_weights(self.keys, self.reading, images), np.float64)
+        return np.array(self.loss.class_weights(self.keys, self.reading, channels), np.float64)
 
     def parts(self, values: Array, target: Array, weight: Array) -> Sequence[Part]:
         """The parts of the loss of values, for weights as `voxel_weight` gives them; see `Parts`.
@@ -131,7 +131,7 @@ class Objective:
         """The loss of an output, times its factor, and the gradient for the output node's values, a new array.
 
         No weight means 1 everywhere; weights that sum to 0 give loss and gradient 0. All arrays are
-        (batch, image, z, y, x); a weight may also have 1 image, and where voxels have one weight the
+        (batch, channel, z, y, x); a weight may also have 1 image, and where voxels have one weight the
         first image is read only. `whole`: the `part_weights` of all samples, where these are some of them.
         Raises ShapeError when shapes differ.
         """
@@ -160,7 +160,7 @@ class Objective:
     def total_weights(self, target: Array, weight: Array | None) -> tuple[float, float]:
         """Sum of the weights that the mean loss is of, and of those that the error is a share of.
 
-        Arrays are (batch, image, z, y, x).
+        Arrays are (batch, channel, z, y, x).
         """
         total = self._total(target, weight)
         if self.loss.by_sample:
@@ -192,20 +192,20 @@ class Objective:
         return self.loss.reweighed(self.keys, values.astype(np.float64), known, full), known
 
     def counting(self, weight: Doubles | None, shape: tuple[int, ...]) -> Doubles:
-        """A weight for each loss of values (batch, image, z, y, x): 1 without, or those of the first image."""
+        """A weight for each loss of values (batch, channel, z, y, x): 1 without, or those of the first image."""
         one = (shape[0], 1, *shape[2:])
         if weight is None:
             weight = np.ones(one)
         if weight.shape not in (shape, one):
             raise ShapeError(
-                f"weight has shape {weight.shape}; {shape} or {one} fits (batch, image, z, y, x)"
+                f"weight has shape {weight.shape}; {shape} or {one} fits (batch, channel, z, y, x)"
             )
         images = 1 if self.reading.whole_voxels else shape[1]
         return np.broadcast_to(weight[:, :images], (shape[0], images, *shape[2:]))
 
 
 def samples(values: Array) -> float:
-    """How many samples values (..., image, z, y, x) are of."""
+    """How many samples values (..., channel, z, y, x) are of."""
     return float(np.prod(values.shape[:IMAGES]))
 
 

@@ -22,7 +22,7 @@ class Malis(LossKeys):
     kind: Literal["malis"] = Field(description="Loss.")
     offsets: Offsets = Field(
         default=((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
-        description="Neighbours that the images join voxels with, each z y x, as data.target has them.",
+        description="Neighbours that the channels join voxels with, each z y x, as data.target has them.",
     )
     positive: Probability = Field(
         default=0.5,
@@ -80,9 +80,9 @@ def _parts(
     return [Part(total, samples(y), lambda: 2 * weight * short * p * (1 - p))]
 
 
-def _refused(keys: Malis, reading: Reading, images: int) -> str:
+def _refused(keys: Malis, reading: Reading, channels: int) -> str:
     count = len(keys.offsets)
-    return "" if images == count else f"has {count} offsets"
+    return "" if channels == count else f"has {count} offsets"
 
 
 MALIS = Loss(

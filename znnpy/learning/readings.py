@@ -1,7 +1,7 @@
 """What a loss takes an output's values for: plain values, logits of ones, or logits of classes.
 
 Losses of probabilities are computed from logits, what comes before the logistic or the softmax: there
-they are stable for any value. Arrays are (..., image, z, y, x).
+they are stable for any value. Arrays are (..., channel, z, y, x).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-IMAGES = -4  # axis of the images in (..., image, z, y, x)
+IMAGES = -4  # axis of the images in (..., channel, z, y, x)
 
 
 SLACK = 1e-4  # beyond the range, for scales like 0.00392157
@@ -31,7 +31,7 @@ class Taken:
     shares: bool = False
 
     def takes(self, values: Array, counts: Array | None = None) -> bool:
-        """Whether all values (..., image, z, y, x) are good, in few passes.
+        """Whether all values (..., channel, z, y, x) are good, in few passes.
 
         Shares need be where `counts` (..., z, y, x) is not 0. False may also mean that what is wrong does not count.
         """
@@ -44,7 +44,7 @@ class Taken:
         return not bool((missed if counts is None else missed & (counts != 0)).any())
 
     def wrong(self, values: Array) -> NDArray[np.bool_]:
-        """Where values (..., image, z, y, x) are not good; of shares that miss 1, the whole voxel."""
+        """Where values (..., channel, z, y, x) are not good; of shares that miss 1, the whole voxel."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = ~self.inside(values)
             if self.shares:
@@ -128,6 +128,6 @@ CLASSES = Reading(
     functions=("softmax",),
     probabilities=_shares,
     wrong=_other_class,
-    target=Taken("shares from 0 to 1, over a voxel's images 1 in all", 0, 1, True),
+    target=Taken("shares from 0 to 1, over a voxel's channels 1 in all", 0, 1, True),
     whole_voxels=True,
 )

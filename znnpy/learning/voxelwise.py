@@ -34,7 +34,7 @@ class Softmax(LossKeys):
     )
     class_weights: tuple[Factor, ...] | None = Field(
         default=None,
-        description="How much each class counts, in the order of the output's images (default: alike). "
+        description="How much each class counts, in the order of the output's channels (default: alike). "
         "The mean counts voxels by the weight of their class.",
     )
 
@@ -97,8 +97,8 @@ def _softmax(
     return [Part(part.total, float((class_mass(t, classes) * weight).sum()), part.gradient)]
 
 
-def _class_weights(keys: Softmax, reading: Reading, images: int) -> Sequence[float]:
-    return [1.0] * images if keys.class_weights is None else keys.class_weights
+def _class_weights(keys: Softmax, reading: Reading, channels: int) -> Sequence[float]:
+    return [1.0] * channels if keys.class_weights is None else keys.class_weights
 
 
 def _focal(
@@ -144,14 +144,14 @@ def _focal_numbers(keys: Focal) -> Mapping[str, float]:
     return {"gamma": keys.gamma, "ones": ones, "zeros": zeros}
 
 
-def _focal_weights(keys: Focal, reading: Reading, images: int) -> Sequence[float]:
+def _focal_weights(keys: Focal, reading: Reading, channels: int) -> Sequence[float]:
     numbers = _focal_numbers(keys)
-    return [numbers["zeros"], *[numbers["ones"]] * (images - 1)]
+    return [numbers["zeros"], *[numbers["ones"]] * (channels - 1)]
 
 
-def _refused(keys: Softmax, reading: Reading, images: int) -> str:
-    count = images if keys.class_weights is None else len(keys.class_weights)
-    return "" if count == images else f"has {count} class_weights"
+def _refused(keys: Softmax, reading: Reading, channels: int) -> str:
+    count = channels if keys.class_weights is None else len(keys.class_weights)
+    return "" if count == channels else f"has {count} class_weights"
 
 
 SQUARE = Loss(name="square", keys=Square, readings={VALUES: "square"}, parts=_square)
@@ -170,7 +170,7 @@ SOFTMAX = Loss(
     class_weights=_class_weights,
     weighs_mean=lambda keys: keys.class_weights is not None,
     refused=_refused,
-    example="{kind: softmax, label_smoothing: 0.1, class_weights: [1, 5]}  # an image for each class",
+    example="{kind: softmax, label_smoothing: 0.1, class_weights: [1, 5]}  # a channel for each class",
 )
 FOCAL = Loss(
     name="focal",

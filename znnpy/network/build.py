@@ -116,7 +116,7 @@ def _node(name: str, node: NodeSection) -> Node:
     return Node(
         name,
         node.kind,
-        node.images,
+        node.channels,
         node.function,
         _slope(node.function, node.slope),
         biased(node.bias, node.norm) and node.kind == "transfer",
@@ -149,7 +149,7 @@ def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network
         edge = f"{layer.kind}{counts[layer.kind]}"
         node = "output" if index == len(layers) - 1 else f"layer{index + 1}"
         edges.append(_operation(edge, layer.kind, nodes[-1].name, node, layer.operation))
-        nodes.append(_chain_node(node, layer.operation, nodes[-1].images))
+        nodes.append(_chain_node(node, layer.operation, nodes[-1].channels))
         line_of[edge] = line_of[node] = section.place("layers", index)
     return checked_network(nodes, edges, lambda name: line_of.get(name, ""))
 
@@ -163,14 +163,14 @@ def _unet(section: NetworkSection, keys: UnetSection) -> Network:
     return checked_network(nodes, edges, lambda _: place)
 
 
-def _chain_node(name: str, keys: Strict, images: int) -> Node:
+def _chain_node(name: str, keys: Strict, channels: int) -> Node:
     if not isinstance(keys, TransferKeys):
-        return Node(name, "sum", images, bias=False)
+        return Node(name, "sum", channels, bias=False)
     slope = _slope(keys.function, keys.slope)
     init = init_of(keys.bias_init)
     bias, norm = biased(keys.bias, keys.norm), norm_of(keys.norm)
     shape = (keys.amplitude, keys.gain, norm)
-    return Node(name, "transfer", keys.images, keys.function, slope, bias, init, *shape)
+    return Node(name, "transfer", keys.channels, keys.function, slope, bias, init, *shape)
 
 
 def self_contained(config: Config) -> Config:
@@ -196,7 +196,7 @@ def network_to_section(network: Network) -> NetworkSection:
 
 
 def _node_data(node: Node) -> dict[str, Any]:
-    data: dict[str, Any] = {"kind": node.kind, "images": node.images}
+    data: dict[str, Any] = {"kind": node.kind, "channels": node.channels}
     if node.kind == "transfer":
         data |= {"function": node.function, "bias": node.bias, "init": init_data(node.init)}
     if node.norm is not None:

@@ -167,38 +167,40 @@ def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
     if any(size % block for size, block in zip(edge.size, edge.repeat, strict=True)):
         yield f"repeat {edge.repeat} must divide the filter's size {edge.size}, z y x"
     yield from edge_kind(edge.kind).wrong(edge)
-    if source.images % edge.groups or target.images % edge.groups:
-        counts = f"{source.images} of '{source.name}' and the {target.images} of '{target.name}'"
-        yield f"groups {edge.groups} must divide the images, the {counts}"
-    if edge.weight_standardization and source.images // edge.groups * prod(edge.size) < 2:
+    if source.channels % edge.groups or target.channels % edge.groups:
+        counts = (
+            f"{source.channels} of '{source.name}' and the {target.channels} of '{target.name}'"
+        )
+        yield f"groups {edge.groups} must divide the channels, the {counts}"
+    if edge.weight_standardization and source.channels // edge.groups * prod(edge.size) < 2:
         yield "weight_standardization makes a filter of a single weight 0; take it away"
     if edge_kind(edge.kind).learns:
         if target.kind in ("concat", "max"):
             into = f"the {target.kind} node '{target.name}'"
             yield f"a {edge.kind} cannot enter {into}; put a sum node between"
-    elif target.kind != "concat" and source.images != target.images:
-        counts = f"'{source.name}' has {source.images}, '{target.name}' {target.images}"
-        yield f"{edge.kind} keeps the number of images, but {counts}"
+    elif target.kind != "concat" and source.channels != target.channels:
+        counts = f"'{source.name}' has {source.channels}, '{target.name}' {target.channels}"
+        yield f"{edge.kind} keeps the number of channels, but {counts}"
 
 
 def _node_meaning(network: Network, node: Node) -> Iterable[str]:
     if node.kind == "concat":
-        arriving = [network.node(e.source).images for e in network.incoming(node.name)]
-        if sum(arriving) != node.images:
+        arriving = [network.node(e.source).channels for e in network.incoming(node.name)]
+        if sum(arriving) != node.channels:
             parts = " + ".join(map(str, arriving))
-            yield f"has {node.images} images, but {parts} = {sum(arriving)} arrive"
+            yield f"has {node.channels} channels, but {parts} = {sum(arriving)} arrive"
     if node.norm is not None:
         yield from _norm_meaning(node, node.norm)
-    if not FUNCTIONS[node.function].pointwise and node.images < 2:
-        yield f"{node.function} needs at least 2 images"
+    if not FUNCTIONS[node.function].pointwise and node.channels < 2:
+        yield f"{node.function} needs at least 2 channels"
 
 
 def _norm_meaning(node: Node, norm: Norm) -> Iterable[str]:
     if node.kind != "transfer":
         yield f"only a transfer node is normalised; this is {node.kind}"
-    parts = norm.parts(node.images)
-    if node.images % parts:
-        fitting = [n for n in range(1, node.images + 1) if node.images % n == 0]
+    parts = norm.parts(node.channels)
+    if node.channels % parts:
+        fitting = [n for n in range(1, node.channels + 1) if node.channels % n == 0]
         near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:2])
         words = " or ".join(map(str, near))
-        yield f"norm: {parts} groups do not divide its {node.images} images; {words} would"
+        yield f"norm: {parts} groups do not divide its {node.channels} channels; {words} would"

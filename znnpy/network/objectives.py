@@ -163,12 +163,12 @@ def refuse_untrainable(network: Network, loss: str | LossKeys) -> None:
     """
     for node in network.outputs:
         objective = objectives(network, loss)[node.name]
-        if why := objective.loss.refused(objective.keys, objective.reading, node.images):
+        if why := objective.loss.refused(objective.keys, objective.reading, node.channels):
             raise NetworkError(
-                f"{objective.loss.name} {why}, but output {node.name!r} has {node.images} images"
+                f"{objective.loss.name} {why}, but output {node.name!r} has {node.channels} channels"
             )
-        if objective.reading.whole_voxels and node.images < 2:
+        if objective.reading.whole_voxels and node.channels < 2:
             raise NetworkError(
-                f"{objective.loss.name} needs an image for each class, at least 2, but output "
-                f"{node.name!r} has {node.images}; binomial_cross_entropy is for a single image"
+                f"{objective.loss.name} needs a channel for each class, at least 2, but output "
+                f"{node.name!r} has {node.channels}; binomial_cross_entropy is for a single channel"
             )

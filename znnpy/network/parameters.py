@@ -27,13 +27,13 @@ def parameter_shapes(network: Network) -> Shapes:
     shapes: Shapes = {}
     for edge in network.edges:
         if filters := edge_kind(edge.kind).learns:
-            inputs, outputs = network.node(edge.source).images, network.node(edge.target).images
+            inputs, outputs = network.node(edge.source).channels, network.node(edge.target).channels
             shapes[edge.name] = filters.shape(edge, inputs, outputs)
     for node in network.nodes:
         if node.kind == "transfer" and node.bias:
-            shapes[node.name] = (node.images,)
+            shapes[node.name] = (node.channels,)
     for node in network.nodes:
-        shapes |= dict.fromkeys(held(node), (node.images,))
+        shapes |= dict.fromkeys(held(node), (node.channels,))
     return shapes
 
 

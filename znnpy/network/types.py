@@ -28,7 +28,7 @@ class Node:
 
     name: str
     kind: NodeKind
-    images: int
+    channels: int
     function: FunctionName = "linear"
     slope: float = 0.01
     bias: bool = True

@@ -232,7 +232,9 @@ def _node(block: Block) -> Node:
     kind = NODE_KINDS[_word(block, "type", NODE_KINDS)]
     size = _required(block, "size")
     if not re.fullmatch(r"\+?\d{1,5}", size) or not 1 <= int(size) <= 2**16:
-        raise _BlockError(f"size, the number of images, must be 1 to 65536; found '{size}'", "size")
+        raise _BlockError(
+            f"size, the number of channels, must be 1 to 65536; found '{size}'", "size"
+        )
     if block.values.get("dense", "0") != "0":
         raise _BlockError("dense: changing the sparsity at a node is not supported", "dense")
     if kind != "transfer":

@@ -107,7 +107,7 @@ def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:
 def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs, str]:
     """Seconds by part of the methods among which a layer's are chosen, and why by these."""
     if shape.depthwise:
-        return estimated_costs(shape, [DEPTHWISE]), "each image has a filter of its own"
+        return estimated_costs(shape, [DEPTHWISE]), "each channel has a filter of its own"
     if conv == "auto":
         if candidates(shape) == [DIRECT]:
             return estimated_costs(shape, [DIRECT]), ESTIMATED

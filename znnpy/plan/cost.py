@@ -35,7 +35,7 @@ def convolutions(network: Network) -> list[Edge]:
 
 def is_depthwise(edge: Edge, network: Network) -> bool:
     """Whether an edge is a convolution of each image by a filter of its own."""
-    images = network.node(edge.source).images, network.node(edge.target).images
+    images = network.node(edge.source).channels, network.node(edge.target).channels
     return edge.kind == "conv" and edge.groups > 1 and images == (edge.groups, edge.groups)
 
 
@@ -109,8 +109,8 @@ class ConvShape:
         learns = network.node(edge.source).kind != "input"
         updates: tuple[PassName, ...] = PASSES if learns else ("forward", "weight")
         return cls(
-            network.node(edge.source).images,
-            network.node(edge.target).images,
+            network.node(edge.source).channels,
+            network.node(edge.target).channels,
             edge.size,
             geometry.dilations[edge.name],
             edge.stride,
@@ -126,6 +126,6 @@ class ConvShape:
         )
 
 
-def padded(images: int) -> int:
+def padded(channels: int) -> int:
     """Images with the lanes that they leave idle."""
-    return images if images <= FEW_IMAGES else -(-images // LANES_COUNTED) * LANES_COUNTED
+    return channels if channels <= FEW_IMAGES else -(-channels // LANES_COUNTED) * LANES_COUNTED

@@ -51,7 +51,7 @@ class Plan:
                 algorithm = ALGORITHMS[plan.layers[name].method(which).algorithm]
                 if is_depthwise(edge, network):
                     if not algorithm.traits.depthwise:
-                        text = "filters of one image each run by depthwise only"
+                        text = "filters of one channel each run by depthwise only"
                         raise PlanError(f"the saved plan of {name!r}: {text}")
                 elif refusal := algorithm.refusal(edge.size, edge.stride):
                     raise PlanError(f"the saved plan of {name!r}: {refusal}")

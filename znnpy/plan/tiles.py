@@ -76,39 +76,39 @@ def tiles_of(shape: ConvShape, tile: Triple) -> int:
     return shape.batch * tile_count(shape.target, shape.dilation, new_points(shape.size, tile))
 
 
-def saves_lanes(images: int, lanes: int = LANES_COUNTED) -> bool:
+def saves_lanes(channels: int, lanes: int = LANES_COUNTED) -> bool:
     """Whether so many images leave so many of their last vector's lanes idle that they are packed."""
-    return -(-images // lanes) * lanes >= PACKING_SAVES * images
+    return -(-channels // lanes) * lanes >= PACKING_SAVES * channels
 
 
-def spectrum_bytes(tile: Triple, images: int) -> int:
+def spectrum_bytes(tile: Triple, channels: int) -> int:
     """Of a tile of so many images, packed where that saves lanes."""
-    return 8 * _lanes(images) * frequencies(tile)
+    return 8 * _lanes(channels) * frequencies(tile)
 
 
-def _lanes(images: int) -> int:
+def _lanes(channels: int) -> int:
     """Lanes of a tile of so many images."""
-    return images if saves_lanes(images) else -(-images // LANES_COUNTED) * LANES_COUNTED
+    return channels if saves_lanes(channels) else -(-channels // LANES_COUNTED) * LANES_COUNTED
 
 
 @often_asked
-def _transform_seconds(tile: Triple, images: int, held: Triple | None = None) -> float:
+def _transform_seconds(tile: Triple, channels: int, held: Triple | None = None) -> float:
     """Transform of one tile of so many images, lanes idle or gathered from several tiles."""
-    slower = PACKING if saves_lanes(images) else 1.0
-    return slower * _lanes(images) / LANES_COUNTED * tile_seconds(tile, held=held)
+    slower = PACKING if saves_lanes(channels) else 1.0
+    return slower * _lanes(channels) / LANES_COUNTED * tile_seconds(tile, held=held)
 
 
-def group_size(tile: Triple, tiles: int, images: int) -> int:
+def group_size(tile: Triple, tiles: int, channels: int) -> int:
     """Tiles whose spectra, of so many images, are made and used together.
 
     Of equal groups all have this many tiles but the last. The fewer tiles, the more often filters
     are read, and those of gradients read and written; the more, the more memory. It is taken for
     granted that a layer has about as many outputs as inputs.
     """
-    bytes_ = spectrum_bytes(tile, images)
-    images = -(-images // LANES_COUNTED) * LANES_COUNTED
-    cached = bytes_ * images <= CACHED_BYTES
-    fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * images))
+    bytes_ = spectrum_bytes(tile, channels)
+    channels = -(-channels // LANES_COUNTED) * LANES_COUNTED
+    cached = bytes_ * channels <= CACHED_BYTES
+    fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * channels))
     groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
     return -(-tiles // groups)
 
@@ -118,21 +118,21 @@ def leaves_cache(tile: Triple) -> bool:
     return spectra_bytes(tile) > NEAR_BYTES
 
 
-def column_group(tile: Triple, tiles: int, images: int) -> int:
+def column_group(tile: Triple, tiles: int, channels: int) -> int:
     """Tiles of so many images whose products go column by column, which needs no cache to hold them all."""
-    groups = -(-tiles // max(FEWEST_SMALL, COLUMNS_BYTES // (8 * images * frequencies(tile))))
+    groups = -(-tiles // max(FEWEST_SMALL, COLUMNS_BYTES // (8 * channels * frequencies(tile))))
     return -(-tiles // groups)
 
 
-def small_group(tile: Triple, tiles: int, images: int) -> int:
+def small_group(tile: Triple, tiles: int, channels: int) -> int:
     """Tiles of a group whose products take no long reading of filters: what a cache holds."""
-    groups = -(-tiles // max(FEWEST_SMALL, SMALL_BYTES // spectrum_bytes(tile, images)))
+    groups = -(-tiles // max(FEWEST_SMALL, SMALL_BYTES // spectrum_bytes(tile, channels)))
     return -(-tiles // groups)
 
 
-def kept_between_passes(tile: Triple, tiles: int, images: int) -> bool:
+def kept_between_passes(tile: Triple, tiles: int, channels: int) -> bool:
     """Whether spectra of that many tiles wait for the weight gradient; else they are made again."""
-    return tiles * spectrum_bytes(tile, images) <= KEPT_BYTES
+    return tiles * spectrum_bytes(tile, channels) <= KEPT_BYTES
 
 
 def frequencies(tile: Triple) -> int:
@@ -189,14 +189,14 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
     }
 
 
-def over_tiles(images: int, phases: int = 1, lanes: int = LANES_COUNTED) -> bool:
+def over_tiles(channels: int, phases: int = 1, lanes: int = LANES_COUNTED) -> bool:
     """Whether lanes go over tiles and phases of planar images: so few that more of them fit into a vector."""
-    return lanes // (phases * images) * phases > 1
+    return lanes // (phases * channels) * phases > 1
 
 
-def _few_products(tile: Triple, tiles: int, images: int) -> float:
+def _few_products(tile: Triple, tiles: int, channels: int) -> float:
     """Products of a pass with so few images are bound by the spectra of outputs."""
-    return tiles * spectrum_bytes(tile, images) / FEW_RATE
+    return tiles * spectrum_bytes(tile, channels) / FEW_RATE
 
 
 def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
@@ -210,10 +210,10 @@ def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
     return tile_seconds(tile, rate) + memory
 
 
-def _products(tile: Triple, tiles: int, terms: int, images: int) -> float:
+def _products(tile: Triple, tiles: int, terms: int, channels: int) -> float:
     """Products of a pass; each group of tiles reads the spectra of all filters meanwhile."""
-    filters = frequencies(tile) * terms * -(-images // LANES_COUNTED) * LANES_COUNTED
-    spectra = frequencies(tile) * (terms + _lanes(images))
+    filters = frequencies(tile) * terms * -(-channels // LANES_COUNTED) * LANES_COUNTED
+    spectra = frequencies(tile) * (terms + _lanes(channels))
     seconds = 8.0 * tiles * (filters / PRODUCT_RATE + spectra / SPECTRA_RATE)
     if 8 * filters > CACHED_BYTES:
         groups = -(-tiles // group_size(tile, tiles, terms))

@@ -107,7 +107,7 @@ def _draw(
     rng = np.random.default_rng(0)
     return {
         node.name: rng.standard_normal(
-            (len(model.samples), node.images, *shapes[node.name])
+            (len(model.samples), node.channels, *shapes[node.name])
         ).astype(np.float32)
         for node in nodes
     }

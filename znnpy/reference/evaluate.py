@@ -39,7 +39,7 @@ def forward(
 
     `training`: batch normalisation is by the batch's own statistics, not by the running ones.
 
-    `inputs`: node name -> (batch, image, z, y, x); `masks`: dropout edge name -> array of its
+    `inputs`: node name -> (batch, channel, z, y, x); `masks`: dropout edge name -> array of its
     source's shape, nonzero where a voxel is kept; an edge without a mask keeps everything, unscaled
     (inference). Results are float64 arrays of the same axis order, new except that an input node's
     may be the caller's own. Raises ShapeError for a missing or misshapen input or parameter.
@@ -274,11 +274,11 @@ def _checked_inputs(
         raise ShapeError(f"inputs for {sorted(inputs)}, but the network's inputs are {names}")
     arrays = _doubles(inputs)
     for node in network.inputs:
-        wanted = (node.images, *geometry.input_shapes[node.name])
+        wanted = (node.channels, *geometry.input_shapes[node.name])
         if arrays[node.name].shape[1:] != wanted:
             raise ShapeError(
                 f"input {node.name!r} has shape {arrays[node.name].shape}; "
-                f"(batch, {', '.join(map(str, wanted))}) fits (batch, image, z, y, x)"
+                f"(batch, {', '.join(map(str, wanted))}) fits (batch, channel, z, y, x)"
             )
     return arrays
 

@@ -65,7 +65,7 @@ def suspects(fed: Iterable[tuple[str, Images | None]], exchange: Exchange) -> tu
     """What is known of arrays (what they are, arrays or by node), and whether they are to blame.
 
     The arrays are this rank's share of them; all ranks ask together, and get the same answer. Names the
-    first that holds NaN or Inf with its place (batch, image, z, y, x), else the largest beyond
+    first that holds NaN or Inf with its place (batch, channel, z, y, x), else the largest beyond
     `LARGE`, else the ranges.
     """
     own = [Seen.of(what, array) for what, given in fed for array in _arrays(given)]
@@ -74,7 +74,7 @@ def suspects(fed: Iterable[tuple[str, Images | None]], exchange: Exchange) -> tu
         if array.bad:
             return (
                 f"{array.bad} of {array.values} {array.what} are not finite, the first {array.first} at "
-                f"{tuple(array.place)} (batch, image, z, y, x)"
+                f"{tuple(array.place)} (batch, channel, z, y, x)"
             ), True
     sizes = [(max(-array.low, array.high), array.what) for array in arrays]
     if sizes and max(sizes)[0] > LARGE:
@@ -126,7 +126,7 @@ class Trainable(Stateful, Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """One update's samples: (batch, image, z, y, x) float32 or by node name; weight may be None."""
+    """One update's samples: (batch, channel, z, y, x) float32 or by node name; weight may be None."""
 
     input: Images
     target: Images

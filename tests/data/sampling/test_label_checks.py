@@ -64,7 +64,7 @@ REFUSED: list[tuple[Target, ArrayVolume, str]] = [
     (MaskTarget(1, BINOMIAL), volume(0, np.nan), "a mask takes finite numbers"),
     (ClassesTarget(3), volume(0, 1, 3, dtype=np.uint8), "from 0 to 3, .*first 3 at.* from 0 to 2"),
     (ClassesTarget(3), volume(0, -1, dtype=np.int64), "from -1 to 0"),
-    (ClassesTarget(3), volume(0, 0.5), "first 0.5.*3 output images"),
+    (ClassesTarget(3), volume(0, 0.5), "first 0.5.*3 output channels"),
     (ClassesTarget(3), volume(0, np.nan), "first nan"),
 ]  # fmt: skip
 
@@ -174,7 +174,7 @@ def test_masks_of_classes_sum_to_one() -> None:
 def test_channels_must_be_those_of_the_output() -> None:
     with pytest.raises(
         VolumeError,
-        match=r"holds 1 channel\(s\); this target needs 2, one for each output image .*softmax",
+        match=r"holds 1 channel\(s\); this target needs 2, one for each output channel .*softmax",
     ):
         check_labels(ImageTarget(1, BINOMIAL, 2), volume(0, 1), None)
 

@@ -35,8 +35,8 @@ NET = chain(2, 40, 17, 3)
 NORMED = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 20, "size": 3, "function": "relu", "norm": "batch"}},
-        {"conv": {"images": 2, "size": 3}},
+        {"conv": {"channels": 20, "size": 3, "function": "relu", "norm": "batch"}},
+        {"conv": {"channels": 2, "size": 3}},
     ],
 }
 WAYS = [

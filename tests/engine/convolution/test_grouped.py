@@ -35,10 +35,10 @@ def network(inputs: int, outputs: int, keys: dict[str, Any]) -> Any:
     return load_network(
         {
             "nodes": {
-                "input": {"kind": "input", "images": 2},
-                "a": {"kind": "transfer", "images": inputs, "function": "relu"},
-                "b": {"kind": "transfer", "images": outputs, "function": "tanh"},
-                "out": {"kind": "transfer", "images": 2},
+                "input": {"kind": "input", "channels": 2},
+                "a": {"kind": "transfer", "channels": inputs, "function": "relu"},
+                "b": {"kind": "transfer", "channels": outputs, "function": "tanh"},
+                "out": {"kind": "transfer", "channels": 2},
             },
             "edges": {
                 "first": {"kind": "conv", "from": "input", "to": "a", "size": 2, "stride": step},
@@ -64,7 +64,10 @@ def test_groups_by_other_algorithms(conv: str) -> None:
 
 
 def test_depthwise_of_an_input() -> None:
-    layers = [{"conv": {"images": 3, "size": 3, "groups": 3}}, {"conv": {"images": 2, "size": 1}}]
+    layers = [
+        {"conv": {"channels": 3, "size": 3, "groups": 3}},
+        {"conv": {"channels": 2, "size": 1}},
+    ]
     net = load_network({"input": 3, "layers": layers})
     rng, found = np.random.default_rng(0), {}
     for precision in ("float32", "float64"):
@@ -95,7 +98,7 @@ def test_bits_do_not_depend_on_threads(case: int) -> None:
 
 def test_predictions_plan_depthwise_layers() -> None:
     for net in (network(*CASES[1]), load_network({"input": 3, "layers": [
-        {"conv": {"images": 3, "size": 3, "groups": 3}}]})):  # fmt: skip
+        {"conv": {"channels": 3, "size": 3, "groups": 3}}]})):  # fmt: skip
         plan = forward_plan(net, fit(net, (6, 6, 6)), "auto")
         wide = {name: layer.forward for name, layer in plan.layers.items()}
         assert "depthwise" in wide.values()
@@ -110,5 +113,5 @@ def test_plans_know_depthwise_layers() -> None:
         assert plan["last"]["forward"] != "depthwise"
     for name, algorithm in (("grouped", "direct"), ("last", "depthwise")):
         wrong = plan | {name: dict.fromkeys(("forward", "gradient", "weight"), algorithm)}
-        with pytest.raises(PlanError, match=f"'{name}': .*filters of one image each"):
+        with pytest.raises(PlanError, match=f"'{name}': .*filters of one channel each"):
             Model(net, 4, plan=wrong)

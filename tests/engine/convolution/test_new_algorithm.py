@@ -38,9 +38,9 @@ TASKS = SimpleNamespace(**{name: getattr(direct, name) for name in direct.__all_
 TASKS.derive = partial(transpose, serves=Pass.BACKWARD)
 
 LAYERS = [
-    {"conv": {"images": 20, "size": 3, "function": "relu"}},
-    {"conv": {"images": 17, "size": 3, "function": "relu"}},
-    {"conv": {"images": 16, "size": [1, 3, 3]}},
+    {"conv": {"channels": 20, "size": 3, "function": "relu"}},
+    {"conv": {"channels": 17, "size": 3, "function": "relu"}},
+    {"conv": {"channels": 16, "size": [1, 3, 3]}},
 ]
 NET = {"input": 1, "layers": LAYERS}
 DIRECT, FAST = (dict.fromkeys(PASSES, name) for name in ("direct", "fast"))

@@ -17,9 +17,9 @@ SIZE = [2, 3, 4]
 def network(outputs: int) -> Any:
     """A layer over all that is left, and one of single voxels."""
     layers = [
-        {"conv": {"images": 18, "size": 2, "function": "relu"}},
-        {"conv": {"images": outputs, "size": SIZE, "function": "tanh"}},
-        {"conv": {"images": 9, "size": 1}},
+        {"conv": {"channels": 18, "size": 2, "function": "relu"}},
+        {"conv": {"channels": outputs, "size": SIZE, "function": "tanh"}},
+        {"conv": {"channels": 9, "size": 1}},
     ]
     return load_network({"layers": layers})
 

@@ -57,10 +57,10 @@ def test_passes_beside_the_oracle(draw: Any, seed: int) -> None:
     net = load_network(
         {
             "nodes": {
-                "input": {"kind": "input", "images": 2},
-                "a": {"kind": "transfer", "images": inputs},
-                "b": {"kind": "transfer", "images": outputs, "bias": False},
-                "out": {"kind": "transfer", "images": 1},
+                "input": {"kind": "input", "channels": 2},
+                "a": {"kind": "transfer", "channels": inputs},
+                "b": {"kind": "transfer", "channels": outputs, "bias": False},
+                "out": {"kind": "transfer", "channels": 1},
             },
             "edges": {
                 "first": {"kind": "conv", "from": "input", "to": "a", "size": [1, 1, 2]},

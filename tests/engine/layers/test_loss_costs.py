@@ -20,7 +20,7 @@ SIZE = (6, 6, 6)
 def seconds(loss: str, function: str, batch: int) -> tuple[float, float]:
     """Of the loss's own tasks, and of the output's function."""
     network = load_network(
-        {"input": 1, "layers": [{"conv": {"images": 3, "size": 1, "function": function}}]}
+        {"input": 1, "layers": [{"conv": {"channels": 3, "size": 1, "function": function}}]}
     )
     direct = LayerPlan.of(*[Method("direct")] * len(PASSES))
     plan = Plan({edge.name: direct for edge in network.edges})

@@ -15,16 +15,16 @@ from znnpy.geometry import fit
 
 def network(branches: int = 3, images: int = 18) -> Any:
     """Branches between which a max node chooses."""
-    nodes: dict[str, Any] = {"input": {"kind": "input", "images": 1}}
+    nodes: dict[str, Any] = {"input": {"kind": "input", "channels": 1}}
     edges: dict[str, Any] = {}
-    nodes["a"] = {"kind": "transfer", "images": images, "function": "tanh"}
+    nodes["a"] = {"kind": "transfer", "channels": images, "function": "tanh"}
     edges["first"] = {"kind": "conv", "from": "input", "to": "a", "size": [1, 2, 3]}
-    nodes["most"] = {"kind": "max", "images": images}
+    nodes["most"] = {"kind": "max", "channels": images}
     for index in range(branches):
-        nodes[f"b{index}"] = {"kind": "transfer", "images": images}
+        nodes[f"b{index}"] = {"kind": "transfer", "channels": images}
         edges[f"c{index}"] = {"kind": "conv", "from": "a", "to": f"b{index}", "size": [2, 1, 2]}
         edges[f"m{index}"] = {"kind": "identity", "from": f"b{index}", "to": "most"}
-    nodes["out"] = {"kind": "transfer", "images": 2}
+    nodes["out"] = {"kind": "transfer", "channels": 2}
     edges["last"] = {"kind": "conv", "from": "most", "to": "out", "size": [1, 2, 2]}
     return load_network({"nodes": nodes, "edges": edges})
 
@@ -72,7 +72,7 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 
 def test_a_convolution_does_not_enter_a_max_node() -> None:
-    nodes = {"input": {"kind": "input", "images": 1}, "most": {"kind": "max", "images": 2}}
+    nodes = {"input": {"kind": "input", "channels": 1}, "most": {"kind": "max", "channels": 2}}
     edges = {"c": {"kind": "conv", "from": "input", "to": "most", "size": 1}}
     with pytest.raises(NetworkError, match="cannot enter the max node 'most'; put a sum node"):
         load_network({"nodes": nodes, "edges": edges})

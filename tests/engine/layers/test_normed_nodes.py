@@ -24,15 +24,15 @@ RATE = 0.01
 
 def network(norm: Any, function: str = "relu", images: int = 20, *, bias: bool = False) -> Network:
     """A chain, and a residual sum of edges in a normalised node."""
-    normed = {"kind": "transfer", "images": images, "norm": norm, "bias": bias}
+    normed = {"kind": "transfer", "channels": images, "norm": norm, "bias": bias}
     return load_network(
         {
             "nodes": {
-                "in": {"kind": "input", "images": 2},
+                "in": {"kind": "input", "channels": 2},
                 "a": {**normed, "function": function},
                 "b": {**normed, "function": "linear"},
                 "c": {**normed, "function": function},
-                "out": {"kind": "transfer", "images": 3},
+                "out": {"kind": "transfer", "channels": 3},
             },
             "edges": {
                 "ia": {"kind": "conv", "from": "in", "to": "a", "size": 3},
@@ -144,7 +144,7 @@ def test_running_statistics_move_once_an_update_and_prediction_uses_them() -> No
 
 
 def test_a_normalised_softmax_at_the_output() -> None:
-    layer = {"conv": {"images": 4, "size": 2, "norm": "instance", "function": "softmax"}}
+    layer = {"conv": {"channels": 4, "size": 2, "norm": "instance", "function": "softmax"}}
     net = load_network({"input": 1, "layers": [layer]})
     geometry, rng = fit(net, OUT), np.random.default_rng(0)
     x = rng.standard_normal((1, 1, *geometry.input_shapes["input"])).astype(np.float32)

@@ -41,8 +41,8 @@ def batch(model, seed):
     x = rng.standard_normal((2, 1, *model.input_shape)).astype(np.float32)
     targets = {}
     for node in model.network.outputs:
-        classes = rng.integers(0, node.images, (2, 1, *SHAPE))
-        targets[node.name] = np.float32(np.arange(node.images)[:, None, None, None] == classes)
+        classes = rng.integers(0, node.channels, (2, 1, *SHAPE))
+        targets[node.name] = np.float32(np.arange(node.channels)[:, None, None, None] == classes)
     return x, targets
 
 
@@ -113,7 +113,7 @@ def test_the_loss_is_that_of_the_values_as_probabilities(loss, function):
 
 def test_sure_and_wrong_outputs_still_learn():
     """A logit of -200 is a probability of 0 whose own slope is 0: the loss is 200 all the same."""
-    net = {"layers": [{"conv": {"images": 1, "size": 1, "function": "logistic"}}]}
+    net = {"layers": [{"conv": {"channels": 1, "size": 1, "function": "logistic"}}]}
     with Model(net, (2, 2, 2), threads=1) as model:
         model.set_parameters({"conv1": np.zeros((1, 1, 1, 1, 1)), "output": [-200.0]})
         ones = np.ones((1, 1, 2, 2, 2), np.float32)

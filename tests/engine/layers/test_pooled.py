@@ -28,10 +28,10 @@ def network(pool: dict[str, Any], images: int = 19, output: int = 3) -> Any:
     return load_network(
         {
             "nodes": {
-                "input": {"kind": "input", "images": 1},
-                "a": {"kind": "transfer", "images": images, "function": "relu"},
-                "b": {"kind": "sum", "images": images},
-                "out": {"kind": "transfer", "images": output},
+                "input": {"kind": "input", "channels": 1},
+                "a": {"kind": "transfer", "channels": images, "function": "relu"},
+                "b": {"kind": "sum", "channels": images},
+                "out": {"kind": "transfer", "channels": output},
             },
             "edges": {
                 "first": {"kind": "conv", "from": "input", "to": "a", "size": [1, 2, 3]},

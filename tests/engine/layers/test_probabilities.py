@@ -41,7 +41,7 @@ def test_softmax_over_the_float_range(dtype):
 
 @pytest.mark.parametrize("function", ["linear", "logistic", "forward_logistic"])
 def test_a_model_predicts_small_probabilities(function):
-    net = {"layers": [{"conv": {"images": 1, "size": 1, "function": function}}]}
+    net = {"layers": [{"conv": {"channels": 1, "size": 1, "function": function}}]}
     x = NUMBERS[: 4 * 2496].reshape(1, 1, 4, 48, 52).astype(np.float32)
     with Model(net, (4, 48, 52), threads=1, conv="direct", training=False) as model:
         model.set_parameters({"conv1": np.ones((1, 1, 1, 1, 1)), "output": [0]})

@@ -17,18 +17,18 @@ def net(**keys):
     return load_network(
         {
             "layers": [
-                {"conv": {"images": 6, "size": 1}},
-                {"conv": {"images": 36, "norm": "batch", "function": "elu", **conv, **keys}},
+                {"conv": {"channels": 6, "size": 1}},
+                {"conv": {"channels": 36, "norm": "batch", "function": "elu", **conv, **keys}},
                 {
                     "conv": {
-                        "images": 18,
+                        "channels": 18,
                         "norm": {"kind": "group", "groups": 6},
                         "function": "relu",
                         **conv,
                         **keys,
                     }
                 },
-                {"conv": {"images": 2, "size": 1}},
+                {"conv": {"channels": 2, "size": 1}},
             ]
         }
     )
@@ -45,7 +45,7 @@ def test_values_and_gradients_are_the_oracles(conv, keys):
 
 
 def test_depthwise():
-    check_network(net(**GROUPED, groups=6, images=6), OUT)
+    check_network(net(**GROUPED, groups=6, channels=6), OUT)
 
 
 def test_same_bits_for_any_number_of_threads():
@@ -91,5 +91,5 @@ def test_prediction_by_what_was_standardised_once(precision):
 def test_filters_of_one_weight_are_refused():
     with pytest.raises(NetworkError, match="weight_standardization makes a filter of a single"):
         load_network(
-            {"layers": [{"conv": {"images": 2, "size": 1, "weight_standardization": True}}]}
+            {"layers": [{"conv": {"channels": 2, "size": 1, "weight_standardization": True}}]}
         )

@@ -13,9 +13,9 @@ from znnpy.engine.layers import max_pooling
 NETWORK: dict[str, Any] = {
     "input": 1,
     "layers": [
-        {"conv": {"images": 20, "size": 3, "function": "relu"}},
+        {"conv": {"channels": 20, "size": 3, "function": "relu"}},
         {"max_filter": 2},
-        {"conv": {"images": 10, "size": 3}},
+        {"conv": {"channels": 10, "size": 3}},
         {"max_filter": [1, 2, 2]},
     ],
 }

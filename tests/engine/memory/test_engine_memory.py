@@ -27,9 +27,9 @@ SCRIPT = r"""
     from znnpy.engine import autotune
     from znnpy.geometry import fit
 
-    LAYERS = [{{"conv": {{"images": {width}, "size": 3, "function": "relu"}}}}, {{"max_filter": 2}},
-              {{"conv": {{"images": {width}, "size": 3, "function": "relu"}}}},
-              {{"conv": {{"images": 3, "size": 3}}}}]
+    LAYERS = [{{"conv": {{"channels": {width}, "size": 3, "function": "relu"}}}}, {{"max_filter": 2}},
+              {{"conv": {{"channels": {width}, "size": 3, "function": "relu"}}}},
+              {{"conv": {{"channels": 3, "size": 3}}}}]
     wisdom = {{}}
     autotune.recall, autotune.remember = wisdom.get, wisdom.setdefault
 
@@ -101,8 +101,8 @@ def test_a_process_without_wisdom_grows_as_told():
 
 def znn_pattern(size, width):
     """CTMCTMCTCT, the network that ZNN was measured with."""
-    conv = {"conv": {"images": width, "size": size, "function": "relu"}}
-    last = {"conv": {"images": 3, "size": size}}
+    conv = {"conv": {"channels": width, "size": size, "function": "relu"}}
+    last = {"conv": {"channels": 3, "size": size}}
     return load_network({"layers": [conv, {"max_filter": 2}, conv, {"max_filter": 2}, conv, last]})
 
 

@@ -15,7 +15,7 @@ OWN, OTHER = Use("sums"), Use("sums")
 
 @pytest.fixture
 def build():
-    network = load_network({"layers": [{"conv": {"images": 2, "size": 3}}]})
+    network = load_network({"layers": [{"conv": {"channels": 2, "size": 3}}]})
     geometry = fit(network, (4, 4, 4))
     plan = choose(network, geometry, 1, "direct", lambda shape: {})
     return Build.new(Arena(), Layout(network, geometry, plan, 1, training=True), 0)

@@ -103,9 +103,9 @@ UNET = {
     "widths": [4, 16], "down": [[1, 2, 2]], "convs": 2, "padding": "same", "pool": "max", "up": "linear",
     "function": "elu", "size": [1, 3, 3], "outputs": 2,
 }  # fmt: skip
-CONV = {"conv": {"images": 5, "size": 2, "function": "relu"}}
+CONV = {"conv": {"channels": 5, "size": 2, "function": "relu"}}
 NETS = {
-    "chain": {"layers": [CONV, {"max_filter": 2}, CONV, {"dropout": 0.6}, CONV, {"conv": {"images": 2, "size": 2}}]},
+    "chain": {"layers": [CONV, {"max_filter": 2}, CONV, {"dropout": 0.6}, CONV, {"conv": {"channels": 2, "size": 2}}]},
     "joined": {"unet": {**UNET, "join": "concat"}},
     "residual": {"unet": {**UNET, "join": "sum", "norm": "batch", "block": "residual"}},
     "instance": {"unet": {**UNET, "norm": "instance", "function": "gelu", "pool": "strided", "up": "transposed"}},

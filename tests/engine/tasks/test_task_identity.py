@@ -29,11 +29,11 @@ NETS = {
     "few images": chain(1, 18, 3),
     "paths that meet": {
         "nodes": {
-            "in": {"kind": "input", "images": 9},
-            "a": {"kind": "transfer", "images": 9, "function": "tanh"},
-            "b": {"kind": "transfer", "images": 10, "function": "relu"},
-            "both": {"kind": "concat", "images": 19},
-            "out": {"kind": "transfer", "images": 2},
+            "in": {"kind": "input", "channels": 9},
+            "a": {"kind": "transfer", "channels": 9, "function": "tanh"},
+            "b": {"kind": "transfer", "channels": 10, "function": "relu"},
+            "both": {"kind": "concat", "channels": 19},
+            "out": {"kind": "transfer", "channels": 2},
         },
         "edges": {
             "in-a": {"kind": "conv", "from": "in", "to": "a", "size": 3},

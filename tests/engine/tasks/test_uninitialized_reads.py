@@ -28,20 +28,20 @@ A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled
 NETWORKS = {
     "few images, and many": (
         [
-            {"conv": {"images": 3, "size": 3, "function": "tanh"}},
-            {"conv": {"images": 33, "size": 3, "function": "leaky_relu"}},
+            {"conv": {"channels": 3, "size": 3, "function": "tanh"}},
+            {"conv": {"channels": 33, "size": 3, "function": "leaky_relu"}},
             {"max_filter": [1, 2, 2]},
-            {"conv": {"images": 17, "size": 3, "function": "relu"}},
-            {"conv": {"images": 2, "size": 3, "repeat": 3}},
+            {"conv": {"channels": 17, "size": 3, "function": "relu"}},
+            {"conv": {"channels": 2, "size": 3, "repeat": 3}},
         ],
         (5, 9, 11),
     ),
     "true strides": (
         [
-            {"conv": {"images": 8, "size": 4, "stride": 2, "function": "relu"}},
+            {"conv": {"channels": 8, "size": 4, "stride": 2, "function": "relu"}},
             {"max_pool": {"size": 2, "stride": 2}},
             {"dropout": 0.5},
-            {"conv": {"images": 6, "size": 3}},
+            {"conv": {"channels": 6, "size": 3}},
         ],
         (3, 4, 6),
     ),
@@ -161,8 +161,8 @@ def test_all_that_tasks_of_a_network_read_is_written(name, method):
 @pytest.mark.parametrize(("loss", "function"), cases(), ids=named)
 def test_all_that_tasks_of_a_loss_read_is_written(loss, function):
     layers = [
-        {"conv": {"images": 3, "size": 1}},
-        {"conv": {"images": 3, "size": 1, "function": function}},
+        {"conv": {"channels": 3, "size": 1}},
+        {"conv": {"channels": 3, "size": 1, "function": function}},
     ]
     network = load_network({"layers": layers})
     keys = TypeAdapter(AnyLoss).validate_python(loss)

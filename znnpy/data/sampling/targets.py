@@ -168,7 +168,7 @@ class ImageTarget(Target):
     """The labels' values times `scale`, one image per channel, where the loss takes them."""
 
     of_channels = (
-        ", one for each output image (class numbers in one channel go with data.target: labels and a loss of classes, "
+        ", one for each output channel (class numbers in one go with data.target: labels and a loss of classes, "
         "such as softmax)"
     )
     scale: float = 1.0
@@ -311,15 +311,15 @@ class ClassesTarget(Target):
     def wanted(self) -> str:
         """What values must be, in words."""
         return (
-            f"the network has {self.classes} output images, for whole class numbers from 0 to "
+            f"the network has {self.classes} output channels, for whole class numbers from 0 to "
             f"{self.classes - 1}"
         )
 
     def way_out(self, high: float) -> str:
         """What to do with other values."""
         return (
-            "Number the classes so, give the network an image for each, or leave these voxels out by a "
-            "mask; for a mask of 0 and 255 take one image, binomial_cross_entropy and {kind: mask}"
+            "Number the classes so, give the network a channel for each, or leave these voxels out by a "
+            "mask; for a mask of 0 and 255 take one channel, binomial_cross_entropy and {kind: mask}"
         )
 
 

@@ -23,14 +23,14 @@ def fill(step: Step, build: Build, name: str) -> None:
     """
     source = build.value(name)
     for border in build.layout.frames(name):
-        target = build.images.copies.get((name, border), source)
+        target = build.maps.copies.get((name, border), source)
         if target is not source or border != "zeros" or build.passes(target):
             _fill(step, source, target, border, Identity(name, Pass.FORWARD, Part.FRAME))
 
 
 def clear(step: Step, build: Build, name: str) -> None:
     """Zeros in the frame of a node's gradient."""
-    gradient = build.images.gradients[name]
+    gradient = build.maps.gradients[name]
     if gradient.frame != BARE:
         _fill(step, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
 
@@ -66,7 +66,7 @@ def fold(step: Step, build: Build, edge: Edge) -> None:
     """What a data gradient made for images and what is round them, into what goes back for the images."""
     source, target, sides = (
         build.back(edge),
-        build.images.backward[edge.name],
+        build.maps.backward[edge.name],
         build.layout.padding(edge),
     )
     before, after = sides[target.cut]

@@ -45,9 +45,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """What the passes need of filters beside themselves, made anew after each update."""
     layer = build.layout.plan.layers[edge.name]
-    used = (
-        {layer.forward, layer.gradient} if edge.name in build.images.backward else {layer.forward}
-    )
+    used = {layer.forward, layer.gradient} if edge.name in build.maps.backward else {layer.forward}
     for name, emitter in CONV_EMITTERS.items():
         if name in used:
             emitter.derive(step, build, edge)

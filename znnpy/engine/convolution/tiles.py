@@ -133,13 +133,13 @@ class TileSpectra:
     Each image has a lane of its own in every tile, or, `packed`, lanes go over a group's tiles and images.
     """
 
-    def __init__(self, tiling: Tiling, images: int, most: int, *, packed: bool = False) -> None:
-        self.tiling, self.images, self.most, self.packed = tiling, images, most, packed
-        self.blocks = -(-images // LANES)
-        floats = most * images if packed else most * self.blocks * LANES
+    def __init__(self, tiling: Tiling, channels: int, most: int, *, packed: bool = False) -> None:
+        self.tiling, self.channels, self.most, self.packed = tiling, channels, most, packed
+        self.blocks = -(-channels // LANES)
+        floats = most * channels if packed else most * self.blocks * LANES
         # An odd number of pairs of lines, so that frequencies do not fall on one set of the caches.
         vectors = -(-floats // LANES) | 1
-        self.tile_stride = images if packed else self.blocks * PAIR
+        self.tile_stride = channels if packed else self.blocks * PAIR
         self.block_stride = LANES if packed else PAIR
         self.imaginary = vectors * LANES if packed else LANES
         self.frequency_stride = vectors * PAIR
@@ -150,12 +150,12 @@ class TileSpectra:
     @property
     def last_lanes(self) -> int:
         """Lanes of a tile's last block that belong to it."""
-        return (self.images - 1) % LANES + 1 if self.packed else LANES
+        return (self.channels - 1) % LANES + 1 if self.packed else LANES
 
     def vectors(self, group: int) -> int:
         """Vectors of a group of packed tiles, or blocks of all its tiles."""
         if self.packed:
-            return -(-self.count(group) * self.images // LANES)
+            return -(-self.count(group) * self.channels // LANES)
         return self.count(group) * self.blocks
 
     def count(self, group: int) -> int:
@@ -179,8 +179,8 @@ class PlaneSpectra(TileSpectra):
     A column is one frequency of the planes along the axis that is left, of `points` points.
     """
 
-    def __init__(self, tiling: Tiling, images: int, most: int) -> None:
-        super().__init__(tiling, images, most, packed=True)
+    def __init__(self, tiling: Tiling, channels: int, most: int) -> None:
+        super().__init__(tiling, channels, most, packed=True)
         z, y, x = tiling.tile
         row = (x // 2 + 1) * PAIR
         self.vector_stride = z * (y * row + PAIR)

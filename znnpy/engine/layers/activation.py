@@ -19,7 +19,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 def softmax_forward(step: Step, build: Build, node: Node) -> None:
     """Bias and softmax in place, for every range of every image of the batch."""
-    tensor = build.images.activations[node.name]
+    tensor = build.maps.activations[node.name]
     for batch in range(tensor.batch):
         for low, high in plane_ranges(tensor, 4 * tensor.blocks):
             step.add(
@@ -31,7 +31,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                     "source_block": tensor.block_stride,
                     "target_block": tensor.block_stride,
                     "bias": 0 if node.norm else build.bias_address(node.name, 0),
-                    "channels": tensor.images,
+                    "channels": tensor.channels,
                     "width": tensor.shape[2],
                 },
                 what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
@@ -43,7 +43,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
 
 def softmax_backward(step: Step, build: Build, node: Node) -> None:
     """From the gradient by the softmax's values to that by its logits, in place."""
-    output, target = build.images.activations[node.name], build.images.gradients[node.name]
+    output, target = build.maps.activations[node.name], build.maps.gradients[node.name]
     for batch in range(target.batch):
         for low, high in plane_ranges(target, 6 * target.blocks):
             step.add(
@@ -56,7 +56,7 @@ def softmax_backward(step: Step, build: Build, node: Node) -> None:
                     "output_block": output.block_stride,
                     "gradient_block": target.block_stride,
                     "target_block": target.block_stride,
-                    "channels": target.images,
+                    "channels": target.channels,
                     "width": target.shape[2],
                 },
                 what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),

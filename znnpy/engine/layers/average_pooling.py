@@ -21,7 +21,7 @@ from znnpy.network.types import Edge
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Means of one edge's windows."""
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.value(edge.source), build.maps.contributions[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in window_ranges(target, edge):
@@ -40,7 +40,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Each output's gradient in equal shares to the voxels of its window."""
-    target = build.images.backward[edge.name]
+    target = build.maps.backward[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in window_ranges(target, edge):

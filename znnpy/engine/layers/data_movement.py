@@ -19,7 +19,7 @@ from znnpy.plan.cost import MEMORY_RATE
 def pack_input(step: Step, build: Build, name: str) -> None:
     """Staged planar images into channel blocks, for inputs that meet more than convolutions and crops."""
     what = Identity(name, Pass.FORWARD, Part.COPY)
-    _pack(step, build.staged.inputs[name], build.images.activations[name], (0, 0, 0), what)
+    _pack(step, build.staged.inputs[name], build.maps.activations[name], (0, 0, 0), what)
 
 
 def _pack(
@@ -32,7 +32,7 @@ def _pack(
                 z, _, y, _ = target.box(low, high)
                 first, shift = block * target.lanes, offset[target.cut]
                 place = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
-                images = range(first, first + target.channels(block))
+                images = range(first, first + target.block_channels(block))
                 step.add(
                     pack_images,
                     {
@@ -42,7 +42,7 @@ def _pack(
                         **rows_of(target, "target", batch, block, low),
                         **counts(target, low, high),
                         "source_image": source.block_stride,
-                        "channels": target.channels(block),
+                        "channels": target.block_channels(block),
                         "width": target.shape[2],
                     },
                     what=what,
@@ -54,7 +54,7 @@ def _pack(
 
 def dropout_forward(step: Step, build: Build, edge: Edge) -> None:
     """Drop voxels when training; a plain copy otherwise."""
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.value(edge.source), build.maps.contributions[edge.name]
     if build.layout.training and build.dropping:
         what = Identity(edge.name, Pass.FORWARD, Part.DROPOUT)
         _drop(step, build, edge, source, target, what)
@@ -65,7 +65,7 @@ def dropout_forward(step: Step, build: Build, edge: Edge) -> None:
 def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """The same voxels drop out of the gradient."""
     what = Identity(edge.name, Pass.BACKWARD, Part.DROPOUT)
-    _drop(step, build, edge, gradient, build.images.backward[edge.name], what)
+    _drop(step, build, edge, gradient, build.maps.backward[edge.name], what)
 
 
 def identity_forward(step: Step, build: Build, edge: Edge) -> None:
@@ -76,20 +76,20 @@ def identity_forward(step: Step, build: Build, edge: Edge) -> None:
 
 def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Nothing where the gradient itself is what is brought back, else a copy."""
-    if build.images.backward[edge.name] != gradient:
+    if build.maps.backward[edge.name] != gradient:
         crop_backward(step, build, edge, gradient)
 
 
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:
     """Keep what lies inside the offset on both sides."""
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.value(edge.source), build.maps.contributions[edge.name]
     move = _copy if source.lanes == target.lanes else _pack
     move(step, source, target, edge.offset, Identity(edge.name, Pass.FORWARD, Part.COPY))
 
 
 def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """The gradient inside, zeros around it."""
-    target = build.images.backward[edge.name]
+    target = build.maps.backward[edge.name]
     depth, height, _ = gradient.shape
     for batch in range(target.batch):
         for block in range(target.blocks):

@@ -40,7 +40,7 @@ LOSS_PARTIALS = Use("partial losses", SMALL)
 
 def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
     """Sums of each part, one task that adds them up in order, and the gradient; the loss ends `group`."""
-    images, name = parts.output.images, parts.node.name
+    images, name = parts.output.channels, parts.node.name
     entries = 2 + SUMS * images
     partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
     slopes = build.scratch(Name(SLOPES, name), 2 * images * parts.output.batch)
@@ -90,7 +90,7 @@ def _emit_total(
             "partials": partials.address,
             "count": parts.count // batch,
             "batch": batch,
-            "channels": parts.output.images,
+            "channels": parts.output.channels,
             "classes": staged.classes[name],
             "normaliser": staged.normalizers[name],
             "slopes": slopes.address,
@@ -114,7 +114,7 @@ class Weighed(NamedTuple):
 def emit_shares(step: Step, build: Build, parts: Parts) -> list[Weighed]:
     """By sample: weights that are shares of pairs."""
     output, name = parts.output, parts.node.name
-    edges = output.images * output.shape[0] * output.shape[1] * output.shape[2]
+    edges = output.channels * output.shape[0] * output.shape[1] * output.shape[2]
     shares = build.shared(Name(SHARES, name), edges * output.batch)
     return [_emit_sample(step, build, parts, shares, edges, b) for b in range(output.batch)]
 

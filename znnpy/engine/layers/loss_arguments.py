@@ -41,7 +41,7 @@ class Parts:
     @classmethod
     def of(cls, build: Build, node: Node, objective: Objective) -> Parts:
         """The parts of a node's images."""
-        output = build.images.activations[node.name]
+        output = build.maps.activations[node.name]
         cuts = plane_ranges(output, 6 * output.blocks)
         leaves = tuple(
             Leaf(batch * len(cuts) + index, batch, low, high)
@@ -49,7 +49,7 @@ class Parts:
             for index, (low, high) in enumerate(cuts)
         )
         return cls(
-            node, objective, output, build.images.gradients.get(node.name), build.staged, leaves
+            node, objective, output, build.maps.gradients.get(node.name), build.staged, leaves
         )
 
     @property
@@ -60,7 +60,7 @@ class Parts:
     @property
     def width(self) -> int:
         """Images, rounded up to whole vectors."""
-        return -(-self.output.images // LANES) * LANES
+        return -(-self.output.channels // LANES) * LANES
 
     @property
     def cost(self) -> float:
@@ -93,7 +93,7 @@ class Parts:
             "output_block": output.block_stride,
             "normaliser": self.staged.normalizers[name],
             "classes": self.staged.classes[name],
-            "channels": output.images,
+            "channels": output.channels,
             "width": output.shape[2],
             "lanes": output.lanes,
         }
@@ -114,7 +114,7 @@ def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]
     image = depth * height * width
     z, _, y, _ = output.box(low, low + 1)
     return {
-        prefix: 4 * (batch * output.images * image + (z * height + y) * width),
+        prefix: 4 * (batch * output.channels * image + (z * height + y) * width),
         f"{prefix}_image": image,
         f"{prefix}_z": height * width,
         f"{prefix}_y": width,

@@ -40,8 +40,8 @@ PLANES = 6  # of one task at least, where no cache holds two large planes
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Maxima of one edge; with the winning taps when a backward pass follows."""
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
-    keep_taps = edge.name in build.images.backward
+    source, target = build.value(edge.source), build.maps.contributions[edge.name]
+    keep_taps = edge.name in build.maps.backward
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in window_ranges(target, edge, 1 if keep_taps else PLANES):
@@ -68,9 +68,9 @@ def _forward_kernel(
     build: Build, edge: Edge, batch: int, block: int, low: int, high: int, first: int
 ) -> tuple[Kernel, dict[str, float]]:
     """What makes planes low..high, which read the source's from `first` on, and its words."""
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.value(edge.source), build.maps.contributions[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
-    keep_taps = edge.name in build.images.backward
+    keep_taps = edge.name in build.maps.backward
     words = forward_words(build, edge, batch, block, low, high)
     taps = _taps_words(build, edge, target, batch, block, low) if keep_taps else {}
     if not is_pair_filter(edge):
@@ -101,7 +101,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
 
     The gradients of the source's function and bias are made where nothing else reads its images.
     """
-    target = build.images.backward[edge.name]
+    target = build.maps.backward[edge.name]
     node = masked_by_maxima(build.layout, edge)
     cuts = window_ranges(target, edge)
     for block in range(target.blocks):

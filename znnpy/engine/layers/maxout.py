@@ -19,9 +19,9 @@ WINNERS = Use("winners of maxout")
 
 def largest(step: Step, build: Build, node: Node) -> None:
     """The images that the first edge left become the largest of all, one edge after the other."""
-    target = build.images.activations[node.name]
+    target = build.maps.activations[node.name]
     for number, edge in _others(build, node):
-        source = build.images.contributions[edge.name]
+        source = build.maps.contributions[edge.name]
         for batch, block, low, high in _parts(target):
             won = _winners(build, node, target)
             step.add(
@@ -47,7 +47,7 @@ def largest(step: Step, build: Build, node: Node) -> None:
 
 def winner_gradient(step: Step, build: Build, node: Node, edge: Edge) -> Tensor:
     """What of a max node's gradient belongs to one edge, as a tensor of its own."""
-    gradient, values = build.images.gradients[node.name], build.images.activations[node.name]
+    gradient, values = build.maps.gradients[node.name], build.maps.activations[node.name]
     incoming = build.layout.network.incoming(node.name)
     if len(incoming) == 1:
         return gradient
@@ -95,7 +95,7 @@ def _cost(tensor: Tensor, low: int, high: int) -> float:
 
 def _winners(build: Build, node: Node, values: Tensor) -> Buffer | None:
     """A byte for each float of a node's images; None where no gradient comes back."""
-    if node.name not in build.images.gradients:
+    if node.name not in build.maps.gradients:
         return None
     depth, height, _ = values.shape
     bytes_ = values.batch * values.blocks * depth * height * values.row

@@ -44,7 +44,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             edges = [edge for edge in incoming if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
             what = Identity(node.name, Pass.FORWARD, Part.SUM)
-            _converge(step, edges, build.images.contributions, passed, what)
+            _converge(step, edges, build.maps.contributions, passed, what)
         case "max":
             largest(step, build, node)
         case "input":
@@ -68,7 +68,7 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     if edges:
         passed = {edge.name for edge in edges if is_passed_back(build.layout.network, edge)}
         what = Identity(node.name, Pass.BACKWARD, Part.SUM)
-        _converge(step, edges, build.images.backward, passed, what)
+        _converge(step, edges, build.maps.backward, passed, what)
     if f"{node.name}.slopes" in build.parameters:
         emit_slopes_gradient(step, build, node, build.summed(node.name))
     if node.norm is not None:
@@ -109,7 +109,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
         return
     function = "linear" if node.function == "softmax" else node.function
     normed = None if node.norm is None else Normed.of(build, node)
-    tensor, summed = build.images.activations[node.name], build.summed(node.name)
+    tensor, summed = build.maps.activations[node.name], build.summed(node.name)
     planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
@@ -127,7 +127,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         **rows_of(tensor, "target", batch, block, low),
                         **counts(tensor, low, high),
                         **bias,
-                        "channels": LANES if planar else tensor.channels(block),
+                        "channels": LANES if planar else tensor.block_channels(block),
                         "length": tensor.row,
                         **shape_words(build, node, block),
                         "planar": int(planar),
@@ -142,7 +142,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
 
 
 def _transfer_backward(step: Step, build: Build, node: Node) -> None:
-    gradient = build.images.gradients[node.name]
+    gradient = build.maps.gradients[node.name]
     if node.function == "softmax":
         softmax_backward(step, build, node)
     elif node.function == "linear" and not node.bias:
@@ -163,7 +163,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
                         **rows_of(gradient, "target", batch, block, low),
                         **counts(gradient, low, high),
                         "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0,
-                        "channels": LANES if planar else gradient.channels(block),
+                        "channels": LANES if planar else gradient.block_channels(block),
                         "length": gradient.row,
                         **shape_words(build, node, block),
                     },
@@ -188,21 +188,21 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
 
 def _partials(build: Build, node: Node) -> list[Buffer | None]:
     """Rooms for the partial sums of each block, the same whatever the loss makes of them."""
-    gradient = build.images.gradients[node.name]
+    gradient = build.maps.gradients[node.name]
     count = gradient.batch * len(plane_ranges(gradient, 3))
     return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
 def _concatenate(step: Step, build: Build, node: Node) -> None:
     """Stack what edges brought that could not write it into whole blocks."""
-    target, first = build.images.activations[node.name], 0
+    target, first = build.maps.activations[node.name], 0
     what = Identity(node.name, Pass.FORWARD, Part.COPY)
     for edge in build.layout.network.incoming(node.name):
-        source = build.images.contributions[edge.name]
-        last = first + source.images == target.images
+        source = build.maps.contributions[edge.name]
+        last = first + source.channels == target.channels
         if not source.lies_in(target, build.layout.stacked(edge)):
             _copy_channels(step, source, target, 0, first, last, what)
-        first += source.images
+        first += source.channels
 
 
 def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -> Tensor:
@@ -210,11 +210,11 @@ def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -
 
     What an identity brings back is copied at once to where it belongs.
     """
-    source, block = build.images.gradients[node.name], build.layout.stacked(edge)
+    source, block = build.maps.gradients[node.name], build.layout.stacked(edge)
     if block is not None:
-        return source.part(block, build.images.contributions[edge.name].images)
+        return source.part(block, build.maps.contributions[edge.name].channels)
     passed = edge.kind == "identity"
-    target = build.images.backward[edge.name] if passed else build.concat_gradient(edge.name)
+    target = build.maps.backward[edge.name] if passed else build.concat_gradient(edge.name)
     what = Identity(node.name, Pass.BACKWARD, Part.SPLIT)
     _copy_channels(step, source, target, first, 0, True, what)
     return target
@@ -223,7 +223,7 @@ def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -
 def _copy_channels(
     step: Step, source: Tensor, target: Tensor, from_: int, to: int, pad: bool, what: Identity
 ) -> None:
-    channels = min(source.images - from_, target.images - to)
+    channels = min(source.channels - from_, target.channels - to)
     for batch in range(source.batch):
         for low, high in plane_ranges(target, 2 * target.blocks):
             step.add(

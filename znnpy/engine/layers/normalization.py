@@ -93,7 +93,7 @@ class Normed:
 
     def channels(self, unit: range) -> int:
         """Images in a unit."""
-        return min(self.node.images - unit.start * LANES, len(unit) * LANES)
+        return min(self.node.channels - unit.start * LANES, len(unit) * LANES)
 
     def sample(self, image: int) -> int:
         """The sample to which an image of the batch belongs."""
@@ -148,7 +148,7 @@ class Normed:
             "samples": self.samples,
             "merged": self.merged,
             "channels": self.channels(unit),
-            "size": self.node.images // self.norm.parts(self.node.images),
+            "size": self.node.channels // self.norm.parts(self.node.channels),
             "moments": self.moments.at(0, first),
             "moments_step": 4 * self.moments.entry * blocks,
         }
@@ -190,10 +190,10 @@ def _from_running(step: Step, build: Build, normed: Normed) -> None:
         | {
             "epsilon": normed.norm.epsilon,
             "coefficients": normed.coefficients.at(0, 0),
-            "channels": normed.node.images,
+            "channels": normed.node.channels,
         },
         what=Identity(normed.node.name, Pass.FORWARD, Part.MERGED),
-        cost=CHANNEL_SECONDS * normed.node.images,
+        cost=CHANNEL_SECONDS * normed.node.channels,
         reads=build.values_read(*names.values()),
         writes=normed.coefficients.regions(1, range(normed.summed.blocks)),
     )
@@ -259,7 +259,7 @@ def _merge(step: Step, build: Build, normed: Normed, leaves: Table, unit: range,
 
 def norm_backward(step: Step, build: Build, node: Node) -> None:
     """From the gradient by a node's values to that by its sum, in place; of scale, shift and bias."""
-    normed, gradient = Normed.of(build, node), build.images.gradients[node.name]
+    normed, gradient = Normed.of(build, node), build.maps.gradients[node.name]
     cuts = len(plane_ranges(gradient, 2))
     leaves = normed.table(
         GRADIENT_LEAVES, gradient.batch, DOUBLE * normalization_statistics.SUMS * cuts
@@ -381,10 +381,10 @@ def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
             "moments": normed.moments.at(0, 0),
             "count": build.layout.microbatches,
             "momentum": norm.momentum,
-            "channels": node.images,
+            "channels": node.channels,
         },
         what=Identity(node.name, Pass.UPDATE, Part.RUNNING),
-        cost=CHANNEL_SECONDS * node.images,
+        cost=CHANNEL_SECONDS * node.channels,
         reads=[
             *normed.moments.regions(1, range(normed.summed.blocks)),
             *build.values_read(node.name),

@@ -54,7 +54,7 @@ def forward_words(
     build: Build, edge: Edge, batch: int, block: int, low: int, high: int
 ) -> dict[str, float]:
     """Words of planes low..high of what an edge brings to its target."""
-    source, target = build.value(edge.source), build.images.contributions[edge.name]
+    source, target = build.value(edge.source), build.maps.contributions[edge.name]
     first_z, _, first_y, _ = target.box(low, high)
     return {
         **rows_of(source, "source", batch, block, 0),
@@ -71,7 +71,7 @@ def backward_words(
     build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
 ) -> dict[str, float]:
     """Words of planes low..high of what goes back to an edge's source."""
-    target = build.images.backward[edge.name]
+    target = build.maps.backward[edge.name]
     first_z, _, first_y, _ = target.box(low, high)
     z, y, x = gradient.shape
     return {

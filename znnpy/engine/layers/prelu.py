@@ -20,7 +20,7 @@ SLOPE_PARTIALS = Use("partial gradients of slopes", SMALL)
 
 def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -> None:
     """Gradient of a node's slopes, from that by its values and the sums that its function is of."""
-    gradient, parameter = build.images.gradients[node.name], build.parameters[f"{node.name}.slopes"]
+    gradient, parameter = build.maps.gradients[node.name], build.parameters[f"{node.name}.slopes"]
     normed = None if node.norm is None else Normed.of(build, node)
     cuts = plane_ranges(gradient, 2)
     count = gradient.batch * len(cuts)

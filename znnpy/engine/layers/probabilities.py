@@ -9,7 +9,7 @@ from znnpy.learning.readings import LOGITS, Array, Reading
 
 
 def probabilities(reading: Reading, values: Array, out: Array | None = None) -> Array:
-    """What output values (..., image, z, y, x) mean, in their dtype.
+    """What output values (..., channel, z, y, x) mean, in their dtype.
 
     Right to a few units in the last place for any logit. `out`: where to write them; otherwise a new
     array, or `values` itself.

@@ -17,7 +17,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Larger images, into the edge's contribution."""
-    small, large = build.value(edge.source), build.images.contributions[edge.name]
+    small, large = build.value(edge.source), build.maps.contributions[edge.name]
     factor = edge.factor[large.cut]
     for low, high in _planes(small, large):
         first, end = (low, high) if edge.mode == "nearest" else (low - 1, high + 1)
@@ -29,7 +29,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """What all voxels of the larger images bring back to those that they were made of."""
-    small, factor = build.images.backward[edge.name], edge.factor[gradient.cut]
+    small, factor = build.maps.backward[edge.name], edge.factor[gradient.cut]
     for low, high in _planes(small, gradient):
         more = factor // 2 if edge.mode == "linear" else 0
         seen = max(low * factor - more, 0), min(high * factor + more, gradient.extent)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena, Memory, Replica
-from znnpy.engine.memory.feature_maps import Images, Layout, first_of, reserve_images
+from znnpy.engine.memory.feature_maps import FeatureMaps, Layout, first_of, reserve_feature_maps
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
@@ -42,7 +42,7 @@ class _Set(NamedTuple):
     """The images of one microbatch that is under way, and where it has its other buffers."""
 
     replica: Replica
-    images: Images
+    maps: FeatureMaps
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Build:
     arena: Arena
     replica: Replica
     layout: Layout
-    images: Images
+    maps: FeatureMaps
     parameters: dict[str, Parameter]
     slots: list[dict[str, Parameter]]
     sets: list[_Set]
@@ -78,13 +78,13 @@ class Build:
         parameters = reserve_parameters(arena, layout, states)
         slots = gradient_slots(arena, parameters, layout.slots)
         replicas = [Replica(arena, number) for number in range(layout.replicas)]
-        sets = [_Set(replica, reserve_images(replica, layout)) for replica in replicas]
+        sets = [_Set(replica, reserve_feature_maps(replica, layout)) for replica in replicas]
         staging = [
             reserve_staging(arena, layout, parity)
             for parity in range(STEPS if layout.training else 1)
         ]
         return cls(
-            arena, replicas[0], layout, sets[0].images, parameters, slots, sets, staging,
+            arena, replicas[0], layout, sets[0].maps, parameters, slots, sets, staging,
             workspace=workspace,
         )  # fmt: skip
 
@@ -94,7 +94,7 @@ class Build:
         return replace(
             self,
             replica=replica,
-            images=images,
+            maps=images,
             parameters=self.slots[slot],
             microbatch=microbatch,
             slot=slot,
@@ -117,7 +117,7 @@ class Build:
 
     def value(self, node: str) -> Tensor:
         """A node's images: its activation, or the staged ones of inputs that only feed convolutions."""
-        packed = self.images.activations.get(node)
+        packed = self.maps.activations.get(node)
         return packed if packed is not None else self.staged.inputs[node]
 
     @property
@@ -127,14 +127,14 @@ class Build:
 
     def summed(self, node: str) -> Tensor:
         """Where a node's edges leave their sum: its values, unless its gradient needs the sum."""
-        return self.images.contributions[first_of(self.layout.network.incoming(node)).name]
+        return self.maps.contributions[first_of(self.layout.network.incoming(node)).name]
 
     def seen(self, edge: Edge) -> Tensor:
         """What a convolution reads: its source's images, and what it sees round them."""
         padding = self.layout.padding(edge)
         if padding == BARE:
             return self.value(edge.source)
-        copy = self.images.copies.get((edge.source, edge.border))
+        copy = self.maps.copies.get((edge.source, edge.border))
         return (copy or self.value(edge.source)).framed(padding)
 
     def passes(self, tensor: Tensor) -> bool:
@@ -200,15 +200,15 @@ class Build:
         """Gradient of what one edge brought to a concat node."""
         key = Name(CONCAT_GRADIENTS, edge).of(self.replica.number)
         if key not in self._tensors:
-            own = self.images.contributions[edge]
+            own = self.maps.contributions[edge]
             self._tensors[key] = new_tensor(
-                self.replica, key, own.batch, own.images, own.shape, cut=own.cut, shared=True
+                self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
             )
         return self._tensors[key]
 
     def back(self, edge: Edge) -> Tensor:
         """Where a convolution leaves its data gradient: what it brings back, or what that is folded of."""
-        own = self.images.backward[edge.name]
+        own = self.maps.backward[edge.name]
         if not self.layout.folded(edge):
             return own
         key = Name(FRAMED_GRADIENTS, edge.name).of(self.replica.number)
@@ -218,7 +218,7 @@ class Build:
                 self.replica,
                 key,
                 own.batch,
-                own.images,
+                own.channels,
                 shape,
                 cut=own.cut,
                 lanes=own.lanes,

@@ -29,7 +29,7 @@ def by_node(
     *,
     one_image: bool = False,
 ) -> dict[str, Floats]:
-    """Arrays by node name as `dtype` (batch, image, z, y, x); ShapeError says which one is wrong.
+    """Arrays by node name as `dtype` (batch, channel, z, y, x); ShapeError says which one is wrong.
 
     With `one_image`, arrays of one image stand for all images of their node. Masked arrays stay masked
     where something in them is.
@@ -44,7 +44,7 @@ def by_node(
     if set(given) != set(names):
         raise ShapeError(f"{what}: arrays for {listed(given)}, but the network has {names}")
     found = {name: numbers(given[name], dtype, f"{what} of node {name!r}") for name in names}
-    wanted = {node.name: (batch, node.images, *shapes[node.name]) for node in nodes}
+    wanted = {node.name: (batch, node.channels, *shapes[node.name]) for node in nodes}
     return {name: _checked(found[name], wanted[name], what, name, one_image) for name in names}
 
 
@@ -59,7 +59,7 @@ def _checked(
     if found.shape != shape:
         raise ShapeError(
             f"{what} of node {node!r}: shape {describe(found.shape)}, but this model takes "
-            f"{describe(shape)} (batch, image, z, y, x)"
+            f"{describe(shape)} (batch, channel, z, y, x)"
         )
     return found
 

@@ -33,7 +33,7 @@ EDGE_GRADIENTS = Use("gradients brought back", "gradients")
 
 
 @dataclass
-class Images:
+class FeatureMaps:
     """Tensors by node or edge name, shared by the even and the odd step.
 
     `activations`: values of nodes; inputs that only feed convolutions stay where they are staged. `copies`:
@@ -163,7 +163,7 @@ class Layout:
                 break
             first += self.contributed(other)
         end = first + self.contributed(edge)
-        whole = first % LANES == 0 and (end % LANES == 0 or end == node.images)
+        whole = first % LANES == 0 and (end % LANES == 0 or end == node.channels)
         return first // LANES if whole else None
 
     def handed(self, edge: Edge) -> int | None:
@@ -219,7 +219,7 @@ class Layout:
     def contributed(self, edge: Edge) -> int:
         """Images that an edge brings to its target: those of its source, or of its filters."""
         end = edge.target if edge_kind(edge.kind).learns else edge.source
-        return self.network.node(end).images
+        return self.network.node(end).channels
 
 
 def _wider(one: Sides, other: Sides) -> Sides:
@@ -232,7 +232,7 @@ def is_planar(layout: Layout, name: str) -> bool:
     node, network = layout.network.node(name), layout.network
     edges = network.incoming(name) + network.outgoing(name)
     return (
-        node.images <= FEW
+        node.channels <= FEW
         and node.kind in ("transfer", "sum")
         and function_of(node.function).pointwise
         and not function_of(node.function).held
@@ -273,7 +273,7 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
         return edge.kind == "crop" and target and layout.stays_planar(other)
     if max(edge.stride) > 1 or layout.stays_planar(other):
         return False
-    if layout.network.node(other).images <= FEW:
+    if layout.network.node(other).channels <= FEW:
         return False
     forward, gradient, weight = (layout.traits(edge, which) for which in PASSES)
     if target:
@@ -297,60 +297,60 @@ def trained_nodes(network: Network) -> set[str]:
     return trained - {node.name for node in network.inputs}
 
 
-def reserve_images(replica: Replica, layout: Layout) -> Images:
+def reserve_feature_maps(replica: Replica, layout: Layout) -> FeatureMaps:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
-    images = Images(layout.cut)
+    maps = FeatureMaps(layout.cut)
     # Backwards: what lies in a concat node's memory finds it there.
     for node in reversed(layout.network.nodes):
         if not layout.stays_planar(node.name):
-            _reserve_activation(replica, layout, images, node.name)
-        _reserve_copies(replica, layout, images, node.name)
+            _reserve_activation(replica, layout, maps, node.name)
+        _reserve_copies(replica, layout, maps, node.name)
     for node in layout.network.nodes:
-        if node.name in images.activations:
-            _reserve_contributions(replica, layout, images, node.name)
+        if node.name in maps.activations:
+            _reserve_contributions(replica, layout, maps, node.name)
     if layout.training:
         trained = trained_nodes(layout.network)
         for node in reversed(layout.network.nodes):
             if node.name in trained:
-                _reserve_gradient(replica, layout, images, node.name)
-    return images
+                _reserve_gradient(replica, layout, maps, node.name)
+    return maps
 
 
-def _reserve_activation(replica: Replica, layout: Layout, images: Images, name: str) -> None:
+def _reserve_activation(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
     """A node's values."""
     node, home = layout.network.node(name), layout.home(name)
     if home:
-        images.activations[name] = _brought_to(layout, images, home)
+        maps.activations[name] = _brought_to(layout, maps, home)
         return
-    images.activations[name] = new_tensor(
+    maps.activations[name] = new_tensor(
         replica,
         Name(ACTIVATIONS, name),
         layout.batch,
-        node.images,
+        node.channels,
         layout.shape(name),
-        cut=images.cut,
+        cut=maps.cut,
         lanes=layout.lanes(name),
         frame=layout.frame(name),
         shared=_passes(layout, node),
     )
 
 
-def _brought_to(layout: Layout, images: Images, edge: Edge) -> Tensor:
+def _brought_to(layout: Layout, maps: FeatureMaps, edge: Edge) -> Tensor:
     """The blocks of a concat node's values that an edge's images fill."""
     block = layout.stacked(edge)
     assert block is not None
-    return images.activations[edge.target].part(block, layout.contributed(edge))
+    return maps.activations[edge.target].part(block, layout.contributed(edge))
 
 
-def _reserve_contributions(replica: Replica, layout: Layout, images: Images, name: str) -> None:
+def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
     """What edges bring to a node beside what lies elsewhere already."""
     network = layout.network
-    node, own = network.node(name), images.activations[name]
+    node, own = network.node(name), maps.activations[name]
     for edge in (incoming := network.incoming(name)):
         if is_passed_on(network, edge):
-            brought = images.activations[edge.source]
+            brought = maps.activations[edge.source]
         elif layout.stacked(edge) is not None:
-            brought = _brought_to(layout, images, edge)
+            brought = _brought_to(layout, maps, edge)
         elif node.kind != "concat" and edge is first_of(incoming) and not keeps_sum(layout, node):
             brought = own
         else:
@@ -360,11 +360,11 @@ def _reserve_contributions(replica: Replica, layout: Layout, images: Images, nam
                 layout.batch,
                 layout.contributed(edge),
                 layout.shape(name),
-                cut=images.cut,
+                cut=maps.cut,
                 lanes=layout.lanes(name),
                 shared=True,
             )
-        images.contributions[edge.name] = brought
+        maps.contributions[edge.name] = brought
 
 
 def _passes(layout: Layout, node: Node) -> bool:
@@ -372,59 +372,59 @@ def _passes(layout: Layout, node: Node) -> bool:
     return node.kind != "input" and bool(layout.network.outgoing(node.name))
 
 
-def _reserve_copies(replica: Replica, layout: Layout, images: Images, name: str) -> None:
+def _reserve_copies(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
     """Room for a node's values with every frame but the first."""
     node = layout.network.node(name)
     for border, frame in [*layout.frames(name).items()][1:]:
-        images.copies[name, border] = new_tensor(
+        maps.copies[name, border] = new_tensor(
             replica,
             Name(COPIES, name, (border,)),
             layout.batch,
-            node.images,
+            node.channels,
             layout.shape(name),
-            cut=images.cut,
+            cut=maps.cut,
             lanes=layout.lanes(name),
             frame=frame,
             shared=_passes(layout, node),
         )
 
 
-def _reserve_gradient(replica: Replica, layout: Layout, images: Images, name: str) -> None:
+def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
     network = layout.network
     make = partial(
         new_tensor,
         replica,
         batch=layout.batch,
-        images=network.node(name).images,
+        channels=network.node(name).channels,
         shape=layout.shape(name),
-        cut=images.cut,
+        cut=maps.cut,
         lanes=layout.lanes(name),
         frame=_gradient_frame(layout, name),
         shared=True,
     )
-    own = _own_gradient(layout, images, name) or make(Name(GRADIENTS, name))
-    images.gradients[name] = own
+    own = _own_gradient(layout, maps, name) or make(Name(GRADIENTS, name))
+    maps.gradients[name] = own
     for edge in (outgoing := network.outgoing(name)):
         if edge is first_of(outgoing):
-            images.backward[edge.name] = own
+            maps.backward[edge.name] = own
         elif is_passed_back(network, edge):
-            images.backward[edge.name] = images.gradients[edge.target]
+            maps.backward[edge.name] = maps.gradients[edge.target]
         else:
-            handed = _handed_back(layout, images, edge)
-            images.backward[edge.name] = handed or make(Name(EDGE_GRADIENTS, edge.name))
+            handed = _handed_back(layout, maps, edge)
+            maps.backward[edge.name] = handed or make(Name(EDGE_GRADIENTS, edge.name))
 
 
-def _own_gradient(layout: Layout, images: Images, name: str) -> Tensor | None:
+def _own_gradient(layout: Layout, maps: FeatureMaps, name: str) -> Tensor | None:
     """Where a node's gradient lies in that of a concat node: only identities leave it, and it needs no frame."""
     outgoing = layout.network.outgoing(name)
     if not outgoing or _gradient_frame(layout, name) != BARE:
         return None
-    return _handed_back(layout, images, first_of(outgoing))
+    return _handed_back(layout, maps, first_of(outgoing))
 
 
-def _handed_back(layout: Layout, images: Images, edge: Edge) -> Tensor | None:
+def _handed_back(layout: Layout, maps: FeatureMaps, edge: Edge) -> Tensor | None:
     """The blocks of a concat node's gradient that belong to what an edge handed to it as it was."""
-    block, whole = layout.handed(edge), images.gradients.get(edge.target)
+    block, whole = layout.handed(edge), maps.gradients.get(edge.target)
     return whole.part(block, layout.contributed(edge)) if whole and block is not None else None
 
 

@@ -59,7 +59,7 @@ def refuse_hopeless(
         beside = ", with the parameters," if parameters > allowed / 100 else ""
         inputs = _joined(geometry.input_shapes.values())
         text = (
-            f"output_shape {_described(geometry)} needs inputs of {inputs} voxels (z, y, x), and the images of "
+            f"output_shape {_described(geometry)} needs inputs of {inputs} voxels (z, y, x), and the feature maps of "
             f"{batch} of them{beside} at least {needs} of memory"
         )
     if allowed != machine:
@@ -116,7 +116,7 @@ def image_bytes(
     An update that `keeps` what its forward pass makes has all images that convolutions read.
     """
     size = {
-        node.name: FLOAT * batch * node.images * prod(geometry.nodes[node.name].shape)
+        node.name: FLOAT * batch * node.channels * prod(geometry.nodes[node.name].shape)
         for node in network.nodes
     }
     ends = {node.name for node in (*network.inputs, *network.outputs)}

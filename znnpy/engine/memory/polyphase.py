@@ -50,9 +50,9 @@ class Phased:
         return self.parts[0].lanes
 
     @property
-    def images(self) -> int:
+    def channels(self) -> int:
         """Of all phases."""
-        return len(self.parts) * -(-self.parts[0].images // LANES) * LANES
+        return len(self.parts) * -(-self.parts[0].channels // LANES) * LANES
 
 
 Views = Tensor | Phased

@@ -24,7 +24,7 @@ HYPER_WORDS = len(HYPERPARAMETERS)
 class Staging:
     """Buffers of one microbatch that Python fills before a step is released and reads after its loss is known.
 
-    `inputs` are planar (batch, image, z, y, x) and used in place as the input nodes' images, frame included.
+    `inputs` are planar (batch, channel, z, y, x) and used in place as the input nodes' images, frame included.
     `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
     holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
     `results` are two float64 by output: loss and error. All microbatches of a step have the rest in common.
@@ -53,12 +53,12 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
     network, reserve = layout.network, partial(arena.reserve, use=STAGED)
     outputs = network.outputs if layout.training else ()
     sizes = {
-        node.name: dense_floats(layout.batch, node.images, layout.shape(node.name))
+        node.name: dense_floats(layout.batch, node.channels, layout.shape(node.name))
         for node in outputs
     }
     normalizers = {name: reserve(2) for name in sizes}
-    classes = {node.name: reserve(node.images) for node in outputs}
-    tables = {node.name: reserve(6 * node.images) for node in outputs}
+    classes = {node.name: reserve(node.channels) for node in outputs}
+    tables = {node.name: reserve(6 * node.channels) for node in outputs}
     hyper, hyper_biases, iteration = reserve(2 * HYPER_WORDS), reserve(2 * HYPER_WORDS), reserve(2)
     given = Buffer(Name(STAGED, which=(parity,)), filled=Filled.OUTSIDE)
 
@@ -86,7 +86,7 @@ def _input(arena: Arena, layout: Layout, node: Node, which: tuple[int, int]) -> 
         arena,
         Name(STAGED, node.name, which),
         layout.batch,
-        node.images,
+        node.channels,
         layout.shape(node.name),
         cut=layout.cut,
         lanes=1,

@@ -26,7 +26,7 @@ class Tensor:
 
     address: int
     batch: int
-    images: int
+    channels: int
     shape: Triple
     lanes: int
     batch_stride: int
@@ -53,11 +53,11 @@ class Tensor:
     @property
     def blocks(self) -> int:
         """Number of channel blocks."""
-        return -(-self.images // self.lanes)
+        return -(-self.channels // self.lanes)
 
-    def channels(self, block: int) -> int:
+    def block_channels(self, block: int) -> int:
         """Real channels in one block; the others are padding."""
-        return min(self.lanes, self.images - block * self.lanes)
+        return min(self.lanes, self.channels - block * self.lanes)
 
     def at(self, batch: int, block: int = 0, z: int = 0, y: int = 0, x: int = 0) -> int:
         """Address of a voxel's first lane."""
@@ -94,14 +94,14 @@ class Tensor:
             low, end = min(max(low - before, 0), last - 1), max(min(end - before, last), 1)
         return Region(self.buffer, low, end, section)
 
-    def part(self, first: int, images: int) -> Tensor:
+    def part(self, first: int, channels: int) -> Tensor:
         """The images of some blocks alone, from block `first` on."""
         address, before = self.at(0, first), self.first_block + first
-        return replace(self, address=address, images=images, first_block=before)
+        return replace(self, address=address, channels=channels, first_block=before)
 
     def lies_in(self, whole: Tensor, block: int | None) -> bool:
         """Whether these are images of another tensor from a block on, in the same memory."""
-        return block is not None and self == whole.part(block, self.images)
+        return block is not None and self == whole.part(block, self.channels)
 
     def framed(self, sides: Sides) -> Tensor:
         """A view of the images and voxels around them; who reads or writes it must know which are there."""
@@ -150,7 +150,7 @@ def in_rows(tensor: Tensor) -> Row:
     each = tensor.batch // rows
     width = each * voxels(tensor.shape)
     return Row(
-        tensor.address, 1, tensor.images, (rows, 1, width), LANES, tensor.batch * tensor.batch_stride,
+        tensor.address, 1, tensor.channels, (rows, 1, width), LANES, tensor.batch * tensor.batch_stride,
         tensor.block_stride, width * LANES, width * LANES, tensor.buffer, 0, whole=tensor, each=each,
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ def new_tensor(
     memory: Memory,
     name: Name,
     batch: int,
-    images: int,
+    channels: int,
     shape: Triple,
     *,
     cut: int,
@@ -178,12 +178,12 @@ def new_tensor(
     z_stride = height * y_stride
     batch_stride = depth * z_stride
     block_stride = batch * batch_stride
-    floats = -(-images // lanes) * block_stride
+    floats = -(-channels // lanes) * block_stride
     buffer = memory.buffer(name, floats, shared=shared, filled=filled)
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
-        buffer.address + 4 * first, batch, images, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        buffer, cut, frame, all_blocks=-(-images // lanes),
+        buffer.address + 4 * first, batch, channels, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
+        buffer, cut, frame, all_blocks=-(-channels // lanes),
     )  # fmt: skip
 
 
@@ -199,9 +199,9 @@ def grown(shape: Triple, sides: Sides) -> Triple:
     return z, y, x
 
 
-def dense_floats(batch: int, images: int, shape: Triple) -> int:
-    """Floats of a planar array (batch, image, z, y, x)."""
-    return batch * images * voxels(shape)
+def dense_floats(batch: int, channels: int, shape: Triple) -> int:
+    """Floats of a planar array (batch, channel, z, y, x)."""
+    return batch * channels * voxels(shape)
 
 
 def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def block(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSectio
     dropout = sketch.section.dropout
     if dropout is None:
         return at
-    dropped = sketch.passing(f"{prefix}.dropped", at.images)
+    dropped = sketch.passing(f"{prefix}.dropped", at.channels)
     return sketch.lead(f"{prefix}.dropout", "dropout", at, dropped, keep=dropout.keep)
 
 
@@ -66,7 +66,7 @@ def _residual(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSe
         if index < before:
             start = at
     across = Convs(convs.widths[before:], convs.sizes[before:], convs.strides[before:])
-    fits = start.images == convs.widths[last] and across.strides[0] == ONCE
+    fits = start.channels == convs.widths[last] and across.strides[0] == ONCE
     name, width = f"{prefix}.layer{last + 1}", convs.widths[last]
     if kind.add == "sum":
         own = to = sketch.active(name, width)
@@ -107,21 +107,21 @@ def _projected(
     crop = _crop(sketch, across, stride if kind.shortcut == "average" else size)
     if crop != NOTHING:
         start = sketch.hand(
-            f"{prefix}.crop", start, sketch.passing(f"{prefix}.cropped", start.images), crop
+            f"{prefix}.crop", start, sketch.passing(f"{prefix}.cropped", start.channels), crop
         )
     if kind.shortcut == "average" and stride != ONCE:
-        if start.images == to.images:
+        if start.channels == to.channels:
             return sketch.lead(
                 f"{prefix}.shortcut", "avg_pool", start, to, size=stride, stride=stride
             )
-        pooled = sketch.passing(f"{prefix}.averaged", start.images)
+        pooled = sketch.passing(f"{prefix}.averaged", start.channels)
         start = sketch.lead(
             f"{prefix}.average", "avg_pool", start, pooled, size=stride, stride=stride
         )
         stride = ONCE
     if kind.add != "norm" or sketch.section.norm is None:
         return sketch.convolve(f"{prefix}.shortcut", start, to, size, stride)
-    normed = sketch.linear(f"{prefix}.projected", to.images, bias=False, normed=True)
+    normed = sketch.linear(f"{prefix}.projected", to.channels, bias=False, normed=True)
     sketch.convolve(f"{prefix}.shortcut", start, normed, size, stride)
     return sketch.hand(f"{prefix}.project", normed, to)
 

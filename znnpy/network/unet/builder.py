@@ -28,26 +28,26 @@ class Sketch:
         self.nodes.append(node)
         return node
 
-    def passing(self, name: str, images: int) -> Node:
+    def passing(self, name: str, channels: int) -> Node:
         """A node that adds what arrives, no more."""
-        return self.add(Node(name, "sum", images, bias=False))
+        return self.add(Node(name, "sum", channels, bias=False))
 
-    def active(self, name: str, images: int, *, bias: bool = True, normed: bool = True) -> Node:
+    def active(self, name: str, channels: int, *, bias: bool = True, normed: bool = True) -> Node:
         """A node with the function of the net; with its biases and norm, unless told not to."""
-        return self._transfer(name, images, self.section.function, bias, normed)
+        return self._transfer(name, channels, self.section.function, bias, normed)
 
-    def linear(self, name: str, images: int, *, bias: bool = True, normed: bool = False) -> Node:
+    def linear(self, name: str, channels: int, *, bias: bool = True, normed: bool = False) -> Node:
         """A node without a function; with the biases of the net unless told not to."""
-        return self._transfer(name, images, "linear", bias, normed)
+        return self._transfer(name, channels, "linear", bias, normed)
 
     def _transfer(
-        self, name: str, images: int, function: FunctionName, bias: bool, normed: bool
+        self, name: str, channels: int, function: FunctionName, bias: bool, normed: bool
     ) -> Node:
         section = self.section
         slope = slope_of(function, section.slope if function == section.function else None)
         norm = norm_of(section.norm) if normed else None
         bias = bias and section.biased
-        return self.add(Node(name, "transfer", images, function, slope, bias, norm=norm))
+        return self.add(Node(name, "transfer", channels, function, slope, bias, norm=norm))
 
     def lead(self, name: str, kind: EdgeKindName, source: Node, to: Node, **numbers: Any) -> Node:
         """An edge; returns the node that it leads to."""

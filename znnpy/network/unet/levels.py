@@ -98,7 +98,7 @@ def _down(sketch: Sketch, level: int, at: Node) -> Node:
     step = each(section.down, level - 1) if level else ONCE
     if section.pool != "strided" and step != ONCE:
         kind: EdgeKindName = "max_pool" if section.pool == "max" else "avg_pool"
-        pooled = sketch.passing(f"{name}.pooled", at.images)
+        pooled = sketch.passing(f"{name}.pooled", at.channels)
         at = sketch.lead(f"{name}.pool", kind, at, pooled, size=step, stride=step)
         step = ONCE
     sizes = section.sizes(level)
@@ -113,11 +113,11 @@ def _down(sketch: Sketch, level: int, at: Node) -> Node:
 def _up(sketch: Sketch, level: int, below: Node, skip: Node, crop: Triple) -> Node:
     """A level on its way up: what comes from below grows and is joined with the skip, then a block."""
     section, name = sketch.section, f"up{level}"
-    images = below.images if section.up.images == "same" else skip.images
+    images = below.channels if section.up.channels == "same" else skip.channels
     if section.join == "sum":
         joined = sketch.active(f"{name}.join", images)
     else:
-        joined = sketch.add(Node(f"{name}.join", "concat", skip.images + images, bias=False))
+        joined = sketch.add(Node(f"{name}.join", "concat", skip.channels + images, bias=False))
     sketch.hand(f"{name}.skip", skip, joined, crop)
     factor = each(section.down, level)
     if section.up.kind == "transposed":
@@ -130,13 +130,13 @@ def _up(sketch: Sketch, level: int, below: Node, skip: Node, crop: Triple) -> No
 
 
 def _transposed(
-    sketch: Sketch, name: str, below: Node, joined: Node, images: int, factor: Triple
+    sketch: Sketch, name: str, below: Node, joined: Node, channels: int, factor: Triple
 ) -> None:
     size = sketch.section.up.size or factor
     numbers: dict[str, Any] = {"size": size, "stride": factor}
     if sketch.section.padding == "same":
         numbers |= _trimmed(size, factor)
-    to = _meeting(sketch, name, joined, images)
+    to = _meeting(sketch, name, joined, channels)
     sketch.lead(f"{name}.grow", "conv_transpose", below, to, **numbers)
 
 
@@ -148,20 +148,20 @@ def _trimmed(size: Triple, factor: Triple) -> dict[str, Any]:
 
 
 def _resized(
-    sketch: Sketch, name: str, below: Node, joined: Node, images: int, factor: Triple
+    sketch: Sketch, name: str, below: Node, joined: Node, channels: int, factor: Triple
 ) -> None:
     """A 1x1x1 convolution stands before the resize, where it says the same on fewer voxels."""
     up = sketch.section.up
     size = up.size or ONCE
-    if up.images == "same":
+    if up.channels == "same":
         _resize(sketch, name, below, joined, factor)
     elif size == ONCE:
-        own = sketch.linear(f"{name}.narrowed", images, bias=joined.kind == "concat")
+        own = sketch.linear(f"{name}.narrowed", channels, bias=joined.kind == "concat")
         _resize(sketch, name, sketch.convolve(f"{name}.narrow", below, own, ONCE), joined, factor)
     else:
-        grown = sketch.passing(f"{name}.resized", below.images)
+        grown = sketch.passing(f"{name}.resized", below.channels)
         _resize(sketch, name, below, grown, factor)
-        to = _meeting(sketch, name, joined, images)
+        to = _meeting(sketch, name, joined, channels)
         sketch.convolve(f"{name}.narrow", grown, to, size)
 
 
@@ -173,11 +173,11 @@ def _resize(sketch: Sketch, name: str, source: Node, to: Node, factor: Triple) -
         sketch.lead(f"{name}.grow", "upsample", source, to, factor=factor, mode=mode)
 
 
-def _meeting(sketch: Sketch, name: str, joined: Node, images: int) -> Node:
+def _meeting(sketch: Sketch, name: str, joined: Node, channels: int) -> Node:
     """Where a convolution's output goes: into the sum, or by a node of its own into the stack."""
     if joined.kind != "concat":
         return joined
-    own = sketch.linear(f"{name}.grown", images)
+    own = sketch.linear(f"{name}.grown", channels)
     sketch.hand(f"{name}.below", own, joined)
     return own
 

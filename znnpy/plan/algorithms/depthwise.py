@@ -15,7 +15,7 @@ traits = Traits(depthwise=True, crops=True)
 
 def refusal(size: Triple, stride: Triple) -> str:
     """Of all layers but those that it is for, whatever their size and stride."""
-    return "depthwise takes filters of one image each"
+    return "depthwise takes filters of one channel each"
 
 
 def told(shape: ConvShape) -> list[Method]:

@@ -27,7 +27,7 @@ class Traits:
     reads_planar: bool = False
     reads_planar_gradients: bool = False
     writes_planar: bool = False
-    # Whether it is for filters of one image each, and for no others.
+    # Whether it is for filters of one channel each, and for no others.
     depthwise: bool = False
     # Whether it makes transposed convolutions.
     transposes: bool = False

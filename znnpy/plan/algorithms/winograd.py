@@ -233,8 +233,8 @@ def _blocks(shape: ConvShape) -> tuple[int, int]:
     return -(-shape.inputs // LANES_COUNTED), -(-shape.outputs // LANES_COUNTED)
 
 
-def _lanes(images: int) -> int:
-    return -(-images // LANES_COUNTED) * LANES_COUNTED
+def _lanes(channels: int) -> int:
+    return -(-channels // LANES_COUNTED) * LANES_COUNTED
 
 
 def _filters_seconds(pairs: int) -> float:

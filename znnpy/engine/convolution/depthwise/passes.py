@@ -27,7 +27,7 @@ MOST_SLABS = 16  # partial weight gradients kept side by side
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Cross-correlation of each image with its filter, into the edge's contribution."""
-    source, target = build.seen(edge), build.images.contributions[edge.name]
+    source, target = build.seen(edge), build.maps.contributions[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
     for batch, block, low, high, cost in _parts(build, edge, target):
         wide = source_range(edge, dilation, target.cut, low, high)

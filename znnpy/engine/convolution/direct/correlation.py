@@ -139,8 +139,8 @@ class _Panel:
 
 def _panels(target: Tensor) -> list[_Panel]:
     if target.lanes == 1:
-        return [_Panel(0, 0, target.images)]
-    vectors = output_groups(target.images)
+        return [_Panel(0, 0, target.channels)]
+    vectors = output_groups(target.channels)
     return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
 
 
@@ -161,7 +161,7 @@ def _cuts(it: Correlation, panel: _Panel, seconds: float) -> list[tuple[int, int
 
 def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[int, Region]:
     """Address of the filters that a panel reads, and their region."""
-    offset = 4 * group_offset(panel.number, it.source.images, prod(edge.size))
+    offset = 4 * group_offset(panel.number, it.source.channels, prod(edge.size))
     if it.turned:
         buffer = transposed(build, edge)
         return buffer.address + offset, buffer.region()
@@ -174,7 +174,7 @@ def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[
 
 def _kernel(it: Correlation, panel: _Panel) -> Kernel:
     if it.target.lanes == 1:
-        return few_kernel(it.target.images)
+        return few_kernel(it.target.channels)
     return forward_kernel(panel.count, it.words["source_x"])
 
 
@@ -215,7 +215,7 @@ def _epilogue(
     if which == "forward":
         bias = build.bias_address(node.name, panel.first * LANES)  # planar images are one panel
         return slope | {"bias": bias}, build.bias_reads(node.name)
-    output = build.images.activations[node.name]
+    output = build.maps.activations[node.name]
     output = in_rows(output) if rows else output
     words = {
         "output": output.at(batch, panel.first),
@@ -238,8 +238,8 @@ def _sum_biases(
     if target.lanes > 1:
         sum_bias(step, build, node, panel.first, panel.count, partials, count)
         return
-    for image in range(target.images):
-        sum_planar_bias(step, build, node, image, partials, count, target.images)
+    for image in range(target.channels):
+        sum_planar_bias(step, build, node, image, partials, count, target.channels)
 
 
 def source_words(source: Tensor, stride: Triple, size: Triple, dilation: Triple) -> dict[str, int]:
@@ -250,7 +250,7 @@ def source_words(source: Tensor, stride: Triple, size: Triple, dilation: Triple)
         "source_y": source.y_stride * stride[1],
         "source_x": source.lanes * stride[2],
         "source_lanes": source.lanes,
-        "channels": source.images,
+        "channels": source.channels,
         "taps_z": size[0],
         "taps_y": size[1],
         "taps_x": size[2],

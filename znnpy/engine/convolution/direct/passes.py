@@ -39,7 +39,7 @@ def in_a_row(
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """What an edge brings to its target, with its bias and function where no other edge converges."""
-    target = build.images.contributions[edge.name]
+    target = build.maps.contributions[edge.name]
     if edge.kind == "conv_transpose":
         before = firsts(build.layout.padding(edge))
         it = against(build, "forward", edge, build.value(edge.source), target, before)
@@ -52,7 +52,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """What an edge brings back to its source, finished where nothing else reads the source's images."""
     if edge.kind == "conv_transpose":
         gradient = gradient.framed(build.layout.padding(edge))
-        it = along(build, "gradient", edge, gradient, build.images.backward[edge.name])
+        it = along(build, "gradient", edge, gradient, build.maps.backward[edge.name])
     else:
         before = firsts(build.layout.cropped(edge))
         values = build.value(edge.source)  # the gradient of their function may be made too

@@ -38,7 +38,7 @@ def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
     layer = build.layout.plan.layers[edge.name]
     if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
         return Pass.FORWARD
-    back = edge.name in build.images.backward and layer.gradient == "direct"
+    back = edge.name in build.maps.backward and layer.gradient == "direct"
     return Pass.BACKWARD if back and build.layout.lanes(edge.source) > 1 else None
 
 

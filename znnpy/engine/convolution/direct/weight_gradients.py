@@ -168,7 +168,7 @@ def _slab_gradient(
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, low, high)
     few = gradient.lanes == 1
-    vectors = gradient.images if few else piece.width // LANES
+    vectors = gradient.channels if few else piece.width // LANES
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
     places = [buffer.address + 4 * piece.start for buffer in earlier]
@@ -177,7 +177,7 @@ def _slab_gradient(
     del words["taps_z"], words["source_block"]
     if "vectors" in extra:
         del words["source_lanes"]
-    width = gradient.images if few else piece.width
+    width = gradient.channels if few else piece.width
     flops = 2.0 * piece.floats / piece.width * width
     flops *= (high - low) * prod(gradient.shape) / gradient.extent
     seconds = flops / DIRECT_RATE + len(earlier) * 4 * piece.floats / MEMORY_RATE

@@ -198,9 +198,7 @@ def _finish(
         combine_spectra(step, leaves, Identity(owner, PASS_OF[which], Part.SPECTRAL_SUM))
         what = Identity(owner, PASS_OF[which], Part.INVERSE)
         first = group[0]
-        target = (
-            build.back(first) if which == "gradient" else build.images.contributions[first.name]
-        )
+        target = build.back(first) if which == "gradient" else build.maps.contributions[first.name]
         images_of_spectra(step, leaves[0], target, what)
 
 
@@ -253,6 +251,6 @@ def _by_fft(plan: Plan, edge: Edge, which: PassName) -> bool:
 def _sum(build: Build, edge: Edge, which: PassName) -> Spectra:
     """Spectra of what an edge brings to its target (forward) or its source (gradient)."""
     layout, end = build.layout, edge.target if which == "forward" else edge.source
-    count = layout.batch * layout.network.node(end).images
+    count = layout.batch * layout.network.node(end).channels
     use = FORWARD_SUMS if which == "forward" else BACKWARD_SUMS
     return Spectra(build, use, edge.name, count, grid_of(build, edge))

@@ -79,7 +79,7 @@ def image_spectra_of(
 ) -> Spectra:
     """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
     assert what.owner is not None
-    count = tensor.batch * tensor.images
+    count = tensor.batch * tensor.channels
     spectra = Spectra(build, use, what.owner, count, grid, border=border)
     if not step.once(spectra.buffer):
         return spectra
@@ -87,7 +87,7 @@ def image_spectra_of(
     for batch in range(tensor.batch):
         for first, count in _channel_runs(tensor, grid):
             block, lane = divmod(first, tensor.lanes)
-            index = batch * tensor.images + first
+            index = batch * tensor.channels + first
             step.add(
                 image_spectra,
                 {
@@ -115,8 +115,8 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
     for batch in range(tensor.batch):
         for first, count in _channel_runs(tensor, spectra.grid):
             block, lane = divmod(first, tensor.lanes)
-            index = batch * tensor.images + first
-            last = lane + count == tensor.channels(block)
+            index = batch * tensor.channels + first
+            last = lane + count == tensor.block_channels(block)
             step.add(
                 spectra_images,
                 {
@@ -129,7 +129,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
                     "target_channel": 1 if tensor.lanes > 1 else tensor.block_stride,
                     "channels": count,
                     # Who had this memory before may have left something in these lanes.
-                    "pad": tensor.lanes - tensor.channels(block) if last else 0,
+                    "pad": tensor.lanes - tensor.block_channels(block) if last else 0,
                     "add": 0,
                     "plan": plan.address,
                 },
@@ -157,7 +157,7 @@ def _channel_runs(tensor: Tensor, grid: Triple) -> list[tuple[int, int]]:
     wanted = max(1, round(TARGET_SECONDS / _transform_seconds(grid)))
     runs = []
     for block in range(tensor.blocks):
-        channels = tensor.channels(block)
+        channels = tensor.block_channels(block)
         for low in range(0, channels, wanted):
             runs.append((block * tensor.lanes + low, min(wanted, channels - low)))
     return runs

@@ -59,7 +59,7 @@ def _spectra_tasks(
             seconds * (stretch.high - stretch.low) * (high - low),
             tensor,
             [stretch],
-            range(low * per_block, min(tensor.images, high * LANES) if planar else high),
+            range(low * per_block, min(tensor.channels, high * LANES) if planar else high),
         )
 
 
@@ -112,7 +112,7 @@ def _image_tasks(
 
 def _blocks(tensor: Tensor) -> int:
     """Blocks of spectra that a tensor's images fill, planar or not."""
-    return -(-tensor.images // LANES)
+    return -(-tensor.channels // LANES)
 
 
 def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str, int]:
@@ -148,7 +148,7 @@ def _words(
     """Which tiles and blocks a task takes, forward and back."""
     tiling = spectra.tiling
     return {
-        "channels": tensor.images - low * LANES,
+        "channels": tensor.channels - low * LANES,
         "blocks": high - low,
         "tiles_y": stretch.grid.counts[1],
         "tiles_x": stretch.grid.counts[2],

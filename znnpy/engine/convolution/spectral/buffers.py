@@ -81,7 +81,7 @@ def against(edge: Edge) -> PassName:
 def is_few(build: Build, edge: Edge) -> bool:
     """Whether lanes go over tiles and phases of an edge's source."""
     source, phases = build.seen(edge), phases_of_edge(build, edge)
-    return source.lanes == 1 and over_tiles(source.images, phases.count, LANES)
+    return source.lanes == 1 and over_tiles(source.channels, phases.count, LANES)
 
 
 def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> TileSpectra:
@@ -91,7 +91,7 @@ def source_spectra(build: Build, edge: Edge, source: Views, which: PassName) -> 
     layout = build.layout
     layer = layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight") and not is_transposed(edge)
-    if layout.training and same and kept_between_passes(tiling.tile, tiling.tiles, source.images):
+    if layout.training and same and kept_between_passes(tiling.tile, tiling.tiles, source.channels):
         kind = isinstance(spectra, PlaneSpectra), spectra.most, layout.padding(edge), edge.border
         phases = phases_of_edge(build, edge)
         for group in range(spectra.groups):
@@ -118,8 +118,8 @@ def by_columns(build: Build, edge: Edge, tile: Triple) -> bool:
     """
     if phases_of_edge(build, edge).split or is_transposed(edge):
         return False
-    ends = build.seen(edge), build.images.contributions[edge.name]
-    packed = any(saves_lanes(end.images, LANES) for end in ends)
+    ends = build.seen(edge), build.maps.contributions[edge.name]
+    packed = any(saves_lanes(end.channels, LANES) for end in ends)
     return packed and all(end.lanes == LANES for end in ends) and leaves_cache(tile)
 
 
@@ -127,9 +127,9 @@ def edge_spectra(build: Build, edge: Edge, tiling: Tiling, end: Views) -> TileSp
     """Spectra of an end's tiles in groups that serve products."""
     if not by_columns(build, edge, tiling.tile):
         return grouped_spectra(tiling, end)
-    images = max(build.seen(edge).images, build.images.contributions[edge.name].images)
+    images = max(build.seen(edge).channels, build.maps.contributions[edge.name].channels)
     most = tiling.in_lattices(column_group(tiling.tile, tiling.tiles, images))
-    return PlaneSpectra(tiling, end.images, most)
+    return PlaneSpectra(tiling, end.channels, most)
 
 
 def grouped_spectra(tiling: Tiling, images: Views) -> TileSpectra:
@@ -137,15 +137,15 @@ def grouped_spectra(tiling: Tiling, images: Views) -> TileSpectra:
 
     Vectors that hold tiles of two lattices would let one wait for the other where tiles overlap.
     """
-    most = group_size(tiling.tile, tiling.tiles, images.images)
+    most = group_size(tiling.tile, tiling.tiles, images.channels)
     found = spectra_of(tiling, images, most)
     return spectra_of(tiling, images, tiling.in_lattices(most)) if found.packed else found
 
 
 def spectra_of(tiling: Tiling, images: Views, most: int) -> TileSpectra:
     """Spectra of the images' tiles in groups of `most`, packed where that saves lanes."""
-    packed = images.lanes == LANES and saves_lanes(images.images, LANES)
-    return TileSpectra(tiling, images.images, most, packed=packed)
+    packed = images.lanes == LANES and saves_lanes(images.channels, LANES)
+    return TileSpectra(tiling, images.channels, most, packed=packed)
 
 
 def tiling_of(build: Build, edge: Edge, which: PassName) -> Tiling:

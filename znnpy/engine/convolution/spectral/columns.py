@@ -77,7 +77,7 @@ def _words(
 ) -> dict[str, int]:
     """Words of both kernels; forward all points of x count, `back` all of y."""
     new = x.tiling.new[x.axis]
-    return column_words(build, x.images, w, y, group) | {
+    return column_words(build, x.channels, w, y, group) | {
         "x": x.at(group),
         "x_points": new if back else x.points,
         "y_points": x.points if back else new,
@@ -85,15 +85,15 @@ def _words(
 
 
 def column_words(
-    build: Build, images: int, w: Filters, y: PlaneSpectra, group: int
+    build: Build, channels: int, w: Filters, y: PlaneSpectra, group: int
 ) -> dict[str, int]:
     """Words of all kernels for a group of tiles of y and of so many other images."""
     count = y.count(group)
     return {
-        "x_images": images,
+        "x_images": channels,
         "x_points": 0,
         "y": y.at(group),
-        "y_images": y.images,
+        "y_images": y.channels,
         "y_points": y.tiling.new[y.axis],
         "target": 0,
         "plane": y.point_stride,
@@ -107,7 +107,7 @@ def column_words(
         "exchanged": 0,
         "gradient": 0,
         "accumulate": 0,
-        **build.worker_scratch(column_floats(y.points, count, images, y.images)),
+        **build.worker_scratch(column_floats(y.points, count, channels, y.channels)),
     }
 
 
@@ -118,5 +118,5 @@ def line_seconds(spectra: PlaneSpectra, group: int) -> float:
 
 def _product_seconds(x: PlaneSpectra, y: PlaneSpectra, group: int) -> float:
     """Of whole vectors of y."""
-    operations = 8.0 * x.count(group) * x.tiling.frequencies * x.images * y.blocks * LANES
+    operations = 8.0 * x.count(group) * x.tiling.frequencies * x.channels * y.blocks * LANES
     return operations / PRODUCT_RATE

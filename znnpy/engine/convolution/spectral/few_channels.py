@@ -63,15 +63,15 @@ class _Run(NamedTuple):
 
 
 class FewSpectra:
-    """Spectra of all tiles of few images: [grid][block of lanes][frequency][re, im][lane].
+    """Spectra of all tiles of few channels: [grid][block of lanes][frequency][re, im][lane].
 
     Of several `phases` a block holds few tiles, so products take them `across` blocks, to read filters for many at
     once: [frequency][grid][block of lanes][re, im][lane].
     """
 
-    def __init__(self, tiling: Tiling, images: int, phases: int = 1) -> None:
-        images *= phases
-        self.tiling, self.images, self.tiles = tiling, images, LANES // images
+    def __init__(self, tiling: Tiling, channels: int, phases: int = 1) -> None:
+        channels *= phases
+        self.tiling, self.channels, self.tiles = tiling, channels, LANES // channels
         self.across = phases > 1
         self.firsts: dict[int, int] = {}  # block by the first tile of its grid
         self.blocks = 0
@@ -105,16 +105,16 @@ class FewSpectra:
         """The tiles of some blocks of a grid."""
         return Stretch(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
 
-    def planes(self, images: int) -> PlaneSpectra:
+    def planes(self, channels: int) -> PlaneSpectra:
         """Half transformed tiles of the other end's images, in groups that hold tiles of at most RUNS runs each."""
         tiling = self.tiling
-        most = column_group(tiling.tile, tiling.tiles, images)
+        most = column_group(tiling.tile, tiling.tiles, channels)
         if most > self.tiles:
             most -= most % self.tiles
-        found = PlaneSpectra(tiling, images, most)
+        found = PlaneSpectra(tiling, channels, most)
         while max(len(self.runs(found, group)) for group in range(found.groups)) > RUNS:
             most -= 1
-            found = PlaneSpectra(tiling, images, most)
+            found = PlaneSpectra(tiling, channels, most)
         return found
 
     def runs(self, others: TileSpectra, group: int) -> list[_Run]:
@@ -127,7 +127,7 @@ class FewSpectra:
                 low = max(stretch.low, block * self.tiles)
                 high = min(stretch.high, (block + 1) * self.tiles)
                 tile = stretch.grid.first + low - stretch.start
-                lane = low % self.tiles * self.images
+                lane = low % self.tiles * self.channels
                 found.append(_Run(stretch.grid, block, lane, tile, high - low))
         return found
 
@@ -138,7 +138,7 @@ class FewSpectra:
                 tile, tiles = stretch.grid.first + first - stretch.start, stretch.high - first
                 block, place = divmod(first, self.tiles)
                 count = -(-tiles // self.tiles)
-                lane = place * self.images
+                lane = place * self.channels
                 found.append(_Run(stretch.grid, block, lane, tile, count, across=True))
         return found
 
@@ -151,7 +151,7 @@ class FewSpectra:
 def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
     """Spectra of the source's tiles, made now unless the other pass has left them."""
     phases, tiling = phases_of_edge(build, edge), tiling_of(build, edge, which)
-    x = FewSpectra(tiling, build.seen(edge).images, phases.count)
+    x = FewSpectra(tiling, build.seen(edge).channels, phases.count)
     layer = build.layout.plan.layers[edge.name]
     same = layer.method("forward") == layer.method("weight")
     split = phases.counts, phases.apart, phases.stride
@@ -179,7 +179,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
                     "source_image": source.block_stride,
                     **lattice_strides("source", parts[0], tiling),
                     **_phase_words(source, phases, tiling, grid),
-                    "images": source.images,
+                    "images": source.channels,
                     "tiles": grid.tiles,
                     "tiles_y": grid.counts[1],
                     "tiles_x": grid.counts[2],
@@ -219,7 +219,7 @@ def _read(parts: Sequence[Tensor], tiling: Tiling, stretch: Stretch) -> list[Reg
         part.region(stretch.grid.batch, image, *planes)
         for part in parts
         if (planes := planes_of(part, tiling, stretch, window))
-        for image in range(part.images)
+        for image in range(part.channels)
     ]
 
 
@@ -315,7 +315,7 @@ def _column_words(
         for run in runs
     ]
     places += [(0, 0, 0)] * (RUNS - len(runs))
-    words = column_words(build, x.images, w, y, group) | {"x": x.place.address, "runs": len(runs)}
+    words = column_words(build, x.channels, w, y, group) | {"x": x.place.address, "runs": len(runs)}
     for number, (lane, first, tiles) in enumerate(places):
         words |= {f"lane{number}": lane, f"first{number}": first, f"tiles{number}": tiles}
     return words
@@ -336,7 +336,7 @@ def _words(
     return {
         "x": x.at(run.grid, run.block, run.lane, low),
         "x_frequency": x.frequency_stride,
-        "x_tile": x.block_stride if run.across else x.images,
+        "x_tile": x.block_stride if run.across else x.channels,
         "x_block": PAIR,
         "w": w.at(frequency=low),
         "w_frequency": w.frequency_stride,
@@ -348,7 +348,7 @@ def _words(
         "y_block": y.block_stride,
         "frequencies": high - low,
         "tiles": run.tiles,
-        "inputs": x.images,
+        "inputs": x.channels,
         "blocks": y.blocks,
         "x_parts": LANES,
         "y_parts": y.imaginary,

@@ -63,7 +63,7 @@ class _Run(NamedTuple):
 
     offset: int
     first: int
-    images: int
+    channels: int
     block: int
 
 
@@ -73,7 +73,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
         return
     layer = build.layout.plan.layers[edge.name]
     reading: list[PassName] = ["forward"] if layer.forward == "spectral" else []
-    if layer.gradient == "spectral" and edge.name in build.images.backward:
+    if layer.gradient == "spectral" and edge.name in build.maps.backward:
         reading += ["gradient"]
     for which in reading[:1] if shares_filters(build, edge) else reading:
         _make(step, build, edge, backward=which == against(edge))
@@ -135,7 +135,7 @@ def _make_phase(
     w: Filters,
     serves: Pass,
     first: Triple,
-    images: int,
+    channels: int,
     *,
     exchanged: bool,
 ) -> None:
@@ -145,8 +145,8 @@ def _make_phase(
     taps = _Taps.of(build, edge, first)
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
-        for run in _runs(piece, outputs, images, exchanged=exchanged):
-            for low, high in ranges(run.images, run.images * seconds, TOGETHER):
+        for run in _runs(piece, outputs, channels, exchanged=exchanged):
+            for low, high in ranges(run.channels, run.channels * seconds, TOGETHER):
                 own = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 source += 4 * low * (1 if exchanged else piece.width)
@@ -155,7 +155,7 @@ def _make_phase(
                 )
     idle = _apart(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
-        own, piece = _Run(0, images + inputs, idle, block), parameter.pieces[0]
+        own, piece = _Run(0, channels + inputs, idle, block), parameter.pieces[0]
         none = taps._replace(size=(0, 0, 0))
         _transform(
             step, build, edge, w, serves, piece, own, parameter.values, none, exchanged=False
@@ -196,7 +196,7 @@ def _transform(
             "source_input": 1 if exchanged else piece.width,
             "source_lane": piece.width if exchanged else 1,
             "lanes": piece.inputs if exchanged else LANES,
-            "inputs": run.images,
+            "inputs": run.channels,
             **sizes("taps", taps.size),
             **sizes("size", w.tile),
             "target": w.at(run.first, run.block),
@@ -206,7 +206,7 @@ def _transform(
             **build.worker_scratch(scratch_floats(w.tile)),
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
-        cost=run.images * tile_seconds(w.tile, FILTER_RATE),
+        cost=run.channels * tile_seconds(w.tile, FILTER_RATE),
         reads=[parameter.values_region()],
         writes=[w.place.region(strand=run.first * w.blocks + run.block)],
     )
@@ -253,7 +253,7 @@ def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
 
 
 def _emit_phase(
-    step: Step, build: Build, edge: Edge, w: Filters, taps: _Taps, number: int, images: int
+    step: Step, build: Build, edge: Edge, w: Filters, taps: _Taps, number: int, channels: int
 ) -> None:
     parameter = build.parameters[edge.name]
     seconds = tile_seconds(w.tile, FILTER_RATE)
@@ -266,7 +266,7 @@ def _emit_phase(
                 step.add(
                     filter_gradient_tiles,
                     {
-                        "source": w.at(images + piece.first_input + low, block),
+                        "source": w.at(channels + piece.first_input + low, block),
                         "source_frequency": w.frequency_stride,
                         "source_input": w.input_stride,
                         "inputs": high - low,

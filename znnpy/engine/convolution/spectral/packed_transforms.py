@@ -66,7 +66,7 @@ def _task(
 def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
     """Vectors of each transform task; `apart`: of one lattice where none holds tiles of two."""
     firsts = [
-        (stretch.grid.first + stretch.low - stretch.start) * spectra.images
+        (stretch.grid.first + stretch.low - stretch.start) * spectra.channels
         for stretch in spectra.stretches(group)
     ]
     if not apart or any(first % LANES for first in firsts):
@@ -85,7 +85,7 @@ def _seconds(spectra: TileSpectra, vectors: int) -> float:
 
 def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stretch]:
     """Tiles that some vectors hold, wholly or in part."""
-    start, images = group * spectra.most, spectra.images
+    start, images = group * spectra.most, spectra.channels
     first, last = low * LANES // images, -(-high * LANES // images)
     end = start + min(spectra.count(group), last)
     return spectra.tiling.stretches(start + first, end, group, start)
@@ -96,7 +96,7 @@ def _words(
 ) -> dict[str, int]:
     tiling = spectra.tiling
     return {
-        "images": spectra.images,
+        "images": spectra.channels,
         **sizes("extent", tiling.extents),
         **sizes("dilation", tiling.dilation),
         **sizes("step", tiling.new),

@@ -60,7 +60,7 @@ from znnpy.plan.tiles import lattices, leaves_cache, saves_lanes, small_group
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """What an edge brings to its target, into its contribution."""
-    target = build.images.contributions[edge.name]
+    target = build.maps.contributions[edge.name]
     if is_transposed(edge):
         source, sides = build.value(edge.source), build.layout.padding(edge)
         _spread(step, build, edge, source, target, sides)
@@ -72,7 +72,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """What an edge brings back to its source."""
     if is_transposed(edge):
         seen = _framed(build, edge, gradient)
-        _correlate(step, build, edge, seen, build.images.backward[edge.name])
+        _correlate(step, build, edge, seen, build.maps.backward[edge.name])
     elif not _together(build, edge):  # else the weight gradient has made it
         _spread(step, build, edge, gradient, build.back(edge), build.layout.cropped(edge))
 
@@ -170,7 +170,7 @@ def _together(build: Build, edge: Edge) -> bool:
     if is_transposed(edge):
         return False
     layer = build.layout.plan.layers[edge.name]
-    needed = edge.name in build.images.backward
+    needed = edge.name in build.maps.backward
     same = layer.method("weight") == layer.method("gradient")
     if not needed or not same or shares_filters(build, edge):
         return needed and same
@@ -271,7 +271,7 @@ def _emit_gradient(
 ) -> None:
     """Transforms of a group of the gradient's tiles, with zeros behind their new points."""
     room = dy
-    if isinstance(dy, PlaneSpectra) and edge.name in build.images.backward:
+    if isinstance(dy, PlaneSpectra) and edge.name in build.maps.backward:
         room = max(dy, _like(dy, build.back(edge)), key=lambda kept: kept.floats)
     dy.places[group] = ring_slot(step, build, edge, serves, Part.OUTPUT_TILES, room, group)
     # Of a transposed convolution these are the source's, which each pass transforms for itself.
@@ -292,15 +292,15 @@ def _source(
 def _like(x: TileSpectra | FewSpectra, end: Views) -> TileSpectra:
     """Spectra of the other end for products with some, or of such products."""
     if isinstance(x, PlaneSpectra):
-        return PlaneSpectra(x.tiling, end.images, x.most)
+        return PlaneSpectra(x.tiling, end.channels, x.most)
     if isinstance(x, TileSpectra):
         return spectra_of(x.tiling, end, x.most)
     if x.across:
         return grouped_spectra(x.tiling, end)
-    packed = end.lanes == LANES and saves_lanes(end.images, LANES)
+    packed = end.lanes == LANES and saves_lanes(end.channels, LANES)
     if packed and leaves_cache(x.tiling.tile):
-        return x.planes(end.images)
-    return spectra_of(x.tiling, end, small_group(x.tiling.tile, x.tiling.tiles, end.images))
+        return x.planes(end.channels)
+    return spectra_of(x.tiling, end, small_group(x.tiling.tile, x.tiling.tiles, end.channels))
 
 
 def _emit_source(

@@ -23,7 +23,7 @@ def pass_words(
         2 * dilation[2] - cropped[2],
     )
     return {
-        "inputs": source.images,
+        "inputs": source.channels,
         "blocks": target.blocks,
         **size_words("source_size", source.shape),
         **size_words("target_size", target.shape),

@@ -28,7 +28,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     layer = build.layout.plan.layers[edge.name]
     if layer.forward == "winograd":
         _derive(step, build, edge, backward=False)
-    if layer.gradient == "winograd" and edge.name in build.images.backward:
+    if layer.gradient == "winograd" and edge.name in build.maps.backward:
         _derive(step, build, edge, backward=True)
 
 

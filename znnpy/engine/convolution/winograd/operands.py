@@ -81,7 +81,7 @@ class Finish:
         self.build, self.node, self.target, self.leaves = build, node, target, leaves
         self.values, self.partials, self.bias = None, None, node.name if node else None
         if node and ends.backward:
-            self.values, self.bias = build.images.activations[node.name], None
+            self.values, self.bias = build.maps.activations[node.name], None
             self.partials = build.bias_partials(node, 0, leaves * target.blocks)
 
     def words(self, batch: int, blocks: range, leaf: int) -> dict[str, float]:

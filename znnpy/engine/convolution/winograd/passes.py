@@ -30,7 +30,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
     Bias and function of the target are applied where no other edge converges.
     """
-    source, target = build.seen(edge), build.images.contributions[edge.name]
+    source, target = build.seen(edge), build.maps.contributions[edge.name]
     shape, node = shape_of(build, edge, source, target), applied_forward(build.layout, edge)
     _emit(step, Ends(build, edge, source, target, shape, node, backward=False))
 
@@ -75,7 +75,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     seconds = winograd_seconds(ends.shape) / target.batch
     words = {
         **ends.words,
-        **ends.build.worker_scratch(scratch_floats(source.images, target.images)),
+        **ends.build.worker_scratch(scratch_floats(source.channels, target.channels)),
         "filters": points.address,
     }
     tasks = [

@@ -72,7 +72,7 @@ class _Stages:
         tiles, total = max(it.tiles for it in groups), max(it.tiles * it.rows for it in groups)
         self.planes_scratch = build.worker_scratch(planes_floats(tiles))
         self.columns_scratch = build.worker_scratch(
-            columns_floats(source.images, target.images, total)
+            columns_floats(source.channels, target.channels, total)
         )
         self.waiting = {
             seen: blocks * max(it.floats(seen=seen) for it in groups)
@@ -99,7 +99,7 @@ class _Stages:
         ends, source = self.ends, self.ends.source
         seen = ends.seen(*group.planes)
         for low, high in ranges(source.blocks, seconds):
-            part = source.part(low, min(source.images - low * LANES, (high - low) * LANES))
+            part = source.part(low, min(source.channels - low * LANES, (high - low) * LANES))
             self.step.add(
                 winograd_planes,
                 {
@@ -109,7 +109,7 @@ class _Stages:
                     **self.planes_scratch,
                     **place_words("source", source, group.batch, low),
                     **place_words("target", ends.target, group.batch),
-                    "inputs": part.images,
+                    "inputs": part.channels,
                     "planes": before.address + 4 * low * group.floats(seen=True),
                 },
                 what=ends.task(Part.TILES),
@@ -123,7 +123,7 @@ class _Stages:
         words = {
             "source": before.address,
             "target": behind.address,
-            "inputs": ends.source.images,
+            "inputs": ends.source.channels,
             "blocks": ends.target.blocks,
             "filters": self.points.address,
             "tiles": group.tiles,
@@ -144,7 +144,7 @@ class _Stages:
         ends, target, group = self.ends, self.ends.target, self.groups[number]
         for low, high in ranges(target.blocks, seconds):
             blocks = range(low, high)
-            part = target.part(low, min(target.images - low * LANES, len(blocks) * LANES))
+            part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
             self.step.add(
                 winograd_images,
                 {
