@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import znnpy
-from znnpy.cli import config, evaluate, predict, profile, segment, train, view
+from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import WaitWarning, screenful, told
@@ -36,6 +36,7 @@ app.command("profile")(profile.profile)
 app.command("check")(config.check)
 app.command("init")(config.init)
 app.command("schema")(config.schema)
+app.command("version")(version.show_version)
 
 
 def _version(wanted: bool) -> None:
@@ -46,7 +47,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    short: Annotated[
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,

@@ -32,7 +32,7 @@ PATCH = (48, 48, 48)
 def profile(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="Config file (YAML).")
+        Path | None, typer.Argument(metavar="CONFIG", help="Config file (YAML).")
     ] = None,
     predict: Annotated[
         Path | None,
