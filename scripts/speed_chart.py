@@ -80,6 +80,25 @@ def rows(text: str, after: str) -> list[dict[str, str]]:
     return [row for row in found_rows if row["threads"] == THREADS]
 
 
+def ratio(cell: str) -> tuple[float, float, float]:
+    """Median, least and most of a cell such as `4.25 (3.52-4.53)`."""
+    found = RATIO.match(cell)
+    if not found:
+        raise SystemExit(f"{DOCUMENT.name}: {cell!r} is no ratio with its range")
+    middle, least, most = map(float, found.groups())
+    return middle, least, most
+
+
+def described(text: str) -> str:
+    """What the chart shows, in words: kept in its file, by which a test knows whether it is of these figures."""
+    return "; ".join(
+        f"{table.title}, {row['net']}: {peer} {row[column]}"
+        for table in TABLES
+        for row in rows(text, table.after)
+        for peer, column in table.columns.items()
+    )
+
+
 def draw(text: str, output: Path) -> None:
     """Write the chart as SVG, the same bytes each time."""
     matplotlib.rcParams.update({"svg.hashsalt": "znnpy", "font.size": 9})
@@ -89,7 +108,7 @@ def draw(text: str, output: Path) -> None:
     for axis, table in zip(axes, TABLES, strict=True):
         found = rows(text, table.after)
         for place, (peer, column) in enumerate(table.columns.items()):
-            ratios = [tuple(map(float, RATIO.match(row[column]).groups())) for row in found]
+            ratios = [ratio(row[column]) for row in found]
             middle = [ratio[0] for ratio in ratios]
             reach = [[m - low for m, low, _ in ratios], [high - m for m, _, high in ratios]]
             width = 0.8 / len(table.columns)
@@ -117,7 +136,7 @@ def draw(text: str, output: Path) -> None:
     axes[0].set_ylabel("time, as a multiple of znnpy's")
     axes[-1].legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
     axes[0].set_ylim(0, 11)
-    figure.savefig(output, metadata={"Date": None})
+    figure.savefig(output, metadata={"Date": None, "Description": described(text)})
 
 
 if __name__ == "__main__":

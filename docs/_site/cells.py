@@ -23,6 +23,8 @@ def prepare(app: Any) -> None:
     startup = profile / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "startup.py", startup / "00-tutorial.py")
+    quiet = "c.IPKernelApp.log_level = 'ERROR'\n"
+    (startup.parent / "ipython_kernel_config.py").write_text(quiet)
     os.environ["IPYTHONDIR"] = str(profile)
     os.environ["ZNNPY_TUTORIAL_VOLUMES"] = str(ROOT / "volumes")
     # What commands say is shown as it is: no colours, no bars, lines of the page's width.
