@@ -1,14 +1,15 @@
 """What a model takes for its settings: what a config would, and NumPy's numbers; all else is refused by name."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_models import data, small
-from znnpy_kernels.layers.losses import LOSSES as LOSS_KERNELS
 
 from znnpy import Model, Optimizer
-from znnpy.engine.layers import optimizer as optimizers
 from znnpy.errors import ConfigError, NetworkError, PlanError, ZnnpyError
-from znnpy.learning.optimizers import Adam
+from znnpy.learning.losses import LOSSES
+from znnpy.learning.optimizers import OPTIMIZERS, Adam
 
 MALIS = {"layers": [{"conv": {"channels": 2, "size": 3}}]}
 
@@ -115,10 +116,11 @@ def test_neighbours_that_no_voxel_has_are_refused(offsets, said):
 
 
 def test_what_has_no_kernel_runs_in_float64_alone(monkeypatch):
-    monkeypatch.delitem(LOSS_KERNELS, "square")
+    square = replace(LOSSES["square"], readings=dict.fromkeys(LOSSES["square"].readings))
+    monkeypatch.setitem(LOSSES, "square", square)
     with pytest.raises(NetworkError, match=r"'y': loss square has no kernel .* float64 runs it"):
         small(loss="square")
-    monkeypatch.delitem(optimizers.KERNELS, "adam")
+    monkeypatch.setitem(OPTIMIZERS, "adam", replace(OPTIMIZERS["adam"], kernel=None))
     with pytest.raises(PlanError, match=r"optimizer adam has no kernel .* float64 runs it"):
         small(optimizer="adam")
     with small(loss="square", optimizer="adam", precision="float64") as model:

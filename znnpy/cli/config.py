@@ -70,9 +70,7 @@ def check(
 def init(
     path: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="CONFIG", parser=new_path, help="File to write (default: stdout)."
-        ),
+        typer.Argument(metavar="CONFIG", parser=new_path, help="File to write (default: stdout)."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from znnpy.config.problems import Key, nearest, suggestion
 from znnpy.fields import shown
+from znnpy.registered_types import Registered
 
 _KINDS = {
     "int_type": "a whole number",
@@ -152,6 +153,8 @@ def _below(annotation: Any, part: str | int, data: Any) -> Any:
 
 def _members(annotation: Any) -> list[Any]:
     """Members of a union, without Annotated and None."""
+    if isinstance(annotation, type) and issubclass(annotation, Registered):
+        return _members(annotation.annotation())
     if get_origin(annotation) is Annotated:
         return _members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

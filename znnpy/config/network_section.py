@@ -26,6 +26,7 @@ from znnpy.layers.keys import (
 )
 from znnpy.layers.normalization_keys import BiasKey, NormField
 from znnpy.layers.operation import EdgeKindName
+from znnpy.registered_types import registered
 
 
 class LayerSection(Strict):
@@ -60,15 +61,15 @@ def _layer_key(kind: EdgeKind) -> tuple[Any, Any]:
     return keys, Field(default=None, description=kind.summary)
 
 
+def _layer_section() -> Any:
+    keys: dict[str, Any] = {kind.name: _layer_key(kind) for kind in EDGE_KINDS.values()}
+    return create_model("LayerSection", __base__=LayerSection, __doc__=LayerSection.__doc__, **keys)
+
+
 if TYPE_CHECKING:
-    AnyLayer = LayerSection
-else:  # with a key for each kind that is listed, also by others than this package
-    AnyLayer = create_model(
-        "LayerSection",
-        __base__=LayerSection,
-        __doc__=LayerSection.__doc__,
-        **{kind.name: _layer_key(kind) for kind in EDGE_KINDS.values()},
-    )
+    Layers = tuple[LayerSection, ...]
+else:  # with a key for each kind
+    Layers = registered(EDGE_KINDS, lambda: tuple[_layer_section(), ...])
 
 
 class NodeSection(Strict):
@@ -120,11 +121,15 @@ def _edge_section(kind: EdgeKind) -> type[Strict]:
     )
 
 
+def _any_edge() -> Any:
+    sections = [_edge_section(kind) for kind in EDGE_KINDS.values()]
+    return Annotated[reduce(or_, sections), Field(discriminator="kind")]
+
+
 if TYPE_CHECKING:
     AnyEdge = EdgeSection
 else:  # one of the sections of all kinds
-    _sections = [_edge_section(kind) for kind in EDGE_KINDS.values()]
-    AnyEdge = Annotated[reduce(or_, _sections), Field(discriminator="kind")]
+    AnyEdge = registered(EDGE_KINDS, _any_edge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +155,7 @@ class NetworkSection(Strict):
         default=None,
         description="Number of input channels of a chain (default 1); only with `layers`.",
     )
-    layers: tuple[AnyLayer, ...] | None = Field(
-        default=None, description="A chain of operations, in order."
-    )
+    layers: Layers | None = Field(default=None, description="A chain of operations, in order.")
     unet: UnetSection | None = Field(default=None, description="A U-Net, in few words.")
     nodes: dict[str, NodeSection] | None = Field(default=None, description="Feature maps, by name.")
     edges: dict[str, AnyEdge] | None = Field(default=None, description="Operations, by name.")

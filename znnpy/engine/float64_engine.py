@@ -269,7 +269,7 @@ class DoubleEngine:
         else:
             gradient = gradient + decay * value
         states = {state: self._states[f"{name}/{state}"] for state in optimizer.state_names}
-        value -= learning_rate * optimizer.entry.step(optimizer, gradient, states, update)
+        value -= learning_rate * optimizer.entry.step(optimizer.keys, gradient, states, update)
 
 
 def _wrong(

@@ -16,6 +16,7 @@ import numpy as np
 
 from znnpy.errors import NetworkError
 from znnpy.layers.types import Array, Held
+from znnpy.registry import Registry
 
 IMAGES = 1  # the axis of images
 
@@ -149,97 +150,101 @@ FunctionName = Literal[
     "gelu",
     "gelu_tanh",
 ]
-_ALL = (
-    Function(
-        name="linear",
-        value=lambda x, shape: x,
-        gradient=lambda y, g, shape: g,
-        unbounded=True,
-    ),
-    Function(
-        name="relu",
-        value=lambda x, shape: np.maximum(x, 0.0),
-        gradient=lambda y, g, shape: np.where(y > 0, g, 0.0),
-    ),
-    Function(
-        name="leaky_relu",
-        value=lambda x, shape: np.where(x > 0, x, shape.slope * x),
-        gradient=lambda y, g, shape: np.where(y > 0, g, shape.slope * g),
-        shaped=("slope",),
-        unbounded=True,
-    ),
-    Function(
-        name="prelu",
-        value=lambda x, shape: np.where(x > 0, x, shape.slopes * x),
-        gradient=lambda x, g, shape: np.where(x > 0, g, shape.slopes * g),
-        needs_sum=True,
-        held={"slopes": Held(0.25, True)},
-        held_gradients=_prelu_gradients,
-        unbounded=True,
-    ),
-    Function(
-        name="elu",
-        value=lambda x, shape: np.where(x > 0, x, shape.slope * np.expm1(np.minimum(x, 0.0))),
-        gradient=lambda y, g, shape: np.where(y > 0, g, (y + shape.slope) * g),
-        slope=1.0,
-        shaped=("slope",),
-    ),
-    Function(
-        name="tanh",
-        value=lambda x, shape: shape.amplitude * np.tanh(shape.gain * x),
-        gradient=lambda y, g, shape: (
-            g * shape.gain / shape.amplitude * (shape.amplitude**2 - y * y)
+FUNCTIONS = Registry[Function](
+    "function",
+    (
+        Function(
+            name="linear",
+            value=lambda x, shape: x,
+            gradient=lambda y, g, shape: g,
+            unbounded=True,
         ),
-        shaped=("amplitude", "gain"),
-    ),
-    Function(
-        name="logistic",
-        value=_logistic,
-        gradient=lambda y, g, shape: g * y * (1.0 - y),
-    ),
-    Function(
-        name="softmax",
-        value=lambda x, shape: softmax(x),
-        gradient=_softmax_gradient,
-        pointwise=False,
-    ),
-    Function(
-        name="forward_logistic",
-        value=_logistic,
-        gradient=lambda y, g, shape: g,
-        passes_on=True,
-    ),
-    Function(
-        name="softplus",
-        value=lambda x, shape: np.logaddexp(x, 0.0),
-        gradient=lambda y, g, shape: -np.expm1(-y) * g,
-    ),
-    Function(
-        name="soft_sign",
-        value=lambda x, shape: x / (1.0 + np.abs(x)),
-        gradient=lambda y, g, shape: (1.0 - np.abs(y)) ** 2 * g,
-    ),
-    Function(
-        name="silu",
-        value=lambda x, shape: x * _logistic(x, shape),
-        gradient=_silu_gradient,
-        needs_sum=True,
-    ),
-    Function(
-        name="hard_swish",
-        value=lambda x, shape: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
-        gradient=lambda x, g, shape: np.where(x > 3, 1.0, np.where(x > -3, x / 3.0 + 0.5, 0.0)) * g,
-        needs_sum=True,
-    ),
-    Function(name="gelu", value=_gelu, gradient=_gelu_gradient, needs_sum=True),
-    Function(
-        name="gelu_tanh",
-        value=lambda x, shape: 0.5 * x * (1.0 + np.tanh(_bent(x))),
-        gradient=_gelu_tanh_gradient,
-        needs_sum=True,
+        Function(
+            name="relu",
+            value=lambda x, shape: np.maximum(x, 0.0),
+            gradient=lambda y, g, shape: np.where(y > 0, g, 0.0),
+        ),
+        Function(
+            name="leaky_relu",
+            value=lambda x, shape: np.where(x > 0, x, shape.slope * x),
+            gradient=lambda y, g, shape: np.where(y > 0, g, shape.slope * g),
+            shaped=("slope",),
+            unbounded=True,
+        ),
+        Function(
+            name="prelu",
+            value=lambda x, shape: np.where(x > 0, x, shape.slopes * x),
+            gradient=lambda x, g, shape: np.where(x > 0, g, shape.slopes * g),
+            needs_sum=True,
+            held={"slopes": Held(0.25, True)},
+            held_gradients=_prelu_gradients,
+            unbounded=True,
+        ),
+        Function(
+            name="elu",
+            value=lambda x, shape: np.where(x > 0, x, shape.slope * np.expm1(np.minimum(x, 0.0))),
+            gradient=lambda y, g, shape: np.where(y > 0, g, (y + shape.slope) * g),
+            slope=1.0,
+            shaped=("slope",),
+        ),
+        Function(
+            name="tanh",
+            value=lambda x, shape: shape.amplitude * np.tanh(shape.gain * x),
+            gradient=lambda y, g, shape: (
+                g * shape.gain / shape.amplitude * (shape.amplitude**2 - y * y)
+            ),
+            shaped=("amplitude", "gain"),
+        ),
+        Function(
+            name="logistic",
+            value=_logistic,
+            gradient=lambda y, g, shape: g * y * (1.0 - y),
+        ),
+        Function(
+            name="softmax",
+            value=lambda x, shape: softmax(x),
+            gradient=_softmax_gradient,
+            pointwise=False,
+        ),
+        Function(
+            name="forward_logistic",
+            value=_logistic,
+            gradient=lambda y, g, shape: g,
+            passes_on=True,
+        ),
+        Function(
+            name="softplus",
+            value=lambda x, shape: np.logaddexp(x, 0.0),
+            gradient=lambda y, g, shape: -np.expm1(-y) * g,
+        ),
+        Function(
+            name="soft_sign",
+            value=lambda x, shape: x / (1.0 + np.abs(x)),
+            gradient=lambda y, g, shape: (1.0 - np.abs(y)) ** 2 * g,
+        ),
+        Function(
+            name="silu",
+            value=lambda x, shape: x * _logistic(x, shape),
+            gradient=_silu_gradient,
+            needs_sum=True,
+        ),
+        Function(
+            name="hard_swish",
+            value=lambda x, shape: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+            gradient=lambda x, g, shape: (
+                np.where(x > 3, 1.0, np.where(x > -3, x / 3.0 + 0.5, 0.0)) * g
+            ),
+            needs_sum=True,
+        ),
+        Function(name="gelu", value=_gelu, gradient=_gelu_gradient, needs_sum=True),
+        Function(
+            name="gelu_tanh",
+            value=lambda x, shape: 0.5 * x * (1.0 + np.tanh(_bent(x))),
+            gradient=_gelu_tanh_gradient,
+            needs_sum=True,
+        ),
     ),
 )
-FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
 
 
 def function_of(name: str) -> Function:

@@ -12,19 +12,12 @@ from znnpy.layers.identity import IDENTITY
 from znnpy.layers.max_pooling import MAX_FILTER, MAX_POOL
 from znnpy.layers.transposed_convolution import CONV_TRANSPOSE
 from znnpy.layers.upsampling import UPSAMPLE
+from znnpy.registry import Registry
 
-_ALL = (
-    CONV,
-    CONV_TRANSPOSE,
-    MAX_FILTER,
-    MAX_POOL,
-    AVG_POOL,
-    UPSAMPLE,
-    IDENTITY,
-    DROPOUT,
-    CROP,
+EDGE_KINDS = Registry[EdgeKind](
+    "layer",
+    (CONV, CONV_TRANSPOSE, MAX_FILTER, MAX_POOL, AVG_POOL, UPSAMPLE, IDENTITY, DROPOUT, CROP),
 )
-EDGE_KINDS: dict[str, EdgeKind] = {kind.name: kind for kind in _ALL}
 
 
 def edge_kind(name: str) -> EdgeKind:

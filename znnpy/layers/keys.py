@@ -20,11 +20,12 @@ from znnpy.layers.activation_functions import FUNCTIONS, FunctionName
 from znnpy.layers.normalization_keys import BiasKey, NormField
 from znnpy.layers.operation import Numbers
 from znnpy.layers.types import Init
+from znnpy.registered_types import registered
 
 if TYPE_CHECKING:
     FunctionKey = FunctionName
 else:  # what is listed, also by others than this package
-    FunctionKey = Literal[tuple(FUNCTIONS)]
+    FunctionKey = registered(FUNCTIONS, lambda: Literal[tuple(FUNCTIONS)])
 
 _INIT_KEYS = {"uniform": ("low", "high"), "normal": ("mean", "std"), "constant": ("value",)}
 

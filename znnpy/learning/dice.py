@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Bool, Factor, Positive
-from znnpy.learning.loss import Doubles, Loss, LossKeys, Part
+from znnpy.learning.loss import Doubles, Loss, LossKernel, LossKeys, Part
 from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, Reading
 from znnpy.learning.voxelwise import binomial, cross_entropy
 
@@ -123,8 +123,18 @@ def _refused(keys: OverlapKeys, reading: Reading, channels: int) -> str:
     return "leaves the first channel out (include_background: false)" if alone else ""
 
 
+_LOGITS = LossKernel(
+    sums="znnpy_kernels.layers.dice:overlap_sums",
+    gradient="znnpy_kernels.layers.dice:overlap_gradient",
+)
+_CLASSES = LossKernel(
+    sums="znnpy_kernels.layers.dice:overlap_softmax_sums",
+    gradient="znnpy_kernels.layers.dice:overlap_softmax_gradient",
+)
+
+
 def _entry(
-    keys: type[OverlapKeys], name: str, readings: Mapping[Reading, str], example: str
+    keys: type[OverlapKeys], name: str, readings: Mapping[Reading, LossKernel], example: str
 ) -> Loss:
     return Loss(
         name=name,
@@ -141,8 +151,8 @@ def _entry(
 DICE = _entry(
     Dice,
     "dice",
-    {LOGITS: "overlap", CLASSES: "overlap_softmax"},
+    {LOGITS: _LOGITS, CLASSES: _CLASSES},
     "{kind: dice, smooth: 1e-5, batch: false, include_background: true}  # outputs as for focal",
 )
-BCE_DICE = _entry(BceDice, "bce_dice", {LOGITS: "overlap"}, "{kind: bce_dice, bce: 1, dice: 1}")
-CE_DICE = _entry(CeDice, "ce_dice", {CLASSES: "overlap_softmax"}, "{kind: ce_dice, ce: 1, dice: 1}")
+BCE_DICE = _entry(BceDice, "bce_dice", {LOGITS: _LOGITS}, "{kind: bce_dice, bce: 1, dice: 1}")
+CE_DICE = _entry(CeDice, "ce_dice", {CLASSES: _CLASSES}, "{kind: ce_dice, ce: 1, dice: 1}")

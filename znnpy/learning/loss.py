@@ -47,6 +47,22 @@ class Parts(Protocol):
         """The parts of the loss."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LossKernel:
+    """How a loss is computed in float32.
+
+    `gradient`: the kernel of loss and gradient, or "module:name" of it. Its words begin as those of
+    `znnpy_kernels.layers.loss_rows`; the loss's own numbers may follow. `biases`: it adds up the bias gradient.
+    `sums`: the kernel of sums over whole feature maps, which come before the gradient (losses of overlap).
+    `pairs`: weights are shares of pairs of voxels (MALIS).
+    """
+
+    gradient: Any
+    biases: bool = False
+    sums: Any = None
+    pairs: bool = False
+
+
 def _alike(keys: Any, reading: Reading, channels: int) -> Sequence[float]:
     return [1.0] * channels
 
@@ -63,8 +79,8 @@ def _none(keys: Any) -> Mapping[str, float]:
 class Loss:
     """One kind of losses.
 
-    `keys`: as users write them. `readings`: what it can take an output's values for, with the name of
-    the kernel that computes it then (`znnpy_kernels.layers.losses.LOSSES`, `overlap.OVERLAPS`). Where
+    `keys`: as users write them. `readings`: what it can take an output's values for, with the kernel that
+    computes it then, None where float64 alone does. Where
     there are several, the output's function says which. `parts`: the meaning. `example`: keys for the
     template. `refused(keys, reading, images)`: why an output of so many images cannot be trained, "" if
     it can; `neighbours(keys)`: offsets (z, y, x) at which it joins voxels, none of which may lie apart.
@@ -77,7 +93,7 @@ class Loss:
 
     name: str
     keys: type[LossKeys]
-    readings: Mapping[Reading, str]
+    readings: Mapping[Reading, LossKernel | None]
     parts: Parts
     numbers: Callable[[Any], Mapping[str, float]] = _none
     class_weights: Callable[[Any, Reading, int], Sequence[float]] = _alike
@@ -100,8 +116,8 @@ class Objective:
     factor: float = 1.0
 
     @property
-    def kernel(self) -> str:
-        """Name of the kernel that computes it."""
+    def kernel(self) -> LossKernel | None:
+        """How it is computed in float32; None where it is not."""
         return self.loss.readings[self.reading]
 
     @property

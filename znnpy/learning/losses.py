@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -14,19 +14,24 @@ from znnpy.learning.dice import BCE_DICE, CE_DICE, DICE
 from znnpy.learning.loss import Loss, LossKeys
 from znnpy.learning.malis import MALIS
 from znnpy.learning.voxelwise import BINOMIAL, FOCAL, SOFTMAX, SQUARE
+from znnpy.registered_types import registered
+from znnpy.registry import Registry
 
-_ALL = (SQUARE, BINOMIAL, SOFTMAX, FOCAL, DICE, BCE_DICE, CE_DICE, MALIS)
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in _ALL}
+LOSSES = Registry[Loss]("loss", (SQUARE, BINOMIAL, SOFTMAX, FOCAL, DICE, BCE_DICE, CE_DICE, MALIS))
+
+
+def _any_loss() -> Any:
+    keys = reduce(or_, [loss.keys for loss in LOSSES.values()])
+    return Annotated[
+        Annotated[keys, Field(discriminator="kind")],
+        shorthand("kind", str),
+    ]
+
 
 if TYPE_CHECKING:
     AnyLoss = LossKeys
 else:  # the keys of one of all losses, or its name alone
-    AnyLoss = Annotated[
-        Annotated[
-            reduce(or_, [loss.keys for loss in LOSSES.values()]), Field(discriminator="kind")
-        ],
-        shorthand("kind", str),
-    ]
+    AnyLoss = registered(LOSSES, _any_loss)
 
 
 def loss_of(keys: LossKeys) -> Loss:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Offsets, Probability
-from znnpy.learning.loss import Doubles, Loss, LossKeys, Part, samples
+from znnpy.learning.loss import Doubles, Loss, LossKernel, LossKeys, Part, samples
 from znnpy.learning.readings import IMAGES, LOGITS, Reading
 
 
@@ -88,7 +88,11 @@ def _refused(keys: Malis, reading: Reading, channels: int) -> str:
 MALIS = Loss(
     name="malis",
     keys=Malis,
-    readings={LOGITS: "malis"},
+    readings={
+        LOGITS: LossKernel(
+            gradient="znnpy_kernels.layers.losses:malis_loss", biases=True, pairs=True
+        )
+    },
     parts=_parts,
     reweighed=shares,
     by_sample=True,

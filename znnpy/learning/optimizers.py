@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from znnpy.fields import Bool, Fraction, NonNegative, Positive, Strict, shorthand, wrong
+from znnpy.registered_types import registered
+from znnpy.registry import Registry
 
 Doubles = NDArray[np.float64]
 _DECAY = "Weight decay: this times the filters is added to their gradient (biases: none)."
@@ -49,28 +51,16 @@ class Adam(OptimizerKeys):
     weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
 
 
-class Numbers(Protocol):
-    """The numbers of all optimisers: each takes those that it knows."""
+class Now(NamedTuple):
+    """What an update's numbers follow from beside its keys.
 
-    @property
-    def momentum(self) -> float:
-        """Of sgd."""
+    `update`: counted from 1. `weight_decay`: that of the keys for filters, 0 for biases.
+    """
 
-    @property
-    def nesterov(self) -> bool:
-        """Of sgd."""
-
-    @property
-    def beta1(self) -> float:
-        """Of adam."""
-
-    @property
-    def beta2(self) -> float:
-        """Of adam."""
-
-    @property
-    def eps(self) -> float:
-        """Of adam."""
+    learning_rate: float
+    update: int
+    weight_decay: float
+    decoupled: bool
 
 
 States = Mapping[str, Doubles]
@@ -78,21 +68,26 @@ States = Mapping[str, Doubles]
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerKind:
-    """One optimiser; its kernel has its name in `znnpy_kernels.layers.optimizers.OPTIMIZERS`.
+    """One optimiser.
 
-    `states(numbers)`: names of the arrays kept for each parameter, as the kernel's words call them.
-    `step(numbers, gradient, states, update)`: what the learning rate times is taken off a parameter, for
+    `keys`: as users write them, with `weight_decay` among them if filters may decay. `states(keys)`: names of
+    the arrays kept for each parameter, as the kernel's words call them.
+    `step(keys, gradient, states, update)`: what the learning rate times is taken off a parameter, for
     update number `update` from 1 on; changes the states in place. `squares`: those states that are never below 0.
-    `decouples`: weight decay may shrink
-    filters beside the gradient.
+    `decouples`: weight decay may shrink filters beside the gradient.
+
+    `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
+    hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
     """
 
     name: str
     keys: type[OptimizerKeys]
-    states: Callable[[Numbers], tuple[str, ...]]
-    step: Callable[[Numbers, Doubles, States, int], Doubles]
+    states: Callable[[Any], tuple[str, ...]]
+    step: Callable[[Any, Doubles, States, int], Doubles]
     squares: tuple[str, ...] = ()
     decouples: bool = False
+    kernel: Any = None
+    hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
 
     @property
     def example(self) -> str:
@@ -109,47 +104,72 @@ def _written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sgd(numbers: Numbers, gradient: Doubles, states: States, update: int) -> Doubles:
-    if not numbers.momentum:
+def _sgd(keys: Any, gradient: Doubles, states: States, update: int) -> Doubles:
+    if not keys.momentum:
         return gradient
     momentum = states["momentum"]
-    momentum[...] = numbers.momentum * momentum + gradient
-    return gradient + numbers.momentum * momentum if numbers.nesterov else momentum
+    momentum[...] = keys.momentum * momentum + gradient
+    return gradient + keys.momentum * momentum if keys.nesterov else momentum
 
 
-def _adam(numbers: Numbers, gradient: Doubles, states: States, update: int) -> Doubles:
+def _adam(keys: Any, gradient: Doubles, states: States, update: int) -> Doubles:
     mean, variance = states["mean"], states["variance"]
-    mean += (1 - numbers.beta1) * (gradient - mean)
-    variance += (1 - numbers.beta2) * (gradient**2 - variance)
-    root = np.sqrt(variance / (1 - numbers.beta2**update)) + numbers.eps
-    step: Doubles = mean / (1 - numbers.beta1**update) / root
+    mean += (1 - keys.beta1) * (gradient - mean)
+    variance += (1 - keys.beta2) * (gradient**2 - variance)
+    root = np.sqrt(variance / (1 - keys.beta2**update)) + keys.eps
+    step: Doubles = mean / (1 - keys.beta1**update) / root
     return step
+
+
+def _sgd_hyper(keys: Sgd, now: Now) -> Sequence[float]:
+    return now.learning_rate, now.weight_decay, keys.momentum, keys.nesterov
+
+
+def _adam_hyper(keys: Adam, now: Now) -> Sequence[float]:
+    return (
+        now.learning_rate,
+        now.weight_decay,
+        keys.beta1,
+        keys.beta2,
+        keys.eps,
+        now.decoupled,
+        1 - keys.beta1**now.update,
+        1 - keys.beta2**now.update,
+    )
 
 
 _ALL = (
     OptimizerKind(
         name="sgd",
         keys=Sgd,
-        states=lambda numbers: ("momentum",) if numbers.momentum else (),
+        states=lambda keys: ("momentum",) if keys.momentum else (),
         step=_sgd,
+        kernel="znnpy_kernels.layers.optimizers:sgd",
+        hyper=_sgd_hyper,
     ),
     OptimizerKind(
         name="adam",
         keys=Adam,
-        states=lambda numbers: ("mean", "variance"),
+        states=lambda keys: ("mean", "variance"),
         step=_adam,
         squares=("variance",),
         decouples=True,
+        kernel="znnpy_kernels.layers.optimizers:adam",
+        hyper=_adam_hyper,
     ),
 )
-OPTIMIZERS: dict[str, OptimizerKind] = {kind.name: kind for kind in _ALL}
+OPTIMIZERS = Registry[OptimizerKind]("optimizer", _ALL)
+
+
+def _any_optimizer() -> Any:
+    keys = reduce(or_, [kind.keys for kind in OPTIMIZERS.values()])
+    return Annotated[
+        Annotated[keys, Field(discriminator="kind")],
+        shorthand("kind", str),
+    ]
+
 
 if TYPE_CHECKING:
     AnyOptimizer = OptimizerKeys
 else:  # the keys of one of all optimisers, or its name alone
-    AnyOptimizer = Annotated[
-        Annotated[
-            reduce(or_, [kind.keys for kind in OPTIMIZERS.values()]), Field(discriminator="kind")
-        ],
-        shorthand("kind", str),
-    ]
+    AnyOptimizer = registered(OPTIMIZERS, _any_optimizer)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from znnpy.fields import Factor, Fraction, NonNegative, wrong
-from znnpy.learning.loss import Doubles, Loss, LossKeys, Part, class_mass, mean
+from znnpy.learning.loss import Doubles, Loss, LossKernel, LossKeys, Part, class_mass, mean
 from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, VALUES, Reading
 
 
@@ -154,17 +154,26 @@ def _refused(keys: Softmax, reading: Reading, channels: int) -> str:
     return "" if count == channels else f"has {count} class_weights"
 
 
-SQUARE = Loss(name="square", keys=Square, readings={VALUES: "square"}, parts=_square)
+SQUARE = Loss(
+    name="square",
+    keys=Square,
+    readings={VALUES: LossKernel(gradient="znnpy_kernels.layers.losses:square_loss", biases=True)},
+    parts=_square,
+)
 BINOMIAL = Loss(
     name="binomial_cross_entropy",
     keys=Binomial,
-    readings={LOGITS: "binomial_cross_entropy"},
+    readings={
+        LOGITS: LossKernel(
+            gradient="znnpy_kernels.layers.losses:binomial_cross_entropy_loss", biases=True
+        )
+    },
     parts=lambda keys, reading, y, t, weight: [binomial(y, t, weight)],
 )
 SOFTMAX = Loss(
     name="softmax",
     keys=Softmax,
-    readings={CLASSES: "softmax"},
+    readings={CLASSES: LossKernel(gradient="znnpy_kernels.layers.losses:softmax_loss")},
     parts=_softmax,
     numbers=lambda keys: {"smoothing": keys.label_smoothing},
     class_weights=_class_weights,
@@ -175,7 +184,10 @@ SOFTMAX = Loss(
 FOCAL = Loss(
     name="focal",
     keys=Focal,
-    readings={LOGITS: "focal", CLASSES: "focal_softmax"},
+    readings={
+        LOGITS: LossKernel(gradient="znnpy_kernels.layers.losses:focal_loss", biases=True),
+        CLASSES: LossKernel(gradient="znnpy_kernels.layers.losses:focal_softmax_loss"),
+    },
     parts=_focal,
     numbers=_focal_numbers,
     class_weights=_focal_weights,

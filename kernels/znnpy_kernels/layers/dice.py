@@ -27,7 +27,7 @@ from znnpy_kernels.layers.loss_rows import (
     weights_of,
 )
 from znnpy_kernels.layers.softmax import blocks_of
-from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.arithmetic import quotient
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, float_argument, floats
@@ -240,9 +240,3 @@ def overlap_total(args: Any, worker: int) -> None:
     entropy = float_argument(args[at.entropy]) * scales[0] * _sum(args, 0, parts, 0)
     doubles(args[at.target])[0] = entropy + float_argument(args[at.overlap]) * (1.0 - mean)
     doubles(args[at.target])[1] = scales[1] * _sum(args, 0, parts, 1)
-
-
-OVERLAPS: dict[str, tuple[Kernel, Kernel]] = {
-    "overlap": (overlap_sums, overlap_gradient),
-    "overlap_softmax": (overlap_softmax_sums, overlap_softmax_gradient),
-}

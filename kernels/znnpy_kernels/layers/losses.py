@@ -27,7 +27,7 @@ from znnpy_kernels.layers.loss_rows import (
     weights_of,
 )
 from znnpy_kernels.layers.softmax import blocks_of, zero_pad
-from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
@@ -105,7 +105,11 @@ def _elementwise_chunk(
 
 
 @inlined
-def _elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
+def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
+    """A loss that is a mean over voxels, of an image each: `loss(args, values, targets)` of vectors.
+
+    It gives the loss, its slope, and which are wrong. `tile`, `biases`: a `scratch_tile` each.
+    """
     sums = zero_doubles(), zero_doubles()
     for block in range(blocks_of(args[AT.channels])):
         zero_pad(biases, 0)
@@ -128,7 +132,7 @@ def _elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
 @kernel(AT)
 def square_loss(args: Any, worker: int) -> None:
     """(y - t)^2, gradient 2 (y - t) w normaliser; wrong where (y > 0.5) differs from (t > 0.5)."""
-    _elementwise(args, scratch_tile(), scratch_tile(), _square)
+    elementwise(args, scratch_tile(), scratch_tile(), _square)
 
 
 @kernel(AT)
@@ -137,19 +141,19 @@ def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
 
     Computed as max(x, 0) - x t + log1p(e^-|x|): stable for any x. Gradient (p - t) w normaliser.
     """
-    _elementwise(args, scratch_tile(), scratch_tile(), _binomial)
+    elementwise(args, scratch_tile(), scratch_tile(), _binomial)
 
 
 @kernel(AT)
 def focal_loss(args: Any, worker: int) -> None:
     """-ones t (1 - p)^gamma log p - zeros (1 - t) p^gamma log(1 - p), p = logistic(x)."""
-    _elementwise(args, scratch_tile(), scratch_tile(), _focal)
+    elementwise(args, scratch_tile(), scratch_tile(), _focal)
 
 
 @kernel(AT)
 def malis_loss(args: Any, worker: int) -> None:
     """(p - t)^2, p = logistic(x), t 0 or 1; the weights are the shares of pairs of `malis`."""
-    _elementwise(args, scratch_tile(), scratch_tile(), _malis)
+    elementwise(args, scratch_tile(), scratch_tile(), _malis)
 
 
 @inlined
@@ -286,15 +290,3 @@ def sum_partials(args: Any, worker: int) -> None:
         scale, share = floats(args[at.normaliser])[0], floats(args[at.normaliser])[1]
     doubles(args[at.target])[0] = losses * scale
     doubles(args[at.target])[1] = wrongs * share
-
-
-LOSSES: dict[str, Kernel] = {
-    "square": square_loss,
-    "binomial_cross_entropy": binomial_cross_entropy_loss,
-    "softmax": softmax_loss,
-    "focal": focal_loss,
-    "focal_softmax": focal_softmax_loss,
-    "malis": malis_loss,
-}
-BIASED = frozenset({"square", "binomial_cross_entropy", "focal", "malis"})
-"""Losses that add up bias gradients."""

@@ -177,7 +177,3 @@ def malis_shares(args: Any, worker: int) -> None:
             shares[edge] = shares[edge] * (inner if floats(target)[edge] > 0.5 else outer)
     longs(args[at.given])[0] = longs(args[at.places])[0]
     longs(args[at.given])[1] = args[at.base]
-
-
-SHARED = frozenset({"malis"})
-"""Losses whose weights are shares of pairs."""

@@ -1,8 +1,8 @@
 """Optimizers on flat float32 ranges; hyperparameters are read from memory, since they change.
 
-`hyper` is the address of float64 values in the order of `HYPERPARAMETERS`; flags are 0 or 1:
-learning_rate, weight_decay, momentum, nesterov, beta1, beta2, eps, decoupled (AdamW), correction1
-= 1 - beta1^t, correction2 = 1 - beta2^t with t = 1 for the first update. `scale` is the address
+`hyper` is the address of float64 values in the order of `SGD_HYPER` or `ADAM_HYPER`; `nesterov` and
+`decoupled` (AdamW) are 0 or 1, correction1 = 1 - beta1^t and correction2 = 1 - beta2^t with t = 1 for
+the first update. `scale` is the address
 of one float32 that multiplies the gradient (clipping), or 0. Definitions are PyTorch's
 (torch.optim.SGD with dampening 0, Adam, AdamW). State starts as zeros; `eps` must be > 0.
 Parameters are updated in place. Ranges may be cut anywhere: the result is bitwise the same. Pad
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.arithmetic import quotient
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, floats
@@ -29,8 +29,9 @@ from znnpy_kernels.simd.vectors import (
     store_masked,
 )
 
-HYPERPARAMETERS = ("learning_rate", "weight_decay", "momentum", "nesterov", "beta1", "beta2",
-                   "eps", "decoupled", "correction1", "correction2")  # fmt: skip
+SGD_HYPER = ("learning_rate", "weight_decay", "momentum", "nesterov")
+ADAM_HYPER = ("learning_rate", "weight_decay", "beta1", "beta2", "eps", "decoupled",
+              "correction1", "correction2")  # fmt: skip
 
 
 @inlined
@@ -78,13 +79,13 @@ def sgd(args: Any, worker: int) -> None:
 
 @inlined
 def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) -> Any:
-    decoupled = hyper[7] != 0.0
+    decoupled = hyper[5] != 0.0
     g = g * splat(scale) + splat(0.0 if decoupled else hyper[1]) * p
     p = p * splat(1.0 - hyper[0] * hyper[1] if decoupled else 1.0)
-    mean = mean + splat(1.0 - hyper[4]) * (g - mean)
-    variance = splat(hyper[5]) * variance + splat(1.0 - hyper[5]) * (g * g)
-    root = fma(sqrt(variance), splat(quotient(1.0, hyper[9] ** 0.5)), splat(hyper[6]))
-    return p - splat(quotient(hyper[0], hyper[8])) * mean / root, mean, variance
+    mean = mean + splat(1.0 - hyper[2]) * (g - mean)
+    variance = splat(hyper[3]) * variance + splat(1.0 - hyper[3]) * (g * g)
+    root = fma(sqrt(variance), splat(quotient(1.0, hyper[7] ** 0.5)), splat(hyper[4]))
+    return p - splat(quotient(hyper[0], hyper[6])) * mean / root, mean, variance
 
 
 ADAM = words("parameters gradient mean variance hyper scale length")
@@ -114,6 +115,3 @@ def adam(args: Any, worker: int) -> None:
         store_masked(args[at.parameters] + i, tail, p)
         store_masked(args[at.mean] + i, tail, m)
         store_masked(args[at.variance] + i, tail, v)
-
-
-OPTIMIZERS: dict[str, Kernel] = {"sgd": sgd, "adam": adam}

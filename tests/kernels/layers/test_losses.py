@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, Planar, normal, same_bits
-from znnpy_kernels.layers.losses import LOSSES, sum_partials
+from znnpy_kernels.layers import losses
+from znnpy_kernels.layers.losses import sum_partials
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
@@ -106,7 +107,7 @@ def run(
     kernel, _, numbers = CASES[name]
     plain = name == "softmax"
     classes = np.ones(output.channels, np.float32) if plain else weights_of(output.channels)
-    LOSSES[kernel].run(
+    getattr(losses, f"{kernel}_loss").run(
         **output.whole("output", z), **places, **target.whole("target", z), **fields,
         **NUMBERS | numbers, classes=classes,
         normaliser=NORMALISER, partial=partial, channels=output.channels,
@@ -207,7 +208,7 @@ def test_targets_and_weights_may_be_elsewhere_at_each_step(name: str, weighted: 
     gradient = dict.fromkeys(("gradient", "gradient_block", "gradient_z", "gradient_y"), 0)
     kernel, _, numbers = CASES[name]
     classes = np.ones(3, np.float32) if name == "softmax" else weights_of(3)
-    LOSSES[kernel].run(
+    getattr(losses, f"{kernel}_loss").run(
         **NUMBERS | numbers, classes=classes,
         **output.whole("output", 1), **gradient, **strides | {"target": offset, "weight": offset},
         normaliser=NORMALISER, partial=partial, channels=3, planes=1, rows=3,

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import normal, same_bits
-from znnpy_kernels.layers.optimizers import HYPERPARAMETERS, adam, sgd
+from znnpy_kernels.layers.optimizers import ADAM_HYPER, SGD_HYPER, adam, sgd
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
 LENGTHS = [1, LANES - 1, LANES, 5 * LANES + 3]
 
 
-def hyper(**values: float) -> Any:
-    assert set(values) <= set(HYPERPARAMETERS)
-    return np.array([values.get(name, 0.0) for name in HYPERPARAMETERS])
+def hyper(names: tuple[str, ...] = SGD_HYPER, **values: float) -> Any:
+    assert set(values) <= set(names)
+    return np.array([values.get(name, 0.0) for name in names])
 
 
 def run_sgd(p: Any, g: Any, m: Any, block: Any, scale: Any, cuts: list[int]) -> None:
@@ -72,7 +72,7 @@ def run_adam(p: Any, g: Any, m: Any, v: Any, block: Any, scale: Any, cuts: list[
 
 
 def adam_block(step: int, decoupled: int, decay: float) -> Any:
-    return hyper(learning_rate=0.01, beta1=0.9, beta2=0.999, eps=1e-8, decoupled=decoupled,
+    return hyper(ADAM_HYPER, learning_rate=0.01, beta1=0.9, beta2=0.999, eps=1e-8, decoupled=decoupled,
                  weight_decay=decay, correction1=1 - 0.9**step,
                  correction2=1 - 0.999**step)  # fmt: skip
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from znnpy_kernels.layers.dice import OVERLAPS, SUMS, overlap_total
-from znnpy_kernels.layers.losses import LOSSES, sum_partials
-from znnpy_kernels.layers.malis import DIGITS, SHARED, malis_order, malis_shares
+from znnpy_kernels.layers.dice import SUMS, overlap_total
+from znnpy_kernels.layers.losses import sum_partials
+from znnpy_kernels.layers.malis import DIGITS, malis_order, malis_shares
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.layers.loss_arguments import Leaf, Parts
@@ -26,6 +27,7 @@ from znnpy.learning.loss import Objective
 from znnpy.network.objectives import Objectives
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
+from znnpy.registry import resolved
 
 OVERLAP_PARTIALS = Use("partial overlaps", SMALL)
 SLOPES = Use("slopes of overlaps", SMALL)
@@ -45,7 +47,8 @@ def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
     partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
     slopes = build.scratch(Name(SLOPES, name), 2 * images * parts.output.batch)
     entropy = parts.objective.numbers["entropy"]
-    sums, gradient = OVERLAPS[parts.objective.kernel]
+    sums, gradient = _kernels(parts.objective)
+    assert sums
     for leaf in parts.leaves:
         step.add(
             sums,
@@ -160,9 +163,16 @@ def _emit_sample(
 def refuse_without_kernel(losses: Objectives) -> None:
     """NetworkError for an output whose loss float64 alone knows."""
     for name, objective in losses.items():
-        if objective.kernel not in {**LOSSES, **OVERLAPS}:
+        if objective.kernel is None:
             what = f"output {name!r}: loss {objective.loss.name} has no kernel in float32"
             raise NetworkError(f"{what}; precision float64 runs it")
+
+
+def _kernels(objective: Objective) -> tuple[Kernel | None, Kernel]:
+    """The kernel of sums that come first, if there are any, and that of the gradient."""
+    found = objective.kernel
+    assert found  # others are refused before
+    return resolved(found.sums), resolved(found.gradient)
 
 
 def loss_group(parity: int) -> int:
@@ -174,7 +184,7 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
     """Loss of one output node: its gradient, partial sums, and their sum in the step's results."""
     parts = Parts.of(build, node, objective)
     group = loss_group(build.parity)
-    if objective.kernel in OVERLAPS:
+    if _kernels(objective)[0]:
         emit_overlap(step, build, parts, group)
     else:
         _emit_mean(step, build, parts, group)
@@ -184,13 +194,18 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
     """A mean over voxels: its weight is known before, so loss and gradient are of one pass."""
     node, staged = parts.node, build.staged
     biases = _bias_partials(build, parts)
-    weighed = emit_shares(step, build, parts) if parts.objective.kernel in SHARED else None
+    _, kernel = _kernels(parts.objective)
+    pairs = parts.objective.kernel and parts.objective.kernel.pairs
+    weighed = emit_shares(step, build, parts) if pairs else None
+    numbers = parts.objective.numbers
+    own = {name: value for name, value in numbers.items() if name in kernel.fields}
     partials = build.scratch(Name(LOSS_PARTIALS, node.name), 4 * parts.count)
     for leaf in parts.leaves:
         step.add(
-            LOSSES[parts.objective.kernel],
+            kernel,
             {
                 **parts.words(leaf),
+                **own,
                 **parts.gradient_words(leaf),
                 **({"places": weighed[leaf.batch].places} if weighed else {}),
                 "partial": partials.address + 16 * leaf.number,

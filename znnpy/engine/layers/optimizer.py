@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
-from znnpy_kernels.layers.optimizers import OPTIMIZERS as KERNELS
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.config import check_section
+from znnpy.config.problems import suggestion
+from znnpy.engine.memory.staging import HYPER_WORDS
 from znnpy.errors import PlanError, ZnnpyError
 from znnpy.fields import Bool, Strict
-from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, OptimizerKeys, OptimizerKind
+from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, Now, OptimizerKeys, OptimizerKind
+from znnpy.registry import resolved
 
 
 class _Own(Strict):
@@ -28,43 +29,39 @@ class _Named(Strict):
     optimizer: AnyOptimizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Optimizer:
-    """One of `OPTIMIZERS`, with its numbers and those of others, which it does not look at; definitions as in PyTorch.
+    """One of `OPTIMIZERS`, with its keys, which are its attributes too; definitions as in PyTorch.
 
-    `weight_decay` is added to the gradient of filters, never of biases; with `decoupled` it shrinks
-    them directly (AdamW, so with Adam alone). Values are those that a config may hold; ZnnpyError says
-    which is not.
+    `numbers`: keys of its kind as a config holds them; those of other kinds may be given, and are not looked at.
+    sgd: `momentum` 0.9, `nesterov`; adam: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; both: `weight_decay` 0, which is
+    added to the gradient of filters, never of biases; with `decoupled` it shrinks
+    them directly (AdamW, so with Adam alone). ZnnpyError says which value no config may hold.
     """
 
-    kind: str = "sgd"
-    momentum: float = 0.9
-    nesterov: bool = False
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    decoupled: bool = False
+    kind: str
+    decoupled: bool
+    keys: OptimizerKeys
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in OPTIMIZERS:
-            raise ZnnpyError(f"optimizer {self.kind!r} is not one of {', '.join(OPTIMIZERS)}")
-        self._take(_Own, {"decoupled": self.decoupled})
-        for kind in OPTIMIZERS.values():
-            given = {name: getattr(self, name) for name in kind.keys.model_fields}
-            self._take(kind.keys, given | {"kind": kind.name})
-        if self.decoupled and not self.entry.decouples:
+    def __init__(self, kind: str = "sgd", *, decoupled: bool = False, **numbers: Any) -> None:
+        if not isinstance(kind, str) or kind not in OPTIMIZERS:
+            raise ZnnpyError(f"optimizer {kind!r} is not one of {', '.join(OPTIMIZERS)}")
+        entry = OPTIMIZERS[kind]
+        own = check_section(_Own, {"decoupled": decoupled}, "optimizer")
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "decoupled", own.decoupled)
+        object.__setattr__(self, "keys", _checked(entry, numbers))
+        if own.decoupled and not entry.decouples:
             kinds = " or ".join(kind.name for kind in OPTIMIZERS.values() if kind.decouples)
             raise ZnnpyError(
                 f"optimizer: decoupled weight decay is AdamW's, of kind {kinds}, not of {self.kind}"
             )
 
-    def _take(self, section: type[Strict], given: Mapping[str, Any]) -> None:
-        """Have plain numbers where NumPy's were given, once they are what a section takes."""
-        keys = check_section(section, given, "optimizer")
-        for name in given:
-            if name != "kind":
-                object.__setattr__(self, name, getattr(keys, name))
+    def __getattr__(self, name: str) -> Any:
+        """A key of its kind."""
+        if name in OPTIMIZERS[self.__dict__.get("kind", "sgd")].keys.model_fields:
+            return getattr(self.keys, name)
+        raise AttributeError(f"an Optimizer of kind {self.kind} has no {name!r}")
 
     @classmethod
     def of(cls, given: Any) -> Optimizer:
@@ -85,29 +82,45 @@ class Optimizer:
     @property
     def kernel(self) -> Kernel:
         """The update's kernel; PlanError where there is none."""
-        if self.kind not in KERNELS:
+        if self.entry.kernel is None:
             raise PlanError(
                 f"optimizer {self.kind} has no kernel in float32; precision float64 runs it"
             )
-        return KERNELS[self.kind]
+        found: Kernel = resolved(self.entry.kernel)
+        return found
 
     @property
     def state_names(self) -> tuple[str, ...]:
         """Names of the buffers kept for each parameter, as the kernel's fields call them."""
-        return self.entry.states(self)
+        return self.entry.states(self.keys)
+
+    @property
+    def weight_decay(self) -> float:
+        """Weight decay of filters, 0 for kinds without."""
+        return float(getattr(self.keys, "weight_decay", 0.0))
 
     def hyperparameters(self, learning_rate: float, update: int, *, decay: bool) -> list[float]:
-        """Values in the kernels' order for update number `update`, counted from 1."""
-        values: dict[str, float] = {
-            "learning_rate": learning_rate,
-            "weight_decay": self.weight_decay if decay else 0.0,
-            "momentum": self.momentum,
-            "nesterov": self.nesterov,
-            "beta1": self.beta1,
-            "beta2": self.beta2,
-            "eps": self.eps,
-            "decoupled": self.decoupled,
-            "correction1": 1 - self.beta1**update,
-            "correction2": 1 - self.beta2**update,
-        }
-        return [float(values[name]) for name in HYPERPARAMETERS]
+        """Values in the kernel's order for update number `update`, counted from 1."""
+        now = Now(learning_rate, update, self.weight_decay if decay else 0.0, self.decoupled)
+        values = [float(value) for value in self.entry.hyper(self.keys, now)]
+        if len(values) > HYPER_WORDS:
+            raise PlanError(
+                f"optimizer {self.kind}: its kernel reads {len(values)} numbers; at most {HYPER_WORDS} fit"
+            )
+        return values
+
+
+def _checked(entry: OptimizerKind, numbers: Mapping[str, Any]) -> OptimizerKeys:
+    """The keys of a kind; what is another's must be what that takes."""
+    own = {name: numbers[name] for name in numbers if name in entry.keys.model_fields}
+    keys = check_section(entry.keys, own | {"kind": entry.name}, "optimizer")
+    others = {name: value for name, value in numbers.items() if name not in own}
+    for kind in OPTIMIZERS.values():
+        taken = [name for name in others if name in kind.keys.model_fields]
+        if taken:
+            given = {name: others.pop(name) for name in taken}
+            check_section(kind.keys, given | {"kind": kind.name}, "optimizer")
+    if others:
+        name, known = next(iter(others)), [*entry.keys.model_fields, "decoupled"]
+        raise TypeError(f"Optimizer: unknown argument {name!r}{suggestion(name, known)}")
+    return keys

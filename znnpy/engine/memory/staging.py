@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from znnpy_kernels.layers.optimizers import HYPERPARAMETERS
-
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
@@ -17,7 +15,8 @@ from znnpy.network.types import Node
 STAGED = Use("staged data")
 RESULTS = Use("loss and error", "staged data")
 
-HYPER_WORDS = len(HYPERPARAMETERS)
+HYPER_WORDS = 16
+"""The most numbers that an update's kernel reads."""
 
 
 @dataclass(frozen=True)

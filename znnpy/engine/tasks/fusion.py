@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from znnpy_kernels.layers.losses import BIASED
-
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE
@@ -82,4 +80,4 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
 def biased_in_loss(node: Node, objective: Objective) -> bool:
     """Whether the loss adds up the gradient of an output node's bias."""
     linear = is_plain(node) and node.function == "linear"
-    return linear and objective.kernel in BIASED
+    return linear and objective.kernel is not None and objective.kernel.biases

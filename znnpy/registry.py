@@ -1,0 +1,53 @@
+"""Registries: the entries of one kind by name, to which other packages add their own."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+from znnpy.errors import ZnnpyError
+
+
+class Named(Protocol):
+    """An entry."""
+
+    @property
+    def name(self) -> str:
+        """Name of the entry, by which users choose it."""
+
+
+Entry = TypeVar("Entry", bound=Named)
+
+
+class Registry(dict[str, Entry]):
+    """All entries of one kind, in the order in which they were added.
+
+    `add` takes those of other packages too, at any time: what reads a registry reads it when it is asked.
+    """
+
+    def __init__(self, what: str, entries: Iterable[Entry] = ()) -> None:
+        super().__init__()
+        self.what = what
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> Entry:
+        """Add an entry and return it; ZnnpyError where another has its name."""
+        if entry.name in self and self[entry.name] is not entry:
+            raise ZnnpyError(f"there is a {self.what} {entry.name!r} already; choose another name")
+        self[entry.name] = entry
+        return entry
+
+
+def resolved(named: Any) -> Any:
+    """The object that "module:name" stands for, imported now; what is no text is itself.
+
+    So an entry may name what is slow to import. ZnnpyError where there is no such module or name.
+    """
+    if not isinstance(named, str):
+        return named
+    try:
+        return pkgutil.resolve_name(named)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ZnnpyError(f"{named!r} names nothing: {error}") from error
