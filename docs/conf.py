@@ -11,7 +11,12 @@ sys.path[:0] = paths
 # What tutorials start imports the same files.
 os.environ["PYTHONPATH"] = os.pathsep.join([*paths[1:], os.environ.get("PYTHONPATH", "")])
 
+from sphinx.util.inspect import TypeAliasForwardRef  # noqa: E402
+
 import znnpy  # noqa: E402
+
+# Within other types, names of `autodoc_type_aliases` are written as they would be alone.
+TypeAliasForwardRef.__repr__ = lambda self: self.name
 
 project = "znnpy"
 author = "The znnpy developers"
@@ -38,6 +43,12 @@ nb_merge_streams = True
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {  # else NumPy's own are written out, half a page each
+    "ArrayLike": "ArrayLike",
+    "Arrays": "ArrayLike | Mapping[str, ArrayLike]",
+    "Floats": "NDArray[floating]",
+    "Extent": "int | tuple[int, int, int]",
+}
 python_maximum_signature_line_length = 80
 add_module_names = False
 

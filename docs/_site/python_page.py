@@ -1,7 +1,11 @@
 """The public names as a page: directives of autodoc for all that the package exports."""
 
 import inspect
+import re
 from typing import Any
+
+# What types and defaults look like that nobody has a name for.
+UNREADABLE = re.compile(r"ForwardRef|_Supports\w+|_Nested\w+|<[\w.]+ object at|\b0x[0-9a-f]{6,}")
 
 
 def page(package: Any) -> str:
@@ -16,3 +20,13 @@ def section(package: Any, name: str) -> str:
     members = "   :members:\n" if kind == "autoclass" else ""
     directive = f".. {kind}:: {package.__name__}.{name}\n{members}"
     return f"## {name}\n\n```{{eval-rst}}\n{directive}```\n"
+
+
+def refuse_unreadable(app: Any, doctree: Any) -> None:
+    """Warn of what autodoc could not write for people."""
+    if app.env.docname != "reference/python":
+        return
+    from sphinx.util.logging import getLogger
+
+    for found in sorted(set(UNREADABLE.findall(doctree.astext()))):
+        getLogger(__name__).warning("%s: name its type in autodoc_type_aliases", found)
