@@ -17,6 +17,7 @@ import typer
 
 import znnpy
 from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
+from znnpy.cli.manners import Manners, adopt, without
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import WaitWarning, screenful, told
@@ -54,15 +55,24 @@ def _options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show where an error comes from (anywhere in the line).")
     ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Show neither progress nor the next command (anywhere in the line).",
+        ),
+    ] = False,
 ) -> None:
-    """Options of all commands; --debug is taken out of the line before it is parsed."""
+    """Options of all commands; --debug and --quiet are taken out of the line before it is parsed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. Errors are one message on stderr."""
     line = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in line
-    words = predict.spelled_out([word for word in line if word != "--debug"])
+    wanted = Manners.of(line)
+    adopt(wanted)
+    words = predict.spelled_out(without(line))
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what matters becomes an error
     for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
@@ -70,37 +80,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _tell if announced_rank() == 0 else _keep  # ranks look at the same files
     try:
-        _run(words, debug)
+        _run(words, wanted)
     except SystemExit as end:
         if arguments is None and (end.code is None or isinstance(end.code, int)):
             _leave(end.code or 0)
         raise
     except Exception as error:
-        if debug:
+        if wanted.debug:
             raise
         _complain(told(error))
         sys.exit(1)
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped; its module is not imported for others
-        if number is None or debug:
+        if number is None or wanted.debug:
             raise
         _complain(f"{error}; run the same command again to go on")
         sys.stdout.flush()
         os._exit(128 + number)  # worker threads and compilers may still be busy
 
 
-def _run(words: Sequence[str], debug: bool) -> None:
+def _run(words: Sequence[str], wanted: Manners) -> None:
     """Run a command. Of several ranks rank 0 alone speaks; what is wrong before they have met ends all of them."""
     speaks = announced_rank() == 0
     try:
         refuse_little_memory()
         with nullcontext() if speaks else redirect_stdout(io.StringIO()):
-            sys.exit(_commands()(words, prog_name="znnpy", obj=debug, standalone_mode=speaks))
+            sys.exit(_commands()(words, prog_name="znnpy", standalone_mode=speaks))
     except (Exception, SystemExit) as error:
         if announced() != 1:
             from znnpy.distributed.rendezvous import end_together
 
-            end_together(error, debug=debug)
+            end_together(error, debug=wanted.debug)
         raise
 
 

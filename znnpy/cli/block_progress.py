@@ -16,9 +16,9 @@ INTERVAL = 5.0  # seconds between plain lines
 
 
 class BlocksBar:
-    """Context manager whose `show(done)` is called after each block."""
+    """Context manager whose `show(done)` is called after each block; a `quiet` one shows nothing."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, quiet: bool = False) -> None:
         console = Console(stderr=True)
         self._what, self._last = what, time.monotonic()
         self._bar = Progress(
@@ -27,9 +27,9 @@ class BlocksBar:
             BarColumn(),
             TextColumn("{task.fields[words]}"),
             console=console,
-            disable=not console.is_terminal,
+            disable=quiet or not console.is_terminal,
         )
-        self._plain = not console.is_terminal
+        self._plain = not (quiet or console.is_terminal)
         self._task = self._bar.add_task(what, total=None, words="")
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from znnpy.cli.manners import manners, suggest
 from znnpy.cli.options import (
     AsJson,
     ConfigFile,
@@ -23,7 +24,6 @@ from znnpy.cli.preconditions import refuse_ranks
 
 
 def check(
-    context: typer.Context,
     config: ConfigFile,
     as_json: AsJson = False,
     set_: Overrides = None,
@@ -46,7 +46,7 @@ def check(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=bool(context.obj)) as world:
+    with joined(debug=manners().debug) as world:
         loaded, first = load_config(config, changed), world.rank == 0
         if world.size > 1:
             from znnpy.train.consensus import refuse_split_statistics
@@ -65,6 +65,8 @@ def check(
         typer.echo(json.dumps(found, indent=2))
     else:
         print_summary(found)
+        if loaded.data is not None and loaded.data.train:
+            suggest("train", config, *(word for it in changed for word in ("--set", it)))
 
 
 def init(
@@ -87,7 +89,8 @@ def init(
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
     write_text(Path(realpath(path)), text)  # a link stays one
-    typer.echo(f"wrote {path}; look at it with: znnpy check {path}", err=True)
+    typer.echo(f"wrote {path}: its data and network are to be made yours", err=True)
+    suggest("check", path)
 
 
 def schema() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from znnpy.cli.manners import suggest
 from znnpy.cli.options import (
     AsJson,
     MaxMemory,
@@ -86,6 +87,7 @@ def evaluate(
         typer.echo(json.dumps(result, indent=2))
     else:
         print_evaluations(found)
+        suggest("view", run)
 
 
 def _sections(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from znnpy.cli.manners import manners, suggest
 from znnpy.cli.options import (
     SIZES,
     MaxMemory,
@@ -204,8 +205,18 @@ def _predict(
         _write(job, section, destination, dask)
         if seams:
             _verify(job, destination, seams)
+        _suggest(saved.config.data.target.kind, destination)
     finally:
         scene.close()
+
+
+def _suggest(target: str, destination: Destination) -> None:
+    """Objects of what shows where they are, a look at all else."""
+    kinds = {"boundary": (), "affinity": (), "mask": ("--kind", "foreground")}
+    if target in kinds:
+        suggest("segment", destination.name, "--output", "objects.h5", *kinds[target])
+    else:
+        suggest("view", destination.name)
 
 
 def _note(text: str) -> None:
@@ -219,7 +230,7 @@ def _write(job: Job, section: VolumeSection, destination: Destination, dask: str
 
     if dask is not None and (words := risk(dask)):
         typer.echo(f"warning: {words}", err=True)
-    with BlocksBar("predicting") as bar:
+    with BlocksBar("predicting", quiet=manners().quiet) as bar:
         if dask is None:
             run_job(job, destination, bar.show, bar.prepare)
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from znnpy.cli.manners import manners
 from znnpy.cli.options import (
     SIZES,
     AsJson,
@@ -30,7 +31,6 @@ PATCH = (48, 48, 48)
 
 
 def profile(
-    context: typer.Context,
     config: Annotated[
         Path | None, typer.Argument(metavar="CONFIG", help="Config file (YAML).")
     ] = None,
@@ -120,8 +120,8 @@ def profile(
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
     links = _links(bandwidth, latency, simulated=bool(counts[1]))
     wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
-    with joined(debug=bool(context.obj)) as world:
-        reporter = choose_reporter() if world.rank == 0 else Quiet()
+    with joined(debug=manners().debug) as world:
+        reporter = choose_reporter(quiet=manners().quiet) if world.rank == 0 else Quiet()
         subject = _subject(config, predict, words, patch, reporter, world)
         summary = profile_subject(subject, out, wishes)
         reporter.close()

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from znnpy.cli.manners import suggest
 from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -93,3 +94,4 @@ def segment(
         f"{destination.name}  {found.labels.shape} (z, y, x): {count:,} object{'s' * (count != 1)}, "
         f"{found.assigned:.1%} of the voxels"
     )
+    suggest("view", prediction, destination.name)

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from znnpy.cli.manners import manners, suggest
 from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
 
 
 def train(
-    context: typer.Context,
     config: ConfigFile,
     set_: Overrides = None,
     overwrite: Annotated[
@@ -37,8 +37,9 @@ def train(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=bool(context.obj)) as world:
+    with joined(debug=manners().debug) as world:
         from znnpy.config import load_config  # when ranks have met: they wait for each other
+        from znnpy.train.progress import choose_reporter
         from znnpy.train.session import train as run
         from znnpy.train.worker_rank import follow
 
@@ -46,7 +47,14 @@ def train(
             signal = follow(world)
         else:
             loaded = load_config(config, changed)
-            outcome = run(loaded, overwrite=overwrite, world=world, different_cpus=different_cpus)
+            reporter = choose_reporter(quiet=manners().quiet)
+            outcome = run(
+                loaded,
+                overwrite=overwrite,
+                reporter=reporter,
+                world=world,
+                different_cpus=different_cpus,
+            )
     if world.rank:
         raise typer.Exit(128 + signal if signal else 0)
     if outcome.signal is not None:
@@ -77,3 +85,4 @@ def _report(outcome: object) -> None:
     if outcome.evaluations and is_drawn(outcome.evaluations[0]):
         typer.echo(f"picture: {outcome.directory / PICTURE}")
     typer.echo(f"run directory: {outcome.directory}")
+    suggest("predict", outcome.directory, "--input", "FILE:DATASET", "--output", "prediction.h5")

@@ -138,6 +138,15 @@ class Plain:
         return due
 
 
+class Notes(Quiet):
+    """Lines of notes, and no progress."""
+
+    @heard_or_not
+    def note(self, text: str) -> None:
+        """Print a line."""
+        print(screenful(text), file=sys.stderr, flush=True)
+
+
 class Bar:
     """A rich progress bar with loss, error, updates/s, voxels/s and the time left."""
 
@@ -244,8 +253,10 @@ def shown(loss: float, error: float | None) -> str:
     return f"loss {loss:.4f}" + ("" if error is None else f"  error {error:.4f}")
 
 
-def choose_reporter() -> Reporter:
-    """A bar when stderr is a terminal, plain lines otherwise."""
+def choose_reporter(*, quiet: bool = False) -> Reporter:
+    """A bar when stderr is a terminal, plain lines otherwise; notes alone where it is to be `quiet`."""
+    if quiet:
+        return Notes()
     console = Console(stderr=True)
     return Bar(console) if console.is_terminal else Plain()
 

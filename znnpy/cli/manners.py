@@ -1,0 +1,52 @@
+"""How much a command says beside its results: `--debug` and `--quiet` anywhere in the line, and the next command."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Self
+
+DEBUG = ("--debug",)
+QUIET = ("--quiet", "-q")
+
+
+@dataclass(frozen=True)
+class Manners:
+    """`debug`: errors show where they come from. `quiet`: neither progress nor the next command is shown."""
+
+    debug: bool = False
+    quiet: bool = False
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Self:
+        """What a command line asks for."""
+        return cls(any(it in DEBUG for it in words), any(it in QUIET for it in words))
+
+
+_asked: ContextVar[Manners] = ContextVar("manners", default=Manners())  # noqa: B039 frozen
+
+
+def manners() -> Manners:
+    """Those of the command that runs."""
+    return _asked.get()
+
+
+def adopt(wanted: Manners) -> None:
+    """Let them be those of the command that runs next."""
+    _asked.set(wanted)
+
+
+def without(words: Sequence[str]) -> list[str]:
+    """A command line without what `Manners` are made from."""
+    return [word for word in words if word not in (*DEBUG, *QUIET)]
+
+
+def suggest(*words: object) -> None:
+    """Say on stderr which command comes next, such as `znnpy check config.yaml`."""
+    if not manners().quiet:
+        with suppress(OSError):  # the terminal may be closed
+            print(f"next: znnpy {shlex.join(map(str, words))}", file=sys.stderr, flush=True)
