@@ -1,4 +1,4 @@
-"""Geometry: shapes, strides, sparsity, field of view. Knows nothing of algorithms."""
+"""Shapes, strides, dilations (ZNN's sparsity) and receptive fields of networks; no algorithm, no memory."""
 
 from znnpy.geometry.axes import AXES, describe, voxels
 from znnpy.geometry.finest_outputs import trained_geometry

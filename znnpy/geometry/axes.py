@@ -1,4 +1,4 @@
-"""Triples along z, y, x: scaled, counted, and written for people."""
+"""Arithmetic on triples along z, y, x, and how a shape is written in messages."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["AXES", "ONE", "Step", "Steps", "describe", "scale", "voxels", "whole
 
 ONE: Triple = (1, 1, 1)
 Step = int | Fraction
-"""A distance in input voxels; a fraction only where it is no whole number."""
+"""A distance in input voxels: an int where it is whole, else a Fraction (after upsampling)."""
 Steps = tuple[Step, Step, Step]
 
 
 def scale(a: Triple, b: Triple) -> Triple:
-    """Product axis by axis."""
+    """Return the product of two triples, axis by axis."""
     return (a[0] * b[0], a[1] * b[1], a[2] * b[2])
 
 
 def voxels(shape: Sequence[int]) -> int:
-    """Number of voxels in a box."""
+    """Return the number of voxels in a box of this shape."""
     return prod(shape)
 
 
 def whole(step: Fraction) -> Step:
-    """The number itself where it is whole."""
+    """Return a whole fraction as an int, any other unchanged."""
     return step.numerator if step.denominator == 1 else step
 
 
 def describe(shape: Sequence[Step]) -> str:
-    """A shape as users write it: 12 x 12 x 12."""
+    """Return a shape as text for messages: 12 x 12 x 12."""
     return " x ".join(map(str, shape))

@@ -1,4 +1,8 @@
-"""Sizes of all nodes along one axis: which make the wanted outputs, and what given inputs make."""
+"""Solves for the sizes of all nodes along one axis: from wanted outputs back, or from given inputs forward.
+
+Each edge relates the size of its source to that of its target (`layers/sizes.py`). docs/design/geometry.md
+says which size is taken where several are possible.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,21 @@ from znnpy.geometry.receptive_field import Lattice
 from znnpy.layers.sizes import Sizes, lost_voxels, sees_beyond
 from znnpy.network.types import Edge, Network, Node
 
-MOST = 2**16  # voxels beyond which no size is looked for that one edge takes
+# Voxels: how far a message looks for a size that one edge takes. A window of that size along one axis is none that
+# memory holds, so the search always ends with a size.
+MOST = 2**16
 Found = dict[str, int]
+"""The size of each node along the axis, by name."""
 Possible = dict[str, frozenset[int] | None]
-"""Sizes of a node that make what is wanted; None: any, for nodes of which nothing is wanted."""
+"""All sizes of each node that make the wanted outputs; None: any size does, no wanted output depends on the node."""
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why there are no sizes: in words, and the node and the edges that need different sizes of it.
+    """The reason why no sizes exist: a message, the node, and the two edges that need different sizes of it.
 
-    `period`: sizes that many voxels apart, of what is given or wanted, have it as well, where they are large.
+    `period`: sizes that differ from the given or wanted ones by multiples of so many voxels have the same conflict, as
+    long as they are large enough. `sizes`: what each of `edges` needs.
     """
 
     say: Callable[[], str]
@@ -35,13 +43,13 @@ class Conflict:
 
     @property
     def words(self) -> str:
-        """Found when they are asked for: most conflicts are met in a search and never shown."""
+        """The message; made on demand, since a search meets many conflicts and shows one."""
         return self.say()
 
 
 @dataclass(frozen=True)
 class Line:
-    """A network along one axis."""
+    """A network along one axis; axes are independent of each other."""
 
     network: Network
     lattice: Lattice
@@ -56,14 +64,14 @@ class Line:
 
     @cached_property
     def _pads(self) -> bool:
-        """Whether voxels beyond an image are seen."""
+        """Whether any edge reads padding."""
         return any(sees_beyond(sizes) for edges in self._outgoing.values() for _, sizes in edges)
 
     def solved(self, wanted: Mapping[str, int]) -> Found | Conflict:
-        """Sizes of all nodes that make the wanted ones of outputs, which get the size that follows if none is wanted.
+        """Return sizes of all nodes for which the outputs have the wanted sizes, or the conflict that prevents it.
 
-        Of several possible inputs the smallest; with padding the largest, of those that are whole periods if
-        any is: even ones where padded strides halve.
+        Outputs that are not in `wanted` get the size that follows. Of several possible inputs the smallest is
+        taken; with padding the largest, preferring multiples of the period (even sizes where padded strides halve).
         """
         possible = self.possible(wanted)
         if isinstance(possible, Conflict):
@@ -83,16 +91,16 @@ class Line:
         return Conflict(say, whole)
 
     def _in_order(self, sizes: frozenset[int]) -> list[int]:
-        """Sizes of an input, the one to take first."""
+        """Return sizes of an input in order of preference."""
         if not self._pads:
             return sorted(sizes)
         period = self.lattice.period[self.axis]
         return sorted(sizes, key=lambda size: (size % period == 0, size), reverse=True)
 
     def possible(self, wanted: Mapping[str, int], before: str = "") -> Possible | Conflict:
-        """For each node the sizes of which every edge that leaves it makes one that is possible.
+        """Return for each node all sizes from which every edge that leaves it makes a possible size of its target.
 
-        `before`: the node, from the outputs on, before which to end.
+        Goes from the outputs to the inputs and ends before the node named `before`, if any.
         """
         found: Possible = {}
         for node in reversed(self.network.nodes):
@@ -119,7 +127,7 @@ class Line:
         return found
 
     def needs(self, wanted: Mapping[str, int], edges: tuple[Edge, ...]) -> tuple[int, ...]:
-        """The smallest size that each of some edges needs of the node that they leave; 0 if there is none."""
+        """Return the smallest size that each of these edges needs of their common source; 0 where none exists."""
         found = self.possible(wanted, edges[0].source)
         if isinstance(found, Conflict):
             return tuple(0 for _ in edges)
@@ -130,7 +138,7 @@ class Line:
         )
 
     def made(self, given: Mapping[str, int]) -> Found | Conflict:
-        """Sizes of all nodes that inputs of these sizes make."""
+        """Return the sizes of all nodes for inputs of these sizes, or the first conflict on the way forward."""
         found, brought = dict(given), dict[str, Edge]()
         for node in self.network.nodes:
             for edge, sizes in self._outgoing[node.name]:
@@ -149,7 +157,7 @@ class Line:
 
     @property
     def reach(self) -> int:
-        """Input voxels with which no image is too small."""
+        """A size of inputs, in voxels, that is large enough for every edge."""
         views = [view[self.axis] for view in self.lattice.views.values()]
         edges = (edge for edges in self._outgoing.values() for edge in edges)
         lost = sum(lost_voxels(sizes) * self._step(edge.source) for edge, sizes in edges)
@@ -160,22 +168,22 @@ class Line:
 
     @property
     def output_reach(self) -> int:
-        """Output voxels with which no image is too small."""
+        """A size of outputs, in voxels, that is large enough for every edge."""
         return int(self.reach // min(self._output_strides)) + 1
 
     @property
     def output_period(self) -> int:
-        """Sizes of outputs that are possible come again after so many voxels."""
+        """The number of output voxels after which possible sizes repeat."""
         return self.output_periods[self.network.nodes[0].name]
 
     @cached_property
     def input_periods(self) -> Mapping[str, int]:
-        """By node: inputs shifted by so many voxels shift it, and all nodes before it, by whole ones."""
+        """By node: the shift of the inputs, in voxels, that moves the node and all before it by whole voxels."""
         return self._periods(self.network.nodes, 1)
 
     @cached_property
     def output_periods(self) -> Mapping[str, int]:
-        """By node: outputs shifted by so many voxels shift it, and all nodes after it, by whole ones."""
+        """By node: the shift of the outputs, in voxels, that moves the node and all after it by whole voxels."""
         return self._periods(self.network.nodes[::-1], min(self._output_strides))
 
     def _periods(self, nodes: Sequence[Node], step: Step) -> dict[str, int]:

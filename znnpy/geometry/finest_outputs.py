@@ -1,7 +1,4 @@
-"""A network without the outputs that are coarser than others.
-
-Shapes of what a config trains.
-"""
+"""The shapes that a config trains with, and the network without outputs coarser than the finest (deep supervision)."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from znnpy.network.types import Network
 
 
 def trained_geometry(config: Config, network: Network) -> Geometry:
-    """Shapes for `training.output_shape`, of a config's `trained_network`.
+    """Return the shapes of a config's `trained_network` for its `training.output_shape`.
 
-    Raises ConfigError with the line of that key where the size does not fit, and with that of the network
-    where none does.
+    Raises ConfigError: with the line of that key if the size does not fit, with the line of the network if no
+    size does.
     """
     training = config.training
     try:
@@ -34,9 +31,9 @@ def trained_geometry(config: Config, network: Network) -> Geometry:
 
 
 def finest(network: Network) -> Network:
-    """The network with its outputs of least stride alone, and what they need; itself if that is all.
+    """Return the network with only its outputs of least stride and what they depend on; itself if that is all.
 
-    Coarser outputs help to train (deep supervision); predictions and scores are those of the others.
+    Coarser outputs serve training alone (deep supervision); predictions and scores are of the finest.
     """
     strides = lattice_of(network).strides
     apart = {node.name: prod(strides[node.name]) for node in network.outputs}

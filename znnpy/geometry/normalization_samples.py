@@ -1,4 +1,4 @@
-"""How many values a normalisation takes its statistics from."""
+"""Refuses networks in which a normalisation would take its statistics from a single value."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from znnpy.network.types import Network, Node, Norm
 
 
 def refuse_single_values(network: Network, geometry: Geometry, batch: int | None) -> None:
-    """ShapeError for a node in which every statistic would be of one value, which normalised is always 0.
+    """Raise ShapeError if a node would be normalised by statistics of one value, which always gives 0.
 
-    Without a `batch`, of a prediction: there batch normalisation has the statistics of training.
+    `batch`: samples at once; None for prediction, where batch normalisation uses running statistics.
     """
     for node in network.nodes:
         if node.norm is None or (node.norm.kind == "batch" and batch is None):
@@ -26,5 +26,5 @@ def refuse_single_values(network: Network, geometry: Geometry, batch: int | None
 
 
 def _values(node: Node, norm: Norm, geometry: Geometry, batch: int) -> int:
-    images = node.channels // norm.parts(node.channels)
-    return images * prod(geometry.nodes[node.name].shape) * (batch if norm.kind == "batch" else 1)
+    channels = node.channels // norm.parts(node.channels)
+    return channels * prod(geometry.nodes[node.name].shape) * (batch if norm.kind == "batch" else 1)

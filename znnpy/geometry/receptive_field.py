@@ -1,4 +1,8 @@
-"""Where the voxels of every node lie, whatever their number: sparsity, stride, period, field of view."""
+"""Strides, dilations, period and receptive field (field of view) of a network: all that sizes do not change.
+
+"Sparsity" is ZNN's word for dilation that a node hands on: a max_filter with stride s makes all later filters
+dilated by s.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +24,19 @@ from znnpy.network.types import Edge, Network, Triple
 
 S = TypeVar("S", bound=Steps)
 Places = NDArray[np.int64]
-KEPT = 16  # networks whose lattices are kept
-MOST_APART = 2**13  # voxels: an image of as many along each axis has 2 TiB
+# Networks: a run has a handful (as written, as trained, dense, folded), which callers ask about again and again.
+KEPT = 16
+# Voxels: a volume of as many along each axis has 2 TiB in float32, more than a machine that trains has.
+MOST_APART = 2**13
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """What of a network's geometry does not depend on how large its images are; all triples z, y, x.
+    """The part of a network's geometry that does not depend on sizes; all triples z, y, x.
 
     `sparsities`, `strides` by node and `dilations`, `sizes` by edge: see `NodeGeometry` and `Geometry`.
-    `period`: an input shifted by so many voxels shifts every node by whole ones. `views` by input.
+    `period`: the smallest shift of the inputs, in voxels, that moves every node by whole voxels. `views`: the
+    receptive field by input.
     """
 
     sparsities: Mapping[str, Triple]
@@ -42,7 +49,11 @@ class Lattice:
 
 @lru_cache(KEPT)
 def lattice_of(network: Network) -> Lattice:
-    """The lattice of a network; NetworkError where edges that converge disagree, or an output is too fine."""
+    """Return the lattice of a network.
+
+    Raises NetworkError where edges that converge disagree on stride or sparsity, where an output is finer than the
+    input, and where voxels or the period lie more than `MOST_APART` apart.
+    """
     sparsities, dilations = _sparsities(network)
     _refuse_far_apart(dilations, "edge {!r}: the taps of its filter")
     _refuse_far_apart(sparsities, "node {!r}: the voxels that what follows sees")
@@ -74,7 +85,7 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
 
 
 def _refuse_far_apart(distances: Mapping[str, Steps], what: str) -> None:
-    """Networks that no machine has memory for, and whose sizes take long to find."""
+    """Refuse networks that no machine has memory for; their sizes would also take long to find."""
     for name, apart in distances.items():
         if any(max(step.numerator, step.denominator) > MOST_APART for step in apart):
             raise NetworkError(
@@ -86,7 +97,9 @@ def _refuse_far_apart(distances: Mapping[str, Steps], what: str) -> None:
 def _refuse_steps_on_sparse(
     network: Network, sparsities: Mapping[str, Triple], sizes: Mapping[str, AllSizes]
 ) -> None:
-    """Strides and growth count neighbouring voxels, of which sparse ones are no use."""
+    """Refuse strides and upsampling after a max_filter or sparsens: a stride would skip the voxels that dilated
+    filters read.
+    """
     for edge in network.edges:
         for axis, along, sparsity in zip(
             AXES, sizes[edge.name], sparsities[edge.source], strict=True
@@ -122,7 +135,7 @@ def _strides(network: Network, sizes: Mapping[str, AllSizes]) -> dict[str, Steps
 
 
 def _agreed(found: Mapping[S, str], node: str, what: str) -> S | None:
-    """The value that all edges into a node bring (none into inputs); NetworkError if they differ."""
+    """Return the value on which all edges into a node agree, None for inputs; NetworkError if they differ."""
     if len(found) > 1:
         (first, name), (second, other) = list(found.items())[:2]
         raise NetworkError(
@@ -133,7 +146,7 @@ def _agreed(found: Mapping[S, str], node: str, what: str) -> S | None:
 
 
 def _period(strides: Mapping[str, Steps]) -> Triple:
-    """A shift moves a node by whole voxels if it is a multiple of the numerator of its stride."""
+    """Return the period: a shift moves a node by whole voxels if the numerator of its stride divides it."""
     z, y, x = (
         lcm(*(step.numerator for step in along)) for along in zip(*strides.values(), strict=True)
     )
@@ -147,7 +160,7 @@ def _views(
     strides: Mapping[str, Steps],
     period: int,
 ) -> dict[str, int]:
-    """The most voxels of each input that a voxel of an output sees, wherever it lies in its period."""
+    """Return the receptive field along one axis, by input: the most voxels that any place in a period sees."""
     edges = [(edge, sizes[edge.name][axis]) for edge in _backwards(network)]
     found = dict.fromkeys((node.name for node in network.inputs), 0)
     for output in network.outputs:
@@ -160,7 +173,7 @@ def _views(
 
 
 def _backwards(network: Network) -> Iterator[Edge]:
-    """All edges, those into a node before those that leave its sources."""
+    """Yield all edges from the outputs to the inputs: those into a node before those into its sources."""
     for node in reversed(network.nodes):
         yield from network.incoming(node.name)
 
@@ -168,7 +181,7 @@ def _backwards(network: Network) -> Iterator[Edge]:
 def _seen(
     edges: list[tuple[Edge, Sizes]], output: str, places: Places
 ) -> dict[str, tuple[Places, Places]]:
-    """First and last voxel of each node that voxels of an output see, each by itself."""
+    """Return by node the first and last voxel that each of these output voxels sees."""
     seen = {output: (places, places)}
     for edge, along in edges:
         if edge.target in seen:

@@ -1,4 +1,4 @@
-"""Exact shapes of every image in a network for a wanted output, or a given input."""
+"""Computes the shapes of all nodes of a network: `fit` for a wanted output, `fit_input` for a given input."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from znnpy.geometry.size_suggestions import Search, refuse
 from znnpy.network.types import Network, Triple
 
 Extent = int | Triple
-"""Voxels z, y, x; one number stands for all three."""
+"""A size in voxels, (z, y, x); one number stands for all three."""
 
 
 @dataclass(frozen=True)
 class NodeGeometry:
-    """Where a node's voxels lie; all triples z, y, x.
+    """Where the voxels of a node's feature map lie; all triples z, y, x.
 
-    `shape`: voxels of one image. `sparsity`: distance, in voxels of this node, between the inputs of
-    what follows. `stride`: distance, in input voxels, between neighbouring voxels of this node; a
-    fraction where images have grown.
+    `shape`: voxels of one channel. `sparsity`: the dilation that this node hands on, that is the distance, in its
+    voxels, between neighbouring taps of what follows. `stride`: distance, in input voxels, between neighbouring
+    voxels of this node; a fraction where upsampling has made it finer than the input.
     """
 
     shape: Triple
@@ -37,12 +37,12 @@ class NodeGeometry:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Shapes for one network and one output size.
+    """All shapes of one network for one output size; triples are z, y, x.
 
-    `nodes` by node name; `dilations` by edge name: the distance between the taps of a filter or
-    window, inherited sparsity included; `fields_of_view` by input node: how many input voxels along
-    z, y, x one voxel of any output sees at most, beyond the image as well. `periods` by input node: the
-    shortest shift of an input that shifts every image by whole voxels.
+    `nodes` by node name. `dilations` by edge name: the distance between the taps of a filter or window, inherited
+    sparsity included. `fields_of_view` by input node: the receptive field, the most input voxels that one voxel of
+    any output sees, padding counted. `periods` by input node: the shortest shift of the input that moves every
+    node by whole voxels.
     """
 
     nodes: Mapping[str, NodeGeometry]
@@ -53,12 +53,12 @@ class Geometry:
     periods: Mapping[str, Triple]
 
     def output_stride(self, name: str) -> Triple:
-        """Distance, in input voxels, between neighbouring voxels of an output node."""
+        """Return the distance, in input voxels, between neighbouring voxels of an output node."""
         z, y, x = (int(step) for step in self.nodes[name].stride)
         return (z, y, x)
 
     def output_offset(self, name: str) -> Triple:
-        """First voxel of the first output's patch inside input `name`'s patch, by centring."""
+        """Return where the first output's patch begins in the patch of input `name`: both have one centre."""
         output, shape = next(iter(self.output_shapes.items()))
         sizes = zip(self.input_shapes[name], shape, self.output_stride(output), strict=True)
         z, y, x = ((size - 1 - (count - 1) * step) // 2 for size, count, step in sizes)
@@ -66,13 +66,12 @@ class Geometry:
 
 
 def fit(network: Network, output_shape: Extent | Mapping[str, Extent]) -> Geometry:
-    """Shapes of all nodes so that outputs have the wanted shape (z, y, x).
+    """Return the shapes of all nodes for which the outputs have the wanted shape (z, y, x).
 
-    One number stands for all three. Of several possible inputs the smallest is taken, with padding the
-    largest, of those that are whole periods if any is. One shape stands for all outputs of the least
-    stride; others get what follows. Raises ShapeError for a shape that is not possible, with the nearest
-    that are, and NetworkError when converging paths never agree, naming both and the crop that would
-    mend it.
+    One shape is for all outputs of the least stride (others get what follows), a mapping gives one by output name.
+    Of several possible inputs the smallest is taken; with padding the largest, preferring multiples of the period.
+    Raises ShapeError for a shape that is not possible, with the nearest that are, and NetworkError if converging
+    paths never agree, with both edges and the crop that would mend it.
     """
     wanted, lattice = wanted_shapes(network, output_shape), lattice_of(network)
     if not isinstance(output_shape, Mapping):
@@ -82,7 +81,7 @@ def fit(network: Network, output_shape: Extent | Mapping[str, Extent]) -> Geomet
 
 
 def fit_input(network: Network, input_shape: Extent | Mapping[str, Extent]) -> Geometry:
-    """Shapes for inputs of given shapes (z, y, x), one for all or a mapping by name.
+    """Return the shapes of all nodes for inputs of given shapes (z, y, x), one for all or a mapping by name.
 
     Raises ShapeError with the nearest possible input shapes.
     """
@@ -96,12 +95,12 @@ def fit_input(network: Network, input_shape: Extent | Mapping[str, Extent]) -> G
 def wanted_shapes(
     network: Network, output_shape: Extent | Mapping[str, Extent]
 ) -> dict[str, Triple]:
-    """One shape per output node, from one for all or a mapping by name; checked."""
+    """Return one checked shape by output node, from one for all or a mapping by name."""
     return _shapes("output", [node.name for node in network.outputs], output_shape)
 
 
 def smallest(network: Network, at_least: Triple = ONE) -> Triple:
-    """The smallest possible output shape (z, y, x), of the outputs of least stride, of at least a size."""
+    """Return the smallest possible shape (z, y, x) of the finest outputs that is at least `at_least`."""
     lattice = lattice_of(network)
     names = [node.name for node in network.outputs]
     wanted = _finest(dict.fromkeys(names, at_least), lattice)
@@ -114,7 +113,7 @@ def smallest(network: Network, at_least: Triple = ONE) -> Triple:
 
 
 def largest(network: Network, at_most: Mapping[str, Triple]) -> dict[str, Triple]:
-    """The largest possible shapes (z, y, x) of at most these, of the outputs of least stride; empty if none is."""
+    """Return the largest possible shapes (z, y, x) of the finest outputs that are at most these; empty if none is."""
     lattice = lattice_of(network)
     wanted = _finest(at_most, lattice)
     searches = [_outputs(line, wanted) for line in _lines(network, lattice)]
@@ -138,9 +137,9 @@ def _outputs(line: Line, wanted: Mapping[str, Triple]) -> Search:
 
 
 def _finest(wanted: Mapping[str, Triple], lattice: Lattice) -> dict[str, Triple]:
-    """Without the outputs that have a larger stride than others.
+    """Return the wanted shapes of the outputs of least stride.
 
-    NetworkError where two are left that have not one stride: a shape of one would be another of the other.
+    Raises NetworkError if two of these have different strides: one shape would cover different input voxels.
     """
     apart = {name: prod(lattice.strides[name]) for name in wanted}
     found = {name: shape for name, shape in wanted.items() if apart[name] == min(apart.values())}
@@ -167,7 +166,7 @@ def _shapes(what: str, names: list[str], given: Extent | Mapping[str, Extent]) -
 
 
 def _sizes(what: str, name: str, shape: Extent) -> Triple:
-    """Three whole numbers; ShapeError for anything else."""
+    """Return a shape as three ints; ShapeError for anything else."""
     given = of_python(shape)
     several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, bytes | memoryview)
     try:
@@ -183,7 +182,7 @@ def _sizes(what: str, name: str, shape: Extent) -> Triple:
 
 
 def _size(given: object) -> int:
-    """A whole number; TypeError for anything else."""
+    """Return a size as an int; TypeError for anything that is no whole number."""
     if isinstance(given, bool | np.bool_):
         raise TypeError
     return index(given)  # type: ignore[arg-type]
@@ -198,7 +197,7 @@ def _along(shapes: Mapping[str, Triple], axis: int) -> dict[str, int]:
 
 
 def _sizes_at(what: str, searches: list[Search]) -> list[Found]:
-    """Sizes of all nodes along each axis for what is given; an error if they are not possible."""
+    """Return the sizes of all nodes along each axis for what is given; `refuse` raises if there are none."""
     found = [search.at(0) for search in searches]
     sizes = [one for one in found if not isinstance(one, Conflict)]
     if len(sizes) < len(found):

@@ -1,4 +1,4 @@
-"""Sizes that are not possible: the nearest that are, or what would mend a network that has none."""
+"""Errors for sizes that are not possible: they name the nearest that are, or the crop that would mend the network."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from znnpy.geometry.axis_sizes import Conflict, Found, Line
 from znnpy.network.types import Edge, Triple
 
 Nearest = tuple[int | None, int | None]
-MOST_TELLING = 2
+MOST_TELLING = 2  # the highest value of `_telling`: at it the search for a better example ends
 
 
 @dataclass(frozen=True)
 class Search:
-    """Sizes near the given ones along one axis.
+    """A search for possible sizes near the given ones, along one axis.
 
-    `solve`: of the line. `far`: with so many voxels more no image is too small; 0: no size is looked for.
-    `periods`: those of conflicts, each a multiple of the one before; of possible sizes the last. Whatever is
-    possible is possible with any number of periods more, too.
+    `solve`: `Line.solved` or `Line.made`. `far`: with so many voxels more every edge has enough; 0: do not search.
+    `periods`: those after which conflicts repeat, each a multiple of the one before; the last is the period of
+    possible sizes: what is possible stays possible with any number of periods more.
     """
 
     line: Line
@@ -37,15 +37,15 @@ class Search:
         return next(iter(self.given.values()))
 
     def at(self, by: int) -> Found | Conflict:
-        """What comes of all given sizes and so many voxels more."""
+        """Return the sizes of all nodes, or the conflict, with `by` voxels added to every given size."""
         return self.solve({name: size + by for name, size in self.given.items()})
 
     def works(self, by: int) -> bool:
-        """Whether these sizes are possible."""
+        """Return whether the given sizes are possible with `by` voxels added."""
         return not isinstance(self.at(by), Conflict)
 
     def nearest(self) -> Nearest:
-        """The next smaller and the next larger possible size; the given one, twice, if that is possible."""
+        """Return the next smaller and the next larger possible size; the given one twice if it is possible."""
         if self.works(0):
             return self.size, self.size
         if not self.far:
@@ -56,7 +56,10 @@ class Search:
         return below, self._above(hopeful) if hopeful else None
 
     def _above(self, hopeful: Container[int]) -> int | None:
-        """The next larger size: in the first period that has any, from where on all have."""
+        """Return the next larger possible size.
+
+        Bisects for the first period that has one: all later periods have one, too.
+        """
         period = self.periods[-1]
 
         def first(number: int) -> int | None:
@@ -71,10 +74,10 @@ class Search:
         return next((self.size + by for by in tried if self.works(by)), None)
 
     def _hopeful(self) -> set[int]:
-        """Steps within a period to sizes that are possible if they are large enough.
+        """Return the steps within a period that lead to possible sizes, provided these are large enough.
 
-        A conflict of half the period rules out every second one at once: what is tried grows with the
-        number of halvings of a network, not with the period, which doubles with each.
+        A conflict that repeats after half the period rules out every second size at once. So the tries grow with
+        the number of halvings of a network, not with the period, which doubles with each.
         """
         found, step = [0], 1
         for period in self.periods:
@@ -83,14 +86,14 @@ class Search:
         return set(found)
 
     def _never(self, by: int, period: int) -> bool:
-        """Whether no size is possible that is larger by `by` and any number of periods."""
+        """Return whether no size is possible that is larger by `by` plus any number of periods."""
         whole = self.periods[-1]
         found = self.at(by + whole * -(-self.far // whole))
         return isinstance(found, Conflict) and period % found.period == 0
 
 
 def refuse(what: str, searches: Sequence[Search]) -> NoReturn:
-    """ShapeError with the nearest possible sizes of `what`; NetworkError if none is possible whatever it is."""
+    """Raise ShapeError with the nearest possible sizes of `what`, or NetworkError if the network has none."""
     nearest = [search.nearest() for search in searches]
     hopeless = [s for s, near in zip(searches, nearest, strict=True) if near == (None, None)]
     if hopeless:
@@ -109,7 +112,7 @@ def refuse(what: str, searches: Sequence[Search]) -> NoReturn:
 def _never(
     searches: Sequence[Search], nearest: Sequence[Nearest], hopeless: Sequence[Search]
 ) -> str:
-    """What is wrong with a network that has no sizes: the disagreement that a crop would mend, if there is one."""
+    """Return the message for a network that has no sizes: the two edges that disagree and the crop that helps."""
     order = [node.name for node in searches[0].line.network.nodes]
     found = {search.line.axis: _typical(search) for search in hopeless}
     conflict = max(found.values(), key=lambda it: order.index(it.node) if it.node else -1)
@@ -127,7 +130,7 @@ def _never(
 
 
 def _typical(search: Search) -> Conflict:
-    """The conflict of a size near by that says most: of two edges, an even difference apart."""
+    """Return the most useful conflict of nearby sizes: two edges an even difference apart, which a crop mends."""
     most = min(search.far, 2 * search.line.output_period)
     found = (search.at(by) for by in range(most + 1))
     best = Conflict(str, 0)

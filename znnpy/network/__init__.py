@@ -1,4 +1,4 @@
-"""The network as a graph, from YAML or ZNN's files, and what it learns."""
+"""The network as a graph of nodes and edges: read from YAML or .znn files, checked, and its parameters listed."""
 
 from znnpy.network.build import (
     blamed_on_loss,

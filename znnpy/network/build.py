@@ -1,4 +1,4 @@
-"""The `network` section of a config to a Network.
+"""Builds the network that a config, a YAML or a .znn file describes, and writes one as a `network` section.
 
 Names in a chain (`layers`): the input node is `input`; every layer makes an edge named after its
 operation and counted per operation (`conv1`, `max_filter1`, `conv2`, ...) and a node counted along
@@ -33,9 +33,9 @@ from znnpy.network.znn import read_znn
 
 
 def load_network(source: str | Path | Mapping[str, Any] | Network) -> Network:
-    """The network of a YAML file or dict (a whole config or a `network` section), or a .znn file.
+    """Return the network of a YAML file or dict (a whole config or a `network` section), or of a .znn file.
 
-    Raises ConfigError for malformed files and NetworkError for graphs that are none.
+    Raises ConfigError for malformed files and NetworkError for invalid graphs.
     """
     if isinstance(source, Network):
         return checked_network(source.nodes, source.edges)
@@ -51,14 +51,14 @@ def load_network(source: str | Path | Mapping[str, Any] | Network) -> Network:
 
 
 def build_network(section: NetworkSection, folder: str | Path | None = None) -> Network:
-    """Build and check the network of a section; `folder` is where a relative `znn` path starts.
+    """Return the checked network of a section; a relative `znn` path starts at `folder`.
 
     Raises NetworkError that names nodes and edges and, where the section was read from a file, file
     and line.
     """
     if section.znn is not None:
         path = Path(folder, section.znn) if folder is not None else section.znn
-        with suppress(OSError):  # of names that no file can have
+        with suppress(OSError):  # a name that no file can have, such as one too long: said below
             if path.is_file():
                 return read_znn(path)
         place = section.place("znn") or "network"
@@ -78,7 +78,7 @@ def build_network(section: NetworkSection, folder: str | Path | None = None) -> 
 
 
 def trained_network(config: Config) -> Network:
-    """The network of a config as its loss takes it: `logits_network` of the one that is written."""
+    """Return the network that a config trains: its outputs are logits where the loss wants them (`logits_network`)."""
     network = build_network(config.network)
     _refuse_other_outputs(config, [node.name for node in network.outputs])
     with blamed_on_loss(config):
@@ -100,7 +100,7 @@ def _refuse_other_outputs(config: Config, names: list[str]) -> None:
 
 @contextmanager
 def blamed_on_loss(config: Config) -> Iterator[None]:
-    """What a network's outputs have against a loss, as a ConfigError that names the loss's line."""
+    """Turn a NetworkError of the block into a ConfigError at the line of the loss."""
     try:
         yield
     except NetworkError as error:
@@ -108,7 +108,7 @@ def blamed_on_loss(config: Config) -> Iterator[None]:
 
 
 def training_losses(config: Config, network: Network) -> Objectives:
-    """The loss of each output of a config's `trained_network`, by name."""
+    """Return the loss of each output of a config's `trained_network`, by name."""
     return objectives(network, config.training.loss, config.training.weight)
 
 
@@ -174,9 +174,9 @@ def _chain_node(name: str, keys: Strict, channels: int) -> Node:
 
 
 def self_contained(config: Config) -> Config:
-    """The config with the content of its .znn file, if any, as nodes and edges.
+    """Return the config with nodes and edges in place of its .znn file, if it names one.
 
-    What a run saves, and what two configs are compared by: the file may change or go away.
+    A run saves this form, and two configs are compared in it: the file may change or go away.
     """
     if config.network.znn is None:
         return config
@@ -187,7 +187,7 @@ def self_contained(config: Config) -> Config:
 
 
 def network_to_section(network: Network) -> NetworkSection:
-    """The full form (nodes and edges) of a network: what a run saves so that it needs no .znn file."""
+    """Return a network as a section of nodes and edges, from which `build_network` makes the same again."""
     data = {
         "nodes": {node.name: _node_data(node) for node in network.nodes},
         "edges": {edge.name: _edge_data(edge) for edge in network.edges},

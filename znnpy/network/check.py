@@ -1,4 +1,4 @@
-"""Nodes and edges to a Network, or one error that lists everything wrong with the graph."""
+"""Checks nodes and edges and sorts them into a Network; one error lists everything that is wrong."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, NodeKind, Norm
 
 Where = Callable[[str], str]
-"""File and line of a node or edge, by name; empty when there is none."""
+"""Returns file and line of the node or edge of that name; empty if it has none."""
 
+# Names become names of files and of datasets: no separator, nothing that a terminal would act upon, and with a suffix
+# still within the 255 bytes of a file's name where they are ASCII.
 _NAME = re.compile(r"[^\s/\x00-\x1f\x7f]{1,200}")
 
 
 def no_place(_: str) -> str:
-    """For networks that come from no file."""
+    """Return no place, for networks that come from no file."""
     return ""
 
 
 def checked_network(
     nodes: Sequence[Node], edges: Sequence[Edge], where: Where = no_place
 ) -> Network:
-    """The network, its nodes in topological order; `edges` keep the order given.
+    """Return the network with its nodes in topological order; edges keep their order.
 
-    Among nodes that could come next, the one given first comes first, so the order depends on the
-    file alone. Raises NetworkError that lists every problem, each with its node or edge and place.
+    Among nodes that could come next, the one given first comes first: the order depends on the file alone.
+    Raises a NetworkError that lists every problem, each with its node or edge and its place.
     """
     if max(len(nodes), len(edges)) > MOST_EDGES:
         has = f"the network has {len(nodes):,} nodes and {len(edges):,} edges"
@@ -72,7 +74,7 @@ def _naming(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str,
 
 
 def _words(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterable[tuple[str, str]]:
-    """Kinds and functions that there are not, in networks that no config has checked."""
+    """Yield unknown kinds and functions, of networks that no config has checked."""
     said: list[tuple[str, str, str, str, list[str]]]
     said = [("edge", e.name, "kind", e.kind, [*EDGE_KINDS]) for e in edges]
     said += [("node", n.name, "kind", n.kind, [*get_args(NodeKind)]) for n in nodes]
@@ -121,7 +123,7 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 
 def _topological(nodes: Sequence[Node], edges: Sequence[Edge], where: Where) -> list[Node]:
-    """Kahn's algorithm, the earliest given node first."""
+    """Return the nodes in topological order by Kahn's algorithm, the earliest given node first."""
     index = {node.name: i for i, node in enumerate(nodes)}
     waiting = [0] * len(nodes)
     after: list[list[int]] = [[] for _ in nodes]
@@ -143,7 +145,7 @@ def _topological(nodes: Sequence[Node], edges: Sequence[Edge], where: Where) -> 
 
 
 def _cycle(left: set[str], edges: Sequence[Edge]) -> tuple[str, str]:
-    """One cycle among the nodes that no order could take: walk backwards until a node returns."""
+    """Return a problem that names one cycle, found by walking backwards until a node returns."""
     before = {e.target: e.source for e in reversed(edges) if {e.source, e.target} <= left}
     path = [min(left)]
     while path.count(path[-1]) < 2:

@@ -1,9 +1,8 @@
-"""Turns a network that pools into one that predicts every voxel, exactly.
+"""Converts a network with strides into one that predicts every voxel, with exactly the same values.
 
-A pooling or convolution with a true stride shows one place in so many. Without the stride, and what
-follows as much sparser, it shows all of them: at each place the same numbers in the same order. This
-is what running the net on all shifts of the input and weaving the results together gives (ZNNi's
-max-pooling fragments), computed at once.
+A pooling or convolution with stride s computes one place in s. With stride 1, and everything after it dilated by
+s, it computes all of them, each from the same numbers in the same order. Running the network on all shifts of the
+input and interleaving the results gives the same (max-pooling fragments, Zlateski et al. 2016).
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ ONE = (1, 1, 1)
 
 
 def densest(network: Network) -> Network:
-    """The network that predicts every voxel, where it can be made: without padding, growth or statistics.
+    """Return the network that predicts every voxel, or the network itself where that is not possible.
 
-    One that grows again what it pooled is used as it is, and one whose values depend on the patch.
+    It is not possible with upsampling, and where values depend on the patch (padding, statistics of a sample).
     """
     return network if depends_on_patch(network) or _grows(network) else dense(network)
 
 
 def dense(network: Network) -> Network:
-    """The network with all strides turned into sparsity of what follows; same names, same filters."""
+    """Return the network with every stride turned into dilation of what follows; names and filters stay."""
     return replace(network, edges=tuple(_dense(edge) for edge in network.edges))
 
 

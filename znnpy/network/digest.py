@@ -1,4 +1,4 @@
-"""A short name of what a network computes, by which weights know the network that they are of."""
+"""The digest of a network, by which saved weights are matched to the network that they belong to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from znnpy.network.types import Network
 
 
 def network_digest(network: Network) -> str:
-    """Names all nodes and edges with their numbers, in order, but for the values that parameters start with.
+    """Return a digest, 32 hexadecimal digits, of all nodes and edges in order; how parameters start does not count.
 
-    Numbers that have their defaults do not count: one that a later version brings leaves the names of networks
-    as they were that do not use it.
+    Fields with their default value do not count either: so a field that a later version adds leaves the digests of
+    networks that do not use it as they were.
     """
     parts = (network.nodes, network.edges)
     return sha256(repr([[_told(part) for part in some] for some in parts]).encode()).hexdigest()[
@@ -23,7 +23,7 @@ def network_digest(network: Network) -> str:
 
 
 def _told(value: Any) -> Any:
-    """Of an entry its fields that say something; any other value as it is."""
+    """Return the fields of a dataclass that differ from their defaults, by name; any other value unchanged."""
     if not is_dataclass(value):
         return value
     said = ((field.name, getattr(value, field.name), _default(field)) for field in fields(value))

@@ -1,7 +1,7 @@
-"""What never changes in networks that only predict becomes part of the filters and biases.
+"""Folds batch normalisation and weight standardisation into filters and biases, for networks that only predict.
 
-Batch normalisation multiplies and adds there what it always did: where all that a node sums are convolutions,
-their filters and its bias can hold that, and nothing is left to compute. Filters are standardised once.
+In prediction, batch normalisation multiplies and adds constants. Where all edges into a node are convolutions, their
+filters and its bias take these constants up. Filters are standardised once, not in every pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Doubles = NDArray[np.float64]
 
 
 def folded(network: Network) -> Network:
-    """The network for prediction alone: the same values by `fold`'s parameters; itself if nothing folds."""
+    """Return the network without what `fold` makes part of its parameters; itself if nothing folds."""
     names = {node.name for node, _ in _folding(network)}
     if not names and not any(edge.weight_standardization for edge in network.edges):
         return network
@@ -31,9 +31,9 @@ def folded(network: Network) -> Network:
 
 
 def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Parameters of `folded(network)` from all those of the network, in their common dtype.
+    """Return the parameters of `folded(network)` from those of the network.
 
-    Computed in float64 and rounded once.
+    Computed in float64 and rounded once, to the parameters' common dtype. Arrays that do not change are shared.
     """
     found, dtype = dict(parameters), np.result_type(*parameters.values())
     for edge in network.edges:
@@ -54,7 +54,7 @@ def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, 
 
 
 def _folding(network: Network) -> list[tuple[Node, Norm]]:
-    """The nodes that fold, with their normalisation."""
+    """Return the nodes whose normalisation can be folded, with it."""
     return [
         (node, node.norm)
         for node in network.nodes

@@ -1,9 +1,9 @@
-"""What a loss asks of a network's outputs, and what it makes of their functions: the one place that knows.
+"""Matches losses with a network's outputs: which activation functions fit, and which the loss applies itself.
 
-The cross-entropies are of probabilities, but computed from logits, what comes before the logistic or the
-softmax: there they are stable for any value, and their gradient is probability - target. So a network is
-trained, evaluated and run without the functions that its loss applies itself (`logits_network`), and
-those functions are put on its output values last.
+The cross-entropies take probabilities but are computed from logits, the values before the logistic or softmax:
+there they are stable for any value, and their gradient is probability - target. So a network is trained, evaluated
+and run without the functions that its loss applies itself (`logits_network`); they are applied to its output values
+at the end.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Objectives = dict[str, Objective]
 def objectives(
     network: Network, loss: str | LossKeys, factor: Callable[[str], float] = lambda output: 1.0
 ) -> Objectives:
-    """The loss at each output of a network, or of its `logits_network`, with its factor in the sum.
+    """Return the loss at each output of a network, or of its `logits_network`, with its factor in the sum.
 
-    Raises NetworkError for an output whose function is that of other losses: its values would be
-    taken for logits.
+    Raises NetworkError for an output with an activation function that belongs to other losses: its values would
+    be taken for logits.
     """
     keys = loss_keys(loss)
     return {
@@ -39,7 +39,7 @@ def objectives(
 
 
 def total_factor(losses: Objectives) -> float:
-    """What errors of outputs, times their factors, are divided by, so that they are one share."""
+    """Return the sum of the factors, by which a weighted sum over outputs is divided to make a mean; 1 if it is 0."""
     return sum(objective.factor for objective in losses.values()) or 1.0
 
 
@@ -68,7 +68,7 @@ def _or(words: Sequence[str]) -> str:
 
 
 def _meant_by(function: str) -> list[str]:
-    """The losses that take values with this function as probabilities."""
+    """Return the names of the losses that take values with this function as probabilities."""
     return [
         loss.name
         for loss in LOSSES.values()
@@ -77,9 +77,9 @@ def _meant_by(function: str) -> list[str]:
 
 
 def logits_network(network: Network, loss: str | LossKeys) -> Network:
-    """The network whose output values are what the loss is computed from; itself if nothing changes.
+    """Return the network whose outputs are what the loss is computed from; itself if nothing changes.
 
-    Output nodes with a function that the loss applies become linear, and remember it as `shown`.
+    Output nodes with a function that the loss applies itself become linear and keep it as `shown`.
     Raises NetworkError as `objectives` does.
     """
     found = objectives(network, loss)
@@ -96,7 +96,7 @@ def logits_network(network: Network, loss: str | LossKeys) -> Network:
 
 
 def doubtful_outputs(network: Network, loss: str | LossKeys) -> list[str]:
-    """One line for each output whose function hinders training by its loss, and what would be right."""
+    """Return a warning for each output whose activation function hinders training by its loss, with what fits."""
     found = objectives(network, loss)
     return [
         f"output {output.name!r} shows the function {node.function}"
@@ -124,7 +124,7 @@ def _right(reading: Reading, node: Node, is_output: bool) -> str:
 
 
 def _shown(network: Network, node: Node) -> Iterator[Node]:
-    """The transfer nodes whose values an output shows: itself, or those before it but for filters."""
+    """Yield the transfer nodes whose values an output shows: itself, or those before it without filters between."""
     if node.kind == "transfer":
         yield node
     elif node.kind != "input":
@@ -136,9 +136,9 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
 def refuse_apart(
     losses: Objectives, strides: Mapping[str, Triple], shapes: Mapping[str, Triple]
 ) -> None:
-    """NetworkError where a loss joins neighbours that no patch has, or voxels that lie apart.
+    """Raise NetworkError if a loss compares neighbouring voxels that a patch does not have or that lie apart.
 
-    By output: its stride in voxels of the input, and its patch's shape, z, y, x.
+    `strides`, `shapes` by output: its stride in input voxels and the shape of its patch, (z, y, x).
     """
     for name, objective in losses.items():
         loss, shape = objective.loss, shapes[name]
@@ -157,9 +157,9 @@ def refuse_apart(
 
 
 def refuse_untrainable(network: Network, loss: str | LossKeys) -> None:
-    """NetworkError for outputs whose number of images does not suit their loss.
+    """Raise NetworkError for outputs whose number of channels does not suit their loss.
 
-    So classes of a single image, whose share is 1 whatever the network learns.
+    One channel for classes, for instance: its probability is 1 whatever the network learns.
     """
     for node in network.outputs:
         objective = objectives(network, loss)[node.name]

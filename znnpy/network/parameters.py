@@ -1,4 +1,4 @@
-"""Names, shapes and start values of what a network learns."""
+"""Names, shapes and initial values of a network's parameters: filters, biases, and what normalisation keeps."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(network: Network) -> Shapes:
-    """Shapes of all that is saved, by name: filters, biases, and what nodes keep beside them.
+    """Return the shapes of all parameters by name: filters, biases, and what nodes keep beside them.
 
-    Filters (out, in, z, y, x) by edge that learns, in the order of the file; then biases (out,) by
-    transfer node, and arrays (out,) by `node.what` (`held`), in topological order.
+    Filters (out, in / groups, z, y, x) by edge that learns, in the order of the file; then biases (out,) by transfer
+    node, and arrays (out,) by `node.what` (`held`), in topological order.
     """
     shapes: Shapes = {}
     for edge in network.edges:
@@ -38,7 +38,7 @@ def parameter_shapes(network: Network) -> Shapes:
 
 
 def held(node: Node) -> dict[str, Held]:
-    """What a node keeps beside its bias, by the names that parameters have: `node.scale` and others."""
+    """Return the arrays that a node keeps beside its bias, by parameter name: `node.scale` and others."""
     found = {} if node.norm is None else normalization.held(node.norm)
     if node.kind == "transfer" and node.function in FUNCTIONS:  # others are refused later
         found |= FUNCTIONS[node.function].held
@@ -46,17 +46,17 @@ def held(node: Node) -> dict[str, Held]:
 
 
 def learned(network: Network) -> tuple[str, ...]:
-    """Names of the parameters that have gradients, in the order of `parameter_shapes`."""
+    """Return the names of the parameters that have gradients, in the order of `parameter_shapes`."""
     beside = {name for node in network.nodes for name, it in held(node).items() if not it.learned}
     return tuple(name for name in parameter_shapes(network) if name not in beside)
 
 
 def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Start values by name, float32, C order, owned by the caller.
+    """Return initial values by name: float32, C order, owned by the caller.
 
-    Each array draws from its own generator, seeded by `seed` and its name: adding or removing a
-    layer leaves the others as they were. He et al. 2015 (`he`), Glorot and Bengio 2010 (`xavier`).
-    Fan-in counts all taps and input images of the edge, fan-out all taps and output images.
+    Each array draws from a generator of its own, seeded by `seed` and its name: adding or removing a layer leaves
+    the others as they were. He et al. 2015 (`he`), Glorot and Bengio 2010 (`xavier`). Fan-in counts all taps and
+    input channels of the edge, fan-out all taps and output channels.
     """
     inits = {edge.name: edge.init for edge in network.edges}
     for node in network.nodes:
@@ -70,26 +70,27 @@ def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.floa
 
 
 def repeats_of(network: Network) -> dict[str, Triple]:
-    """Blocks of equal taps (z, y, x) by conv edge, where there are any."""
+    """Return by conv edge the blocks of taps (z, y, x) that share one number, of edges that have any."""
     return {edge.name: edge.repeat for edge in network.edges if edge.repeat != ONCE}
 
 
 def repeated(filters: NDArray[Any], repeat: Triple | None) -> NDArray[Any]:
-    """Filters (out, in, z, y, x) with the mean over each block of `repeat` taps in all of its taps.
+    """Return filters (out, in, z, y, x) in which every tap has the mean of its block of `repeat` taps.
 
     In the filters' dtype; filters that repeat already keep their bits. None: the array itself.
     """
     if repeat is None:
         return filters
-    (*images, z, y, x), (a, b, c) = filters.shape, repeat
-    blocks = filters.reshape(*images, z // a, a, y // b, b, x // c, c).astype(np.float64)
+    (*channels, z, y, x), (a, b, c) = filters.shape, repeat
+    blocks = filters.reshape(*channels, z // a, a, y // b, b, x // c, c).astype(np.float64)
+    # The mean of differences to the first tap: 0 exactly where all are equal, whatever the rounding of a sum.
     first = blocks[..., :1, :, :1, :, :1]
     means = first + (blocks - first).mean(axis=(-5, -3, -1), keepdims=True)
     return np.broadcast_to(means, blocks.shape).reshape(filters.shape).astype(filters.dtype)
 
 
 def generator(seed: int, name: str) -> np.random.Generator:
-    """The random generator of a name, independent of every other name's."""
+    """Return the random generator of a name, independent of every other name's."""
     digest = sha256(name.encode()).digest()
     key = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 32, 4))
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))

@@ -1,4 +1,4 @@
-"""Whether what a network says of a place depends on the patch in which it is computed."""
+"""Tells whether a network's values depend on the patch in which they are computed: padding, statistics of a sample."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from znnpy.layers.edges import edge_kind
 from znnpy.layers.sizes import sees_beyond
 from znnpy.network.types import Network
 
-NAMED = 2  # edges and nodes of one reason that are named; the others are counted
+NAMED = 2  # of each reason, names in the message: enough to find it; others are counted, so it stays one line
 
 
 def depends_on_patch(network: Network) -> bool:
-    """Whether values depend on where the patch ends, or on all of it: padding, statistics of images.
+    """Return whether values depend on where the patch ends (padding) or on all of it (instance, group, layer norm).
 
-    Without, a patch that is moved by a period (`Geometry.periods`) gives the same values, moved.
+    If not, a patch moved by a period (`Geometry.periods`) gives the same values, moved.
     """
     return bool(patch_dependence(network))
 
 
 def patch_dependence(network: Network) -> str:
-    """What makes it so, for people: "padding (conv1, conv2 and 3 more), instance norm (c)"; or ""."""
+    """Return the reasons as text: "padding (conv1, conv2 and 3 more), instance norm (c)"; "" if there are none."""
     found: dict[str, list[str]] = {}
     for reason, name in [*_edges(network), *_nodes(network)]:
         found.setdefault(reason, []).append(name)

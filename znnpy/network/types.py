@@ -1,4 +1,4 @@
-"""The network as a graph: nodes are image groups, edges are operations. Knows nothing of sizes."""
+"""The network as a graph: `Node` (feature maps), `Edge` (operations), `Network`; no sizes, no arrays."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Norm", "Sides
 
 @dataclass(frozen=True)
 class Node:
-    """A group of images of one size.
+    """A node of the graph: a feature map of some channels, and how it is made from what its edges bring.
 
-    `input` is fed by the user; `sum` adds its incoming edges; `transfer` adds them, adds one bias
-    per image, normalises by `norm` and applies `function`; `concat` stacks its incoming edges in the
-    order of `Network.edges`.
-    `shown`: the function that the node's loss applies to its values itself, where it is one.
+    `kind`: `input` is fed by the user; `sum` adds its incoming edges; `max` takes the maximum over them (maxout);
+    `concat` stacks their channels in the order of `Network.edges`; `transfer` adds them, adds one bias for each
+    channel, normalises by `norm` and applies the activation function `function`.
+    `shown`: the activation function that the loss applies to an output's values in place of the node.
     `slope` is leaky_relu's negative slope or elu's alpha; tanh is amplitude * tanh(gain * x).
     """
 
@@ -51,13 +51,16 @@ class Edge(Numbers):
 
 @dataclass(frozen=True)
 class Network:
-    """A directed acyclic graph; `nodes` are in topological order, `edges` in the order of the file."""
+    """A directed acyclic graph; `nodes` are in topological order, `edges` in the order of the file.
+
+    Immutable and hashable: may be shared by threads and be a key of caches. `checked_network` makes valid ones.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
     def node(self, name: str) -> Node:
-        """The node of that name; KeyError if there is none."""
+        """Return the node of that name; KeyError if there is none."""
         return self._by_name[name]
 
     @cached_property
@@ -65,14 +68,14 @@ class Network:
         return {node.name: node for node in self.nodes}
 
     def incoming(self, name: str) -> tuple[Edge, ...]:
-        """Edges that converge on a node, in the order of the file."""
+        """Return the edges that enter a node, in the order of the file."""
         return self._arriving.get(name, ())
 
     def outgoing(self, name: str) -> tuple[Edge, ...]:
-        """Edges that leave a node, in the order of the file."""
+        """Return the edges that leave a node, in the order of the file."""
         return self._leaving.get(name, ())
 
-    @cached_property  # each is asked for of every node: else large networks take quadratic time
+    @cached_property  # `incoming` is called for every node: a search of all edges would take quadratic time
     def _arriving(self) -> Mapping[str, tuple[Edge, ...]]:
         return _by(self.edges, attrgetter("target"))
 
@@ -92,7 +95,7 @@ class Network:
 
 
 def _by(edges: Iterable[Edge], node: Callable[[Edge], str]) -> dict[str, tuple[Edge, ...]]:
-    """Edges by one of their nodes, in their order."""
+    """Return edges grouped by one of their nodes, in their order."""
     found: dict[str, list[Edge]] = {}
     for edge in edges:
         found.setdefault(node(edge), []).append(edge)

@@ -1,10 +1,10 @@
-"""ZNN's own network files (.znn): blocks of `key value` lines that start with `nodes` or `edges`.
+"""Reads ZNN's network files (.znn): blocks of `key value` lines that start with `nodes` or `edges`.
 
-As ZNN reads them: of each line the first two words count, the rest is comment; the last value of a
-key wins. A key is honoured or refused; only those that ZNN itself does not read (`UNREAD`) say nothing.
-Lines that start with `#` are comments. The stride of a max_filter or conv edge makes what follows
-sparse, a max_pool pools truly, `ratio` of a dropout edge is the probability to keep. In ZNN nodes and
-edges have their own name spaces; where both use one name, the edge gets the suffix `_edge`.
+The rules are ZNN's: of each line the first two words count and the rest is a comment, as are lines that start with
+`#`; the last value of a key wins. A key is honoured or refused; only keys that ZNN itself ignores (`UNREAD`) are
+ignored here. The stride of a max_filter or conv edge dilates what follows (`sparsens`), max_pool has a true stride,
+`ratio` of a dropout edge is the probability to keep. In ZNN nodes and edges have separate name spaces; where both
+use one name, the edge gets the suffix `_edge`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from znnpy.layers.activation_functions import FunctionName
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Init, Network, Node, NodeKind, Triple
 
+# A network of hundreds of layers has some ten thousand bytes; a volume given by mistake is refused before it is read.
 MOST_BYTES = 2**20
 FUNCTIONS: dict[str, FunctionName] = {
     "linear": "linear",
@@ -50,7 +51,7 @@ EDGE_KINDS: dict[str, ZnnKind] = {
 }
 INITS = ("zero", "constant", "uniform", "gaussian", "normalized", "xavier", "msra", "normal", "he")
 SHAPING = ("function", "function_args", "init", "init_args")
-# Keys that say something, by type of block.
+# Keys that are honoured, by type of block.
 KEYS: dict[str, tuple[str, ...]] = {
     "input": ("type", "size", "dense"),
     "sum": ("type", "size", "dense"),
@@ -63,8 +64,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "crop": ("type", "input", "output", "offset"),
     "dummy": ("type", "input", "output"),
 }
-# Keys of ZNN's own files that its networks do not depend on. It asks transfer nodes alone for a function
-# and an init; `fft` chooses how it computes, `load` and `seeding` whether it takes weights over.
+# Keys in ZNN's own files that change no network: it reads a function and an init of transfer nodes alone; `fft`
+# chooses how it computes, `load` and `seeding` whether it takes weights from another network.
 _OTHERS = {"input": SHAPING, "sum": SHAPING, "maxout": SHAPING, "conv": ("fft",)}
 UNREAD: dict[str, tuple[str, ...]] = {
     kind: ("load", "seeding", *_OTHERS.get(kind, ())) for kind in KEYS
@@ -82,7 +83,7 @@ ELSEWHERE = {
 
 @dataclass
 class Block:
-    """One `nodes` or `edges` block: values and lines by key."""
+    """One `nodes` or `edges` block of a file: values and line numbers by key."""
 
     group: str
     name: str
@@ -92,7 +93,7 @@ class Block:
 
 
 class _BlockError(Exception):
-    """One thing wrong with a block; `key` is the key it is about."""
+    """One problem of a block; `key` is the key that has it."""
 
     def __init__(self, message: str, key: str = "") -> None:
         super().__init__(message)
@@ -100,7 +101,7 @@ class _BlockError(Exception):
 
 
 def read_znn(path: str | Path) -> Network:
-    """Read a .znn file. Raises ConfigError for its text, NetworkError for its graph, all at once."""
+    """Return the network of a .znn file; ConfigError or NetworkError lists all problems of its text or graph."""
     return parse_znn(_text(Path(path)), str(path))
 
 
@@ -119,7 +120,7 @@ def _text(path: Path) -> str:
 
 
 def parse_znn(text: str, file: str = "network.znn") -> Network:
-    """Parse the text of a .znn file; `file` is the name that errors say."""
+    """Return the network of a .znn file's text; errors name it `file`. Raises as `read_znn` does."""
     blocks, problems = _blocks(text, file)
     names = {block.name for block in blocks if block.group == "nodes"}
     nodes: list[Node] = []
@@ -248,7 +249,7 @@ def _node(block: Block) -> Node:
 
 
 def _shape(block: Block, function: FunctionName) -> dict[str, Any]:
-    """The numbers in function_args; other functions than these do not read theirs in ZNN."""
+    """Return the numbers of function_args; ZNN reads them for tanh, elu and linear alone."""
     text = block.values.get("function_args")
     if function == "tanh":
         amplitude, gain = _arguments(block, text or "1,1", 2, 2, "function_args")

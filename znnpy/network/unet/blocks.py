@@ -1,4 +1,4 @@
-"""Blocks of convolutions: plain, or with what went in added to what comes out."""
+"""Blocks of convolutions of a U-Net, plain or residual, with their shortcuts and dropout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from znnpy.network.unet.builder import NOTHING, Sketch
 
 @dataclass(frozen=True)
 class Convs:
-    """The convolutions of a block in order: images, filter and stride of each."""
+    """The convolutions of a block in order: output channels, filter size and stride of each."""
 
     widths: Sequence[int]
     sizes: Sequence[Triple]
@@ -21,7 +21,7 @@ class Convs:
 
     @classmethod
     def of(cls, widths: Sequence[int], sizes: Sequence[Triple], stride: Triple) -> Convs:
-        """The first one strides."""
+        """Return convolutions of which the first has the stride; one width stands for all."""
         widths = widths if len(widths) > 1 else [*widths] * len(sizes)
         return cls(widths, sizes, [stride, *[ONCE] * (len(sizes) - 1)])
 
@@ -30,7 +30,7 @@ class Convs:
 
 
 def block(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSection) -> Node:
-    """The block, then dropout if the net has it; returns the last node."""
+    """Add a block, then dropout if the network has it; return the last node."""
     made = _plain if kind.kind == "plain" else _residual
     at = made(sketch, prefix, at, convs, kind)
     dropout = sketch.section.dropout
@@ -47,7 +47,7 @@ def _plain(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSecti
 
 
 def _layer(sketch: Sketch, prefix: str, source: Node, convs: Convs, index: int) -> Node:
-    """A convolution and the node that it leads to."""
+    """Add a convolution and the node that it leads to; return that node."""
     to = sketch.active(f"{prefix}.layer{index + 1}", convs.widths[index])
     return _conv(sketch, prefix, source, to, convs, index)
 
@@ -58,7 +58,7 @@ def _conv(sketch: Sketch, prefix: str, source: Node, to: Node, convs: Convs, ind
 
 
 def _residual(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSection) -> Node:
-    """As `kind` says: what is added is the block's input, or the output of its first convolution."""
+    """Add a residual block: its input, or the output of its first convolution, is added as `kind` says."""
     before = 1 if kind.start == "first" else 0
     start, last = at, len(convs) - 1
     for index in range(last):
@@ -82,14 +82,14 @@ def _residual(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSe
 
 
 def _last(sketch: Sketch, name: str, width: int, kind: BlockSection) -> Node:
-    """The last convolution's node where what is added is added behind it."""
+    """Add the node of the last convolution, where the shortcut is added after it and not in it."""
     if kind.add == "function":
         return sketch.active(name, width)
     return sketch.linear(name, width, bias=sketch.section.biased, normed=True)
 
 
 def _added(sketch: Sketch, name: str, width: int, kind: BlockSection, *, projected: bool) -> Node:
-    """Where both meet behind it."""
+    """Add the node after it in which block and shortcut are added."""
     if kind.add == "norm":
         return sketch.active(name, width, bias=False, normed=False)
     if projected and sketch.section.biased:
@@ -100,7 +100,7 @@ def _added(sketch: Sketch, name: str, width: int, kind: BlockSection, *, project
 def _projected(
     sketch: Sketch, prefix: str, start: Node, to: Node, across: Convs, kind: BlockSection
 ) -> Node:
-    """A shortcut between images of other numbers or sizes."""
+    """Add a shortcut to a feature map of another number of channels or another size; return where it leads."""
     stride, size = across.strides[0], ONCE
     if kind.shortcut == "filter" and stride != ONCE:
         size = across.sizes[0]
@@ -127,7 +127,7 @@ def _projected(
 
 
 def _crop(sketch: Sketch, across: Convs, size: Triple = ONCE) -> Triple:
-    """Voxels that a shortcut with this filter loses on either side to fit the convolutions without padding."""
+    """Return the voxels (z, y, x) cut from a shortcut on each side to fit convolutions without padding."""
     if sketch.section.padding == "same":
         return NOTHING
     z, y, x = (_centre(across, axis) - (size[axis] - 1) // 2 for axis in range(3))
@@ -140,7 +140,7 @@ def _crop(sketch: Sketch, across: Convs, size: Triple = ONCE) -> Triple:
 
 
 def _centre(across: Convs, axis: int) -> int:
-    """The voxel of its input on which the first output of some convolutions is centred."""
+    """Return the voxel of the input on which the first output voxel of these convolutions is centred."""
     centre, step = 0, 1
     for size, stride in zip(across.sizes, across.strides, strict=True):
         centre += (size[axis] - 1) // 2 * step

@@ -1,4 +1,4 @@
-"""Nodes and edges of a U-Net as they are added, with what all of them have in common."""
+"""Collects the nodes and edges of a U-Net, and gives each the function, norm, bias and padding of the section."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ NOTHING: Triple = (0, 0, 0)
 
 @dataclass
 class Sketch:
-    """Nodes and edges so far."""
+    """The nodes and edges added so far, in the order in which data flows."""
 
     section: UnetSection
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
 
     def add(self, node: Node) -> Node:
-        """One more node."""
+        """Add a node and return it."""
         self.nodes.append(node)
         return node
 
     def passing(self, name: str, channels: int) -> Node:
-        """A node that adds what arrives, no more."""
+        """Add a node that only sums its edges."""
         return self.add(Node(name, "sum", channels, bias=False))
 
     def active(self, name: str, channels: int, *, bias: bool = True, normed: bool = True) -> Node:
-        """A node with the function of the net; with its biases and norm, unless told not to."""
+        """Add a node with the network's activation function, and its bias and norm unless told not to."""
         return self._transfer(name, channels, self.section.function, bias, normed)
 
     def linear(self, name: str, channels: int, *, bias: bool = True, normed: bool = False) -> Node:
-        """A node without a function; with the biases of the net unless told not to."""
+        """Add a node without an activation function, with the network's bias unless told not to."""
         return self._transfer(name, channels, "linear", bias, normed)
 
     def _transfer(
@@ -50,12 +50,12 @@ class Sketch:
         return self.add(Node(name, "transfer", channels, function, slope, bias, norm=norm))
 
     def lead(self, name: str, kind: EdgeKindName, source: Node, to: Node, **numbers: Any) -> Node:
-        """An edge; returns the node that it leads to."""
+        """Add an edge and return the node that it leads to."""
         self.edges.append(Edge(name, kind, source.name, to.name, **numbers))
         return to
 
     def hand(self, name: str, source: Node, to: Node, crop: Triple = NOTHING) -> Node:
-        """Images as they are, or what lies inside a margin."""
+        """Add an edge that passes a feature map on, cropped by a margin (z, y, x) on each side."""
         if crop == NOTHING:
             return self.lead(name, "identity", source, to)
         return self.lead(name, "crop", source, to, offset=crop)
@@ -63,7 +63,7 @@ class Sketch:
     def convolve(
         self, name: str, source: Node, to: Node, size: Triple, stride: Triple = ONCE
     ) -> Node:
-        """A convolution, with padding where the net has it."""
+        """Add a convolution, padded if the network is, and return the node that it leads to."""
         numbers: dict[str, Any] = {"size": size, "stride": stride}
         if self.section.padding == "same" and size != ONCE:
             numbers["padding"] = "same" if stride == ONCE else _around(size)
@@ -72,6 +72,6 @@ class Sketch:
 
 
 def _around(size: Triple) -> Sides:
-    """Padding that `same` stands for, which is for convolutions without stride."""
+    """Return the padding that `same` stands for; the word itself is refused beside a stride."""
     z, y, x = (((taps - 1) // 2, taps // 2) for taps in size)
     return z, y, x

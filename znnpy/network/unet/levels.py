@@ -1,7 +1,4 @@
-"""A U-Net level by level: down, and up again past what came down.
-
-How much a U-Net without padding cuts off what came down to fit what comes up.
-"""
+"""Builds a U-Net level by level, encoder then decoder, and computes how much each skip connection is cropped."""
 
 from __future__ import annotations
 
@@ -16,65 +13,10 @@ from znnpy.network.unet.blocks import Convs, block
 from znnpy.network.unet.builder import Sketch
 
 
-def skip_crops(section: UnetSection) -> list[Triple]:
-    """Voxels (z, y, x) that each level's skip loses on either side; nothing with padding.
-
-    Raises NetworkError where it would have to lose more on one side than on the other, or to grow.
-    """
-    axes = [_along(section, axis) for axis in range(3)]
-    return [(z, y, x) for z, y, x in zip(*axes, strict=True)]
-
-
-def _along(section: UnetSection, axis: int) -> list[int]:
-    """The same along one axis; `smaller`: voxels of a level that it has lost when it hands on upwards."""
-    if section.padding == "same":
-        return [0] * (section.levels - 1)
-    crops: list[int] = []
-    smaller = _lost(section, section.levels - 1, axis)
-    for level in reversed(range(section.levels - 1)):
-        smaller = _below(section, level, axis, smaller)
-        if smaller < 0:
-            raise NetworkError(
-                f"what comes up to level {level} is larger along {'zyx'[axis]} by {-smaller} voxels than what it "
-                "joins: choose filters of other sizes, or padding: same"
-            )
-        if smaller % 2:
-            raise NetworkError(
-                f"what comes up to level {level} is smaller along {'zyx'[axis]} by {smaller} voxels than "
-                "what it joins, which cannot lose as many on both sides: choose filters of other sizes"
-            )
-        crops.insert(0, smaller // 2)
-        smaller += _lost(section, level, axis) + _lost_upwards(section, level, axis)
-    return crops
-
-
-def _below(section: UnetSection, level: int, axis: int, smaller: int) -> int:
-    """Voxels of a level that going down from it and coming back costs, which cost the next `smaller`."""
-    factor = each(section.down, level)[axis]
-    lost = smaller * factor
-    if section.pool == "strided":
-        lost += section.sizes(level + 1)[0][axis] - factor
-    size = section.up.size
-    if section.up.kind == "transposed":
-        return lost - (size[axis] - factor if size else 0)
-    return lost + (size[axis] - 1 if size else 0)
-
-
-def _lost(section: UnetSection, level: int, axis: int) -> int:
-    """Voxels that the filters of a level's way down cost, but for the strided one that leads to it."""
-    sizes = section.sizes(level) * each(section.blocks, level)
-    strided = section.pool == "strided" and level > 0
-    return sum(size[axis] - 1 for size in sizes[strided:])
-
-
-def _lost_upwards(section: UnetSection, level: int, axis: int) -> int:
-    return sum(size[axis] - 1 for size in section.up_sizes(level))
-
-
 def unet(section: UnetSection) -> tuple[list[Node], list[Edge]]:
-    """Nodes and edges of a section, in the order in which data flows.
+    """Return the nodes and edges of a section, in the order in which data flows.
 
-    Raises NetworkError where what came down cannot be cropped to fit what comes up.
+    Raises NetworkError where a skip connection cannot be cropped to fit the decoder.
     """
     crops, sketch = skip_crops(section), Sketch(section)
     at = sketch.add(Node("input", "input", section.input, bias=False))
@@ -93,7 +35,7 @@ def unet(section: UnetSection) -> tuple[list[Node], list[Edge]]:
 
 
 def _down(sketch: Sketch, level: int, at: Node) -> Node:
-    """A level on its way down: its blocks, after a pooling or with a stride in the first one."""
+    """Add a level of the encoder: its blocks, after a pooling or with a stride in the first one."""
     section, name = sketch.section, f"down{level}"
     step = each(section.down, level - 1) if level else ONCE
     if section.pool != "strided" and step != ONCE:
@@ -111,19 +53,19 @@ def _down(sketch: Sketch, level: int, at: Node) -> Node:
 
 
 def _up(sketch: Sketch, level: int, below: Node, skip: Node, crop: Triple) -> Node:
-    """A level on its way up: what comes from below grows and is joined with the skip, then a block."""
+    """Add a level of the decoder: upsampling, joining with the skip, then a block."""
     section, name = sketch.section, f"up{level}"
-    images = below.channels if section.up.channels == "same" else skip.channels
+    channels = below.channels if section.up.channels == "same" else skip.channels
     if section.join == "sum":
-        joined = sketch.active(f"{name}.join", images)
+        joined = sketch.active(f"{name}.join", channels)
     else:
-        joined = sketch.add(Node(f"{name}.join", "concat", skip.channels + images, bias=False))
+        joined = sketch.add(Node(f"{name}.join", "concat", skip.channels + channels, bias=False))
     sketch.hand(f"{name}.skip", skip, joined, crop)
     factor = each(section.down, level)
     if section.up.kind == "transposed":
-        _transposed(sketch, name, below, joined, images, factor)
+        _transposed(sketch, name, below, joined, channels, factor)
     else:
-        _resized(sketch, name, below, joined, images, factor)
+        _resized(sketch, name, below, joined, channels, factor)
     sizes = section.up_sizes(level)
     widths = section.up_widths[level] if section.up_widths else (section.width(level),)
     return block(sketch, name, joined, Convs.of(widths, sizes, ONCE), section.up_blocks)
@@ -141,7 +83,7 @@ def _transposed(
 
 
 def _trimmed(size: Triple, factor: Triple) -> dict[str, Any]:
-    """Padding with which a transposed convolution makes its input's size times the factor."""
+    """Return the padding with which a transposed convolution grows its input exactly by the factor."""
     cut = [max(0, (taps - step + 1) // 2) for taps, step in zip(size, factor, strict=True)]
     more = [2 * c + step - taps for c, taps, step in zip(cut, size, factor, strict=True)]
     return {"padding": tuple((c, c) for c in cut), "output_padding": tuple(more)}
@@ -150,7 +92,10 @@ def _trimmed(size: Triple, factor: Triple) -> dict[str, Any]:
 def _resized(
     sketch: Sketch, name: str, below: Node, joined: Node, channels: int, factor: Triple
 ) -> None:
-    """A 1x1x1 convolution stands before the resize, where it says the same on fewer voxels."""
+    """Add a resize and the convolution that narrows it.
+
+    A 1x1x1 convolution goes before the resize: the result is the same, computed on fewer voxels.
+    """
     up = sketch.section.up
     size = up.size or ONCE
     if up.channels == "same":
@@ -174,7 +119,7 @@ def _resize(sketch: Sketch, name: str, source: Node, to: Node, factor: Triple) -
 
 
 def _meeting(sketch: Sketch, name: str, joined: Node, channels: int) -> Node:
-    """Where a convolution's output goes: into the sum, or by a node of its own into the stack."""
+    """Return the node that a convolution leads to: the sum itself, or one of its own that is concatenated."""
     if joined.kind != "concat":
         return joined
     own = sketch.linear(f"{name}.grown", channels)
@@ -187,3 +132,61 @@ def _output(sketch: Sketch, name: str, at: Node) -> None:
     slope = slope_of(section.output_function, None)
     to = Node(name, "transfer", section.outputs, section.output_function, slope)
     sketch.convolve(f"{name}.conv", at, sketch.add(to), section.output_size)
+
+
+def skip_crops(section: UnetSection) -> list[Triple]:
+    """Return the voxels (z, y, x) by which each level's skip is cropped on each side; zeros with padding.
+
+    Raises NetworkError where the crop would be larger on one side than on the other, or negative.
+    """
+    axes = [_along(section, axis) for axis in range(3)]
+    return [(z, y, x) for z, y, x in zip(*axes, strict=True)]
+
+
+def _along(section: UnetSection, axis: int) -> list[int]:
+    """Return the crops along one axis, going up from the bottom.
+
+    `smaller`: by how many voxels the decoder's output of a level is smaller than the level's input.
+    """
+    if section.padding == "same":
+        return [0] * (section.levels - 1)
+    crops: list[int] = []
+    smaller = _lost(section, section.levels - 1, axis)
+    for level in reversed(range(section.levels - 1)):
+        smaller = _below(section, level, axis, smaller)
+        if smaller < 0:
+            raise NetworkError(
+                f"what comes up to level {level} is larger along {'zyx'[axis]} by {-smaller} voxels than what it "
+                "joins: choose filters of other sizes, or padding: same"
+            )
+        if smaller % 2:
+            raise NetworkError(
+                f"what comes up to level {level} is smaller along {'zyx'[axis]} by {smaller} voxels than "
+                "what it joins, which cannot lose as many on both sides: choose filters of other sizes"
+            )
+        crops.insert(0, smaller // 2)
+        smaller += _lost(section, level, axis) + _lost_upwards(section, level, axis)
+    return crops
+
+
+def _below(section: UnetSection, level: int, axis: int, smaller: int) -> int:
+    """Return how many voxels of a level are lost below it, where the next level loses `smaller` of its own."""
+    factor = each(section.down, level)[axis]
+    lost = smaller * factor
+    if section.pool == "strided":
+        lost += section.sizes(level + 1)[0][axis] - factor
+    size = section.up.size
+    if section.up.kind == "transposed":
+        return lost - (size[axis] - factor if size else 0)
+    return lost + (size[axis] - 1 if size else 0)
+
+
+def _lost(section: UnetSection, level: int, axis: int) -> int:
+    """Return how many voxels a level's encoder filters lose, without the strided one that leads to the level."""
+    sizes = section.sizes(level) * each(section.blocks, level)
+    strided = section.pool == "strided" and level > 0
+    return sum(size[axis] - 1 for size in sizes[strided:])
+
+
+def _lost_upwards(section: UnetSection, level: int, axis: int) -> int:
+    return sum(size[axis] - 1 for size in section.up_sizes(level))
