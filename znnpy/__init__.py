@@ -23,7 +23,11 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module 'znnpy' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    from znnpy.plugins import load
+
+    found = getattr(import_module(_HOMES[name]), name)
+    load()
+    return found
 
 
 def __dir__() -> list[str]:

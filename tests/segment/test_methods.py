@@ -143,16 +143,16 @@ def brute_force(values: np.ndarray, offsets: Sequence[Triple], near: int) -> np.
 def test_mutex_is_the_papers_algorithm(threshold: float) -> None:
     values = np.random.default_rng(2).random((len(FAR), 4, 5, 6)).astype(np.float32)
     signed = np.concatenate([values[:3], np.float32(2 * threshold) - values[3:]])
-    assert same(mutex(values, threshold, FAR), brute_force(signed, FAR, 3))
+    assert same(mutex(values, "affinity", threshold, FAR), brute_force(signed, FAR, 3))
     shuffled = [4, 0, 3, 2, 6, 1, 5]
-    found = mutex(values[shuffled], threshold, [FAR[k] for k in shuffled])
-    assert same(found, mutex(values, threshold, FAR))
+    found = mutex(values[shuffled], "affinity", threshold, [FAR[k] for k in shuffled])
+    assert same(found, mutex(values, "affinity", threshold, FAR))
 
 
 @needs_bioimage_cpp
 def test_mutex_finds_objects_through_noise() -> None:
-    assert same(mutex(affinities(GRID, FAR), 0.5, FAR), GRID)
-    found = mutex(noisy(affinities(GRID, FAR), 0.2), 0.5, FAR)
+    assert same(mutex(affinities(GRID, FAR), "affinity", 0.5, FAR), GRID)
+    found = mutex(noisy(affinities(GRID, FAR), 0.2), "affinity", 0.5, FAR)
     assert adapted_rand(GRID, found).error < 0.05
 
 
@@ -167,10 +167,10 @@ def test_mutex_without_its_package(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     message = rf'needs the package bioimage-cpp.*: pip install "znnpy\[mutex\]"{built}$'
     with pytest.raises(VolumeError, match=message):
-        mutex(affinities(GRID, FAR), 0.5, FAR)
+        mutex(affinities(GRID, FAR), "affinity", 0.5, FAR)
 
 
 @pytest.mark.parametrize("offsets", [NEAREST, FAR[1:], FAR[3:]])
 def test_mutex_needs_near_and_far_neighbours(offsets: tuple[Triple, ...]) -> None:
     with pytest.raises(VolumeError, match="next neighbour along each axis"):
-        mutex(affinities(GRID, offsets), 0.5, offsets)
+        mutex(affinities(GRID, offsets), "affinity", 0.5, offsets)

@@ -14,8 +14,8 @@ from called import status_of
 from znnpy.data.opening import open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
-from znnpy.segment import Request, segment
 from znnpy.segment import job as jobs
+from znnpy.segment.job import Request, segment
 from znnpy.segment.prediction import meaning, probabilities
 
 RNG = np.random.default_rng(0)

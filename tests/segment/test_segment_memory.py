@@ -13,7 +13,7 @@ import re, sys
 from pathlib import Path
 import numpy as np
 from znnpy.data.volume import ArrayVolume
-from znnpy.segment import Request, segment
+from znnpy.segment.job import Request, segment
 from znnpy.segment.job import estimate
 
 def memory(name):

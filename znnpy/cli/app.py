@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import znnpy
+from znnpy import plugins
 from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
 from znnpy.cli.manners import Manners, adopt, without
 from znnpy.cli.preconditions import refuse_little_memory
@@ -104,6 +105,7 @@ def _run(words: Sequence[str], wanted: Manners) -> None:
     speaks = announced_rank() == 0
     try:
         refuse_little_memory()
+        plugins.load()
         with nullcontext() if speaks else redirect_stdout(io.StringIO()):
             sys.exit(_commands()(words, prog_name="znnpy", standalone_mode=speaks))
     except (Exception, SystemExit) as error:

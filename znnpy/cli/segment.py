@@ -9,6 +9,13 @@ import typer
 from znnpy.cli.manners import suggest
 from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.segment.method import METHODS
+
+
+def summaries() -> str:
+    """What each method does, for the help."""
+    return "; ".join(f"{method.name}: {method.summary}" for method in METHODS.values()) + "."
+
 
 PredictionFile = Annotated[
     str,
@@ -26,11 +33,8 @@ def segment(
         ),
     ],
     method: Annotated[
-        Literal["components", "watershed", "mutex"],
-        typer.Option(
-            help="components: voxels joined over faces; watershed: components grown over the "
-            "boundary map until they meet; mutex: mutex watershed of affinities with long offsets."
-        ),
+        Literal[*METHODS],  # type: ignore[valid-type]  # plug-ins have added theirs when it is read
+        typer.Option(help=summaries()),
     ] = "components",
     kind: Annotated[
         Literal["auto", "boundary", "foreground", "affinity"],
@@ -77,9 +81,8 @@ def segment(
     """
     from znnpy.data.opening import open_volume
     from znnpy.data.writing.destination import Destination
-    from znnpy.segment import Request
-    from znnpy.segment import segment as run
-    from znnpy.segment.job import DATASET, refuse_labels, write_labels
+    from znnpy.segment.job import DATASET, Request, refuse_labels, write_labels
+    from znnpy.segment.job import segment as run
 
     refuse_ranks("segment")
     destination = Destination.named(output, DATASET, overwrite)

@@ -34,9 +34,11 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.rematerialization import repeated
 from znnpy.engine.tasks.step import Step, tree
 from znnpy.errors import NetworkError
+from znnpy.layers.edges import edge_kind
 from znnpy.layers.operation import EdgeKindName
 from znnpy.network.objectives import Objectives
 from znnpy.network.types import Edge, Network, Node
+from znnpy.registry import resolved
 
 
 class Turn(NamedTuple):
@@ -108,10 +110,13 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
 
 def emitter_of(edge: Edge) -> Emitter:
     """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
-    if edge.kind not in EMITTERS:
+    if edge.kind in EMITTERS:
+        return EMITTERS[edge.kind]
+    found: Emitter | None = resolved(edge_kind(edge.kind).tasks)
+    if found is None:
         what = f"edge '{edge.name}': {edge.kind} has no tasks in float32"
         raise NetworkError(f"{what}; precision float64 runs it")
-    return EMITTERS[edge.kind]
+    return found
 
 
 def refuse_without_tasks(network: Network) -> None:

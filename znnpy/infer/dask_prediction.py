@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy import plugins
 from znnpy.config.models import VolumeSection
 from znnpy.data.config_volumes import open_inputs
 from znnpy.data.scene import Scene
@@ -77,6 +78,7 @@ class _Worker:
     """What a process keeps open between the blocks of one job. Blocks are computed one at a time."""
 
     def __init__(self, shipment: Shipment) -> None:
+        plugins.load()
         job = shipment.job
         weights, self.token = job.weights, shipment.token
         if job.spec.job["lanes of this CPU"] != LANES:

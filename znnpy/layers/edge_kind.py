@@ -59,6 +59,8 @@ class EdgeKind:
     loss for the edge's input, in its shape. `learns`: None keeps the number of images.
     `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that it is where its stride is taken away
     and every voxel is wanted; itself unless said. `wrong(numbers)`: what of them cannot be, a line each.
+    `tasks`: its tasks in float32, a `znnpy.engine.emit.Emitter` or "module:name" of one, for a kind that is not in
+    `znnpy.engine.emit.EMITTERS`.
     `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
     """
 
@@ -76,6 +78,7 @@ class EdgeKind:
     wrong: Callable[[Numbers], Iterable[str]] = lambda numbers: ()
     read: Callable[[Any], Mapping[str, Any]] | None = None
     written: Callable[[Numbers], Mapping[str, Any]] | None = None
+    tasks: Any = None
 
     def numbers(self, keys: Strict) -> Mapping[str, Any]:
         """Fields of `Numbers` from the keys of an edge or layer."""

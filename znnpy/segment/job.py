@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
 from znnpy.data.volume import Volume
 from znnpy.data.writing.contiguous_hdf5 import write_volume
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
-from znnpy.errors import VolumeError
-from znnpy.segment.methods import components, mutex, watershed
-from znnpy.segment.prediction import Float32, Kind, Meaning, meaning, probabilities
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.registry import resolved
+from znnpy.segment.method import METHODS, Kind, Method
+from znnpy.segment.prediction import Float32, Meaning, meaning, probabilities
 
-Method = Literal["components", "watershed", "mutex"]
-METHODS: tuple[Method, ...] = ("components", "watershed", "mutex")
 DATASET = "volumes/labels/neuron_ids"
-# Peak bytes a voxel beside the probabilities, and more for each channel of them, as measured on noise.
-BYTES: Mapping[Method, tuple[float, float]] = {
-    "components": (30, 0),
-    "watershed": (60, 0),
-    "mutex": (0, 100),
-}
+_WORDS = {"boundary": "a boundary map", "foreground": "a foreground", "affinity": "affinities"}
 
 
 @dataclass(frozen=True)
 class Request:
     """What is wanted: `threshold` None is the usual one, empty `channels` are all."""
 
-    method: Method = "components"
+    method: str = "components"
     kind: Kind | None = None
     threshold: float | None = None
     min_size: int = 0
@@ -64,12 +58,14 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     bytes, or without it above what is available if None.
     """
     found = meaning(volume, request.kind, request.channels)
-    if request.method == "mutex" and found.kind != "affinity":
+    method = method_of(request.method)
+    if found.kind not in method.kinds:
+        needed = " or ".join(_WORDS[kind] for kind in method.kinds)
         raise VolumeError(
-            f"{volume.name} is a {found.kind} map; the mutex watershed needs affinities"
+            f"{volume.name} is a {found.kind} map; {method.title or method.name} needs {needed}"
         )
-    _refuse_memory(volume, request.method, len(found.channels), memory)
-    usual = usual_threshold(request.method, found.kind)
+    _refuse_memory(volume, method, len(found.channels), memory)
+    usual = method.thresholds.get(found.kind, 0.5)
     threshold = usual if request.threshold is None else request.threshold
     values = probabilities(volume, found.channels)
     _doubt(volume, values)
@@ -77,16 +73,18 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     return Segmented(labels, sizes, found, threshold)
 
 
-def usual_threshold(method: Method, kind: Kind) -> float:
-    """0.5; seeds of a watershed are surer, as what lies between is grown into anyway."""
-    if method != "watershed":
-        return 0.5
-    return 0.2 if kind == "boundary" else 0.8
+def method_of(name: str) -> Method:
+    """The method of that name; ZnnpyError with the nearest one where there is none."""
+    if name not in METHODS:
+        known = suggestion(name, [*METHODS])
+        raise ZnnpyError(f"segmentation method {name!r} is unknown{known}")
+    return METHODS[name]
 
 
-def estimate(volume: Volume, method: Method, channels: int) -> int:
+def estimate(volume: Volume, method: str, channels: int) -> int:
     """Bytes that segmenting a volume takes at its peak."""
-    fixed, each = BYTES[method]
+    entry = method_of(method)
+    fixed, each = entry.voxel_bytes, entry.channel_bytes
     voxels = int(np.prod(volume.extent, dtype=np.int64))
     return int(voxels * (fixed + channels * (4 + each)))
 
@@ -122,13 +120,9 @@ def refuse_labels(destination: Destination, volume: Volume) -> None:
 
 
 def _labels(values: Float32, request: Request, found: Meaning, threshold: float) -> NDArray[Any]:
-    match request.method:
-        case "components":
-            return components(values, found.kind, threshold, found.offsets)
-        case "watershed":
-            return watershed(values, found.kind, threshold, found.offsets, request.min_size)
-        case "mutex":
-            return mutex(values, threshold, found.offsets)
+    find = resolved(method_of(request.method).find)
+    labels: NDArray[Any] = find(values, found.kind, threshold, found.offsets, request.min_size)
+    return labels
 
 
 def _doubt(volume: Volume, values: Float32) -> None:
@@ -157,14 +151,14 @@ def _renumbered(
 
 
 def _refuse_memory(volume: Volume, method: Method, channels: int, memory: int | None) -> None:
-    needed = estimate(volume, method, channels)
+    needed = estimate(volume, method.name, channels)
     if memory is not None:
         needed += int(psutil.Process().memory_info().rss)
     free = available_memory() if memory is None else memory
     if needed > free:
         kind = "available" if memory is None else "allowed"
         raise VolumeError(
-            f"{volume.name}: segmenting {volume.extent} voxels (z, y, x) by {method} takes about "
+            f"{volume.name}: segmenting {volume.extent} voxels (z, y, x) by {method.name} takes about "
             f"{readable(needed)} of memory, but only {readable(free)} are {kind}; cut it into parts "
             "(znnpy predict --roi)"
         )

@@ -23,7 +23,9 @@ SURE = 0.5
 WHEELS = "x86_64"  # the machine that bioimage-cpp has wheels for
 
 
-def components(values: Float32, kind: str, threshold: float, offsets: Sequence[Triple]) -> Labels:
+def components(
+    values: Float32, kind: str, threshold: float, offsets: Sequence[Triple], min_size: int = 0
+) -> Labels:
     """Voxels joined over faces where boundaries are below, foreground or affinities above, `threshold`.
 
     `values` (C, z, y, x); C is 1 but for affinities, which must hold one step along each axis.
@@ -63,7 +65,9 @@ def _flooded(height: Float32, seeds: NDArray[np.int32], inside: NDArray[np.bool_
     return labels
 
 
-def mutex(values: Float32, threshold: float, offsets: Sequence[Triple]) -> Labels:
+def mutex(
+    values: Float32, kind: str, threshold: float, offsets: Sequence[Triple], min_size: int = 0
+) -> Labels:
     """Mutex watershed (Wolf et al. 2018): nearest affinities attract, others repel, surest first.
 
     An attraction a and a repulsion b are equally sure when a - threshold = threshold - b.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.volume import Array, Triple, Volume, slabs
 from znnpy.errors import VolumeError
+from znnpy.segment.method import Kind
 
-Kind = Literal["boundary", "foreground", "affinity"]
 Float32 = NDArray[np.float32]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 # Networks trained with a square loss leave [0, 1] a little; logits leave it by much.

@@ -14,7 +14,7 @@ from znnpy.evaluation.volume import observe
 from znnpy.infer.blocks import Field
 from znnpy.network import training_losses
 from znnpy.pictures.overlays import Kind, Layer
-from znnpy.segment import Request, segment
+from znnpy.segment.job import Request, segment
 from znnpy.train.final_evaluation import held_out
 from znnpy.train.start import SavedRun
 

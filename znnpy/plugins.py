@@ -1,0 +1,49 @@
+"""Plug-ins: modules of other packages, which add entries to registries when they are imported.
+
+An installed package names its module in its entry points, group `znnpy.plugins`; modules that are not
+installed are named by ZNNPY_PLUGINS, with commas between them. Nothing else is ever loaded: no config, run
+or volume can name one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+
+from znnpy.errors import ZnnpyError
+
+GROUP = "znnpy.plugins"
+VARIABLE = "ZNNPY_PLUGINS"
+_loaded: set[str] = set()
+
+
+def load() -> None:
+    """Import all plug-ins that this process has not imported yet; ZnnpyError for one that cannot be.
+
+    The command does so before it reads its line, and `znnpy` when its names are first used.
+    """
+    for module, where in _named():
+        if module in _loaded:
+            continue
+        _loaded.add(module)  # first: a plug-in may use `znnpy` itself
+        try:
+            import_module(module)
+        except Exception as error:
+            _loaded.discard(module)
+            raise ZnnpyError(
+                f"the plug-in {module}, named by {where}, cannot be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    """Modules, and who names them: first what is installed, by name, then what the variable says."""
+    from importlib.metadata import entry_points  # slow to import
+
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.module, point.name)):
+        package = point.dist.name if point.dist else "a package"
+        yield point.module, f"{package} (entry points {GROUP})"
+    for name in os.environ.get(VARIABLE, "").split(","):
+        if name.strip():
+            yield name.strip(), VARIABLE

@@ -1,0 +1,63 @@
+"""The ways from predictions to objects, by the names that users choose them by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from znnpy.registry import Registry
+
+Kind = Literal["boundary", "foreground", "affinity"]
+"""What a prediction shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One way to objects.
+
+    `summary`: for the help of `--method`. `find(values, kind, threshold, offsets, min_size)`, or "module:name" of
+    it: new labels uint32 or uint64 (z, y, x), 0 unassigned, of probabilities float32 (C, z, y, x). C is 1 but for
+    affinities, whose `offsets` are (z, y, x); objects of fewer than `min_size` voxels are dropped afterwards too.
+    `voxel_bytes`, `channel_bytes`: peak memory a voxel beside the probabilities, and more for each channel.
+    `thresholds`: the usual ones that are not 0.5. `kinds`: what it takes. `title`: what errors call it.
+    """
+
+    name: str
+    summary: str
+    find: Any
+    voxel_bytes: float
+    channel_bytes: float = 0
+    thresholds: Mapping[Kind, float] = field(default_factory=dict)
+    kinds: tuple[Kind, ...] = ("boundary", "foreground", "affinity")
+    title: str = ""
+
+
+# Peak bytes as measured on noise. Seeds of a watershed are surer, as what lies between is grown into anyway.
+METHODS = Registry[Method](
+    "segmentation method",
+    (
+        Method(
+            name="components",
+            summary="voxels joined over faces",
+            find="znnpy.segment.methods:components",
+            voxel_bytes=30,
+        ),
+        Method(
+            name="watershed",
+            summary="components grown over the boundary map until they meet",
+            find="znnpy.segment.methods:watershed",
+            voxel_bytes=60,
+            thresholds={"boundary": 0.2, "foreground": 0.8, "affinity": 0.8},
+        ),
+        Method(
+            name="mutex",
+            summary="mutex watershed of affinities with long offsets",
+            find="znnpy.segment.methods:mutex",
+            voxel_bytes=0,
+            channel_bytes=100,
+            kinds=("affinity",),
+            title="the mutex watershed",
+        ),
+    ),
+)
