@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from znnpy.aliases import resolved
 from znnpy.config.explain import explain, misspelt
 from znnpy.config.models import Config
 from znnpy.config.network_section import NetworkSection, Origin
@@ -96,6 +97,7 @@ def _validate(model: type[Model], document: Document, key: Key, folder: str | Pa
         needed = ", ".join(model.model_fields)
         problems.append(Problem(document.place(key), key, f"{what} (allowed: {needed})"))
         raise MalformedConfigError(problems)
+    data = resolved(data)
     try:
         value = model.model_validate(data, context={"folder": folder})
     except ValidationError as error:

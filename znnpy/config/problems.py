@@ -73,7 +73,20 @@ SYNONYMS = {
     "msra": "he",
     "rectify_linear": "relu",
     "logistics": "logistic",
-    "gaussian": "normal",
+    "minmax": "unit",
+    "min_max": "unit",
+    "reflect": "mirror",
+    "optimiser": "optimizer",
+    "scheduler": "schedule",
+    "lr_scheduler": "schedule",
+    "filters": "channels",
+    "out_channels": "channels",
+    "max_epochs": "iterations",
+    "num_epochs": "iterations",
+    "max_steps": "iterations",
+    "patch_size": "output_shape",
+    "grad_clip": "clip_norm",
+    "num_workers": "threads",
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from znnpy.aliases import canonical
 from znnpy.errors import ZnnpyError
 from znnpy.fields import shorthand
 from znnpy.learning.dice import BCE_DICE, CE_DICE, DICE
@@ -43,6 +44,7 @@ def loss_keys(given: str | LossKeys) -> LossKeys:
     """The keys of a loss, all as they are by default where only its name is given; ZnnpyError if unknown."""
     if isinstance(given, LossKeys):
         return given
-    if given not in LOSSES:
+    name = canonical("loss", given)
+    if name not in LOSSES:
         raise ZnnpyError(f"unknown loss {given!r}; one of {sorted(LOSSES)}")
-    return LOSSES[given].keys(kind=given)
+    return LOSSES[name].keys(kind=name)
