@@ -1,4 +1,4 @@
-# znnpy in a container, as a user of its own. docs/installation.md says how it is built and run.
+# znnpy in a container, as a user of its own. docs/how-to/install.md says how it is built and run.
 FROM debian:trixie-slim AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv
 RUN python3 -m venv /opt/znnpy

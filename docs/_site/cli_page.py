@@ -8,8 +8,10 @@ from _site.text import entry, escaped
 
 
 def page(program: Any) -> str:
-    """A heading for each command of a program: how it is called, its help, its arguments and options."""
-    return "\n".join(line for name in program.commands for line in lines(name, program)) + "\n"
+    """The options of all commands, then a heading for each: how it is called, its help, its own options."""
+    own = [line for it in program.params for line in entry(term(it), meaning(it))]
+    of_commands = [line for name in program.commands for line in lines(name, program)]
+    return "\n".join(["## Of all commands", "", *own, *of_commands]) + "\n"
 
 
 def lines(name: str, program: Any) -> Iterator[str]:

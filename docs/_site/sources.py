@@ -17,6 +17,7 @@ PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "docs/design": "design/index.md",
     "znnpy/README.md": "design/rooms.md",
     "znnpy/scheduler/README.md": "design/scheduler.md",
