@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from znnpy.evaluation.scores import Deviations, Scores
+    from znnpy.evaluation.scores import Scores
     from znnpy.evaluation.volume import Evaluation
-
-_TITLES = {
-    "voxel_error": "voxel error",
-    "average_precision": "average precision",
-    "accuracy": "accuracy",
-    "adapted_rand_error": "adapted Rand error",
-    "voi": "VOI",
-    "voi_split": "VOI split",
-    "voi_merge": "VOI merge",
-    "threshold": "probability threshold",
-    "squared_error": "mean squared error",
-    "absolute_error": "mean absolute error",
-    "correlation": "correlation",
-}
-_FORMATS = {"squared_error": ".4g", "absolute_error": ".4g"}  # of values of any size
 
 
 def console() -> Console:
@@ -51,13 +35,16 @@ def print_evaluations(evaluations: list[Evaluation]) -> None:
         console().print(table)
 
 
-def _numbers(predictor: str, scores: Scores | Deviations) -> Iterator[tuple[str, str]]:
-    """The scores that a predictor has, by title; of several images one each."""
-    for name, value in asdict(scores).items():
-        if name == "threshold" and predictor != "network":
-            continue  # baselines rank voxels by other numbers than probabilities
+def _numbers(predictor: str, scores: Scores) -> Iterator[tuple[str, str]]:
+    """The scores that a predictor has, by title; of several channels one each."""
+    from znnpy.metrics.metric import METRICS
+
+    for name, value in scores.found.items():
+        metric = METRICS[name]
         several = value if isinstance(value, tuple) else (value,)
-        for image, each in enumerate(several):
-            title = _TITLES[name] + (f" of channel {image}" if len(several) > 1 else "")
+        for channel, each in enumerate(several):
+            title = metric.title + (f" of channel {channel}" if len(several) > 1 else "")
             if each is not None:
-                yield title, f"{each:{_FORMATS.get(name, '.4f')}}"
+                yield title, f"{each:{metric.format}}"
+    if predictor == "network" and scores.threshold is not None:
+        yield "probability threshold", f"{scores.threshold:.4f}"  # baselines rank by other numbers

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isnan
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,14 @@ import numpy.typing as npt
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget
 from znnpy.metrics import (
-    absolute_error,
-    accuracy,
     adapted_rand,
-    average_precision,
-    correlation,
     fit_threshold,
     from_affinity,
     from_boundary,
     mean_prediction,
     single_step,
-    squared_error,
-    variation,
-    voxel_error,
 )
+from znnpy.metrics.metric import METRICS, Compared, Of, Score
 
 Array = npt.NDArray[Any]
 Segment = Callable[[Array, float], Array] | None
@@ -74,45 +67,31 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one predictor; errors and VOI (bits) are better small, average precision large.
+    """Scores of one predictor by the names of `METRICS`, which are its attributes too; None where there is none.
 
-    `average_precision` is the mean over target images, of those where any voxel is positive; None where none
-    is. The rest is of objects: connected components
-    at `threshold` of the ranking; None where the target shows none. `accuracy`: share of voxels whose class
-    is found; None where images are no classes.
+    Errors and VOI (bits) are better small, average precision large. Objects are connected components at `threshold`
+    of the ranking. `of_values`: the target's values are scored, not what is decided by them.
     """
 
-    voxel_error: float
-    average_precision: float | None
-    accuracy: float | None = None
-    adapted_rand_error: float | None = None
-    voi: float | None = None
-    voi_split: float | None = None
-    voi_merge: float | None = None
+    found: Mapping[str, Score]
     threshold: float | None = None
+    of_values: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        """A score."""
+        if name.startswith("_") or name not in self.found:
+            raise AttributeError(f"no score {name!r}; there are {', '.join(self.found)}")
+        return self.found[name]
+
+    def record(self) -> dict[str, Any]:
+        """The numbers, JSON-able."""
+        return dict(self.found) | ({} if self.of_values else {"threshold": self.threshold})
 
 
-@dataclass(frozen=True)
-class Deviations:
-    """Scores of one predictor of values: mean squared and absolute error, and Pearson's correlation by image.
-
-    A correlation is None where image or target is constant.
-    """
-
-    squared_error: float
-    absolute_error: float
-    correlation: tuple[float | None, ...]
-
-
-def deviations(found: Array, known: Labelled) -> Deviations:
+def deviations(found: Array, known: Labelled) -> Scores:
     """Scores of one predictor's values (K, z, y, x)."""
-    values = found, known.target, known.weight
-    each = [correlation(*image) for image in zip(*values, strict=True)]
-    return Deviations(
-        squared_error(*values),
-        absolute_error(*values),
-        tuple(None if isnan(value) else value for value in each),
-    )
+    compared = Compared(found, found, known.target, known.weight, known.objects)
+    return Scores(_found(compared, {"values"}, {"values"}), of_values=True)
 
 
 def score(
@@ -123,27 +102,27 @@ def score(
     *,
     classes: bool = False,
 ) -> Scores:
-    """Scores of one predictor; without a threshold, none of objects, an accuracy where images are `classes`."""
-    images = zip(found.ranking, known.target, known.weight, strict=True)
-    precisions = [value for image in images if not isnan(value := average_precision(*image))]
-    voxels: dict[str, Any] = {
-        "voxel_error": voxel_error(found.decision, known.target, known.weight),
-        "average_precision": float(np.mean(precisions)) if precisions else None,
-    }
-    if classes:
-        voxels["accuracy"] = accuracy(found.decision, known.target, known.weight)
-    if segment is None or threshold is None or not known.objects.any():
-        return Scores(**voxels)
-    objects = segment(found.ranking, threshold)
-    information = variation(known.objects, objects)
-    return Scores(
-        **voxels,
-        adapted_rand_error=adapted_rand(known.objects, objects).error,
-        voi=information.total,
-        voi_split=information.split,
-        voi_merge=information.merge,
-        threshold=threshold,
+    """Scores of one predictor; without a threshold, none of objects, those of classes where channels are `classes`."""
+    objects = None
+    if segment is not None and threshold is not None and known.objects.any():
+        objects = segment(found.ranking, threshold)
+    compared = Compared(
+        found.decision, found.ranking, known.target, known.weight, known.objects, objects
     )
+    has: set[Of] = {"decisions"}
+    has |= {"classes"} if classes else set()
+    has |= set() if objects is None else {"objects"}
+    scores = _found(compared, {"decisions", "classes", "objects"}, has)
+    return Scores(scores, None if objects is None else threshold)
+
+
+def _found(compared: Compared, asked: set[Of], has: set[Of]) -> dict[str, Score]:
+    """Scores by all metrics of what is asked for, None of what there is not."""
+    return {
+        name: metric.score(compared) if metric.of in has else None
+        for name, metric in METRICS.items()
+        if metric.of in asked
+    }
 
 
 def safe_threshold(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import VolumeError
 from znnpy.evaluation.loss_totals import Tally
 from znnpy.evaluation.scores import (
-    Deviations,
     Labelled,
     Objects,
     Predicted,
@@ -53,21 +52,21 @@ class Evaluation:
     volume: str
     output: str
     loss: float
-    scores: Mapping[str, Scores | Deviations]
+    scores: Mapping[str, Scores]
     known: Labelled
     found: Floats
 
     @property
     def span(self) -> tuple[float, float]:
         """Between which values a picture shows differences: 0 and 1, or those of known values."""
-        if isinstance(self.scores["network"], Scores):
+        if not self.scores["network"].of_values:
             return 0.0, 1.0
         counted = self.known.target[self.known.weight > 0]
         return float(counted.min()), float(counted.max())
 
     def record(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
-        rows = {name: asdict(scores) for name, scores in self.scores.items()}
+        rows = {name: scores.record() for name, scores in self.scores.items()}
         return {"volume": self.volume, "output": self.output, "loss": self.loss, "scores": rows}
 
 
@@ -165,7 +164,7 @@ def _evaluation(
     tally.add(values, known.target, known.weight)
     found = _predicted(objective, values)
     earlier = train.known[name] if train else None
-    scores: Mapping[str, Scores | Deviations]
+    scores: Mapping[str, Scores]
     if target.values:
         scores = _deviations(found, known, earlier)
     else:
@@ -207,7 +206,7 @@ def _scores(
     return scores
 
 
-def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[str, Deviations]:
+def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[str, Scores]:
     """Scores of predicted values, and of the mean of those in `train` if that is known."""
     pairs = baselines(train, known, by_raw=False) if train else {}
     values = {"network": found} | {name: now.ranking for name, (_, now) in pairs.items()}

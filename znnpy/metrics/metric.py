@@ -1,0 +1,132 @@
+"""The metrics of an evaluation: each with its title, what it is of, and how it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.metrics.agreement import Variation, adapted_rand, variation
+from znnpy.metrics.regression import absolute_error, correlation, squared_error
+from znnpy.metrics.voxels import accuracy, average_precision, voxel_error
+from znnpy.registry import Registry
+
+Array = NDArray[Any]
+Score = float | tuple[float | None, ...] | None
+"""One number, or one for each channel; None where there is none."""
+
+Of = Literal["decisions", "classes", "objects", "values"]
+"""What a metric is of: decisions voxel by voxel, classes (a channel each), objects, or values."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A prediction and what is known of its region, for metrics.
+
+    `decision` above 0.5 is positive, `ranking` orders voxels, `target` and `weight` beside them: all (K, z, y, x);
+    of values, decision and ranking are the values. `truth`: objects as labelled (z, y, x), 0 unknown;
+    `objects`: those of the prediction, None where it shows none.
+    """
+
+    decision: Array
+    ranking: Array
+    target: Array
+    weight: Array
+    truth: Array
+    objects: Array | None = None
+
+    @cached_property
+    def variation(self) -> Variation:
+        """Variation of information between the objects."""
+        assert self.objects is not None
+        return variation(self.truth, self.objects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric: `score(compared)`, of what `of` says; one of objects is asked only where both have some.
+
+    `title`: in tables, where numbers have the `format`; `name`: in JSON.
+    """
+
+    name: str
+    title: str
+    of: Of
+    score: Callable[[Compared], Score]
+    format: str = ".4f"
+
+
+def _average_precision(it: Compared) -> float | None:
+    """The mean over target channels, of those where any voxel is positive."""
+    channels = zip(it.ranking, it.target, it.weight, strict=True)
+    found = [value for each in channels if not isnan(value := average_precision(*each))]
+    return float(np.mean(found)) if found else None
+
+
+def _correlations(it: Compared) -> tuple[float | None, ...]:
+    """None where channel or target is constant."""
+    each = [correlation(*c) for c in zip(it.ranking, it.target, it.weight, strict=True)]
+    return tuple(None if isnan(value) else value for value in each)
+
+
+def _rand_error(it: Compared) -> float:
+    assert it.objects is not None
+    return adapted_rand(it.truth, it.objects).error
+
+
+METRICS = Registry[Metric](
+    "metric",
+    (
+        Metric(
+            name="voxel_error",
+            title="voxel error",
+            of="decisions",
+            score=lambda it: voxel_error(it.decision, it.target, it.weight),
+        ),
+        Metric(
+            name="average_precision",
+            title="average precision",
+            of="decisions",
+            score=_average_precision,
+        ),
+        Metric(
+            name="accuracy",
+            title="accuracy",
+            of="classes",
+            score=lambda it: accuracy(it.decision, it.target, it.weight),
+        ),
+        Metric(
+            name="adapted_rand_error",
+            title="adapted Rand error",
+            of="objects",
+            score=_rand_error,
+        ),
+        Metric(name="voi", title="VOI", of="objects", score=lambda it: it.variation.total),
+        Metric(
+            name="voi_split", title="VOI split", of="objects", score=lambda it: it.variation.split
+        ),
+        Metric(
+            name="voi_merge", title="VOI merge", of="objects", score=lambda it: it.variation.merge
+        ),
+        Metric(
+            name="squared_error",
+            title="mean squared error",
+            of="values",
+            score=lambda it: squared_error(it.ranking, it.target, it.weight),
+            format=".4g",  # of values of any size
+        ),
+        Metric(
+            name="absolute_error",
+            title="mean absolute error",
+            of="values",
+            score=lambda it: absolute_error(it.ranking, it.target, it.weight),
+            format=".4g",
+        ),
+        Metric(name="correlation", title="correlation", of="values", score=_correlations),
+    ),
+)
