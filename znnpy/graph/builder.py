@@ -1,7 +1,4 @@
-"""Collects tasks and edges, checks them, and freezes them into a TaskGraph.
-
-Where barriers stand when layers run one after the other; they are tasks like all others.
-"""
+"""Builds task graphs: collects tasks and edges, adds barriers where a policy has them, checks and freezes all."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from znnpy.graph.task_graph import TaskGraph
 
 Ints = NDArray[np.int64]
 WORDS_A_LINE = 8
-"""64 bytes: blocks that begin on a line never share one with a neighbour's block."""
+"""Words in a cache line of 64 bytes: blocks that begin on a line never share one with another block."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +34,9 @@ class Barrier:
 
 
 def barriers(step: Ints, stage: Ints, edges: Sequence[tuple[int, int]]) -> Iterator[Barrier]:
-    """A barrier after each stage, the steps in turn and round again; one step alone has no last one.
+    """Yield a barrier after each stage, the steps in turn and cyclically; a single step has none after its last stage.
 
-    What others of the stage wait for does not tell the barrier, and what waits for others of the
-    stage does not wait for it: the rest implies that.
+    A task waits for or is waited for by the barrier only if no other task of its stage implies that.
     """
     steps = int(step.max(initial=0)) + 1
     members: dict[tuple[int, int], list[int]] = {}
@@ -77,7 +73,7 @@ class _Task:
 
 
 class GraphBuilder:
-    """Tasks and edges in any order; `build` checks and freezes them. Not thread-safe."""
+    """Collects tasks and edges in any order; `build` checks and freezes them. Not thread-safe."""
 
     def __init__(self) -> None:
         self._tasks: list[_Task] = []
@@ -85,7 +81,7 @@ class GraphBuilder:
 
     @classmethod
     def of(cls, graph: TaskGraph) -> GraphBuilder:
-        """The tasks and edges of a graph, to be built under another policy; barriers are left out."""
+        """Return a builder with the tasks and edges of a graph, without barriers, to build it under another policy."""
         builder = cls()
         keep = [task for task, what in enumerate(graph.tasks) if what != BARRIER]
         if keep != list(range(len(keep))):
@@ -138,10 +134,10 @@ class GraphBuilder:
         return len(self._tasks) - 1
 
     def precede(self, before: int, after: int, *, carried: bool = False) -> None:
-        """Let `after` wait for `before`; carried: for the run of `before` in the previous step.
+        """Make `after` wait for `before`; carried: for the run of `before` in the previous step.
 
-        A second edge between the same two tasks is merged into the first. If one of them is carried
-        and the other is not, the one that is not stays: it implies the other.
+        A second edge between the same two tasks is merged into the first. If only one of them is carried, the other
+        stays, as it implies the carried one.
         """
         for task in (before, after):
             if not 0 <= task < len(self._tasks):
@@ -152,7 +148,7 @@ class GraphBuilder:
         self._edges[before, after] = carried and self._edges.get((before, after), True)
 
     def follow(self, after: int, before: Sequence[int], *, carried: bool = False) -> None:
-        """Let `after` wait for each of `before`: `precede` for many edges at once."""
+        """Make `after` wait for each of `before`: `precede` for many edges at once."""
         known = len(self._tasks)
         if not 0 <= after < known or (before and not 0 <= min(before) <= max(before) < known):
             for task in before:
@@ -163,7 +159,7 @@ class GraphBuilder:
             edges[key] = carried and edges.get(key, True)
 
     def build(self, policy: str = "critical-path") -> TaskGraph:
-        """Check and freeze. Raises GraphError for cycles and tasks that nothing would start.
+        """Check and freeze the graph. Raises GraphError for cycles and for tasks that nothing would start.
 
         The policy `layers` adds tasks that do nothing, of kind `barrier`, behind the others.
         """
@@ -248,20 +244,20 @@ class GraphBuilder:
 
 
 def edges_within(edges: Edges, carried: NDArray[np.bool_], step: Ints) -> Edges:
-    """The edges that priorities look along: those of one parity, not from one step to the next."""
+    """Return the edges that priorities look along: those within one parity, not from one step to the next."""
     within = ~carried & (step[edges[0]] == step[edges[1]])
     return edges[0][within], edges[1][within]
 
 
 def told_in_order(edges: Edges, priority: Floats) -> tuple[Ints, Ints, Ints]:
-    """(starts, successors, order): successors by task, the least urgent first; `order` of the edges."""
+    """Return (starts, successors, order): successors by task, the least urgent first; `order` of the edges."""
     order = np.lexsort((-edges[1], priority[edges[1]], edges[0]))
     starts, successors = csr((edges[0][order], edges[1][order]), len(priority))
     return starts, successors, order
 
 
 def _blocks(arguments: list[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
-    """(words, offsets, lengths): the blocks in one array whose first word is on a 64-byte line."""
+    """Return (words, offsets, lengths): all argument blocks in one array, each beginning on a 64-byte line."""
     lengths = np.array([len(block) for block in arguments], np.int64)
     rounded = -(-np.maximum(lengths, 1) // WORDS_A_LINE) * WORDS_A_LINE
     offsets = np.cumsum(rounded) - rounded

@@ -1,4 +1,4 @@
-"""Longest paths and topological order; edges are a pair of arrays (before, after)."""
+"""Longest paths, topological order and cycles of graphs whose edges are two arrays (before, after)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Edges = tuple[Ints, Ints]
 
 
 def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:
-    """(starts, targets): successors of each task, in the order of the edges."""
+    """Return (starts, targets): the successors of each task in CSR form, in the order of the edges."""
     before, after = edges
     order = np.argsort(before, kind="stable")
     starts = np.zeros(size + 1, np.int64)
@@ -25,7 +25,7 @@ def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:
 
 
 def topological(edges: Edges, size: int) -> list[int]:
-    """Tasks in an order that respects the edges; shorter than `size` when there is a cycle."""
+    """Return tasks in an order that respects the edges; fewer than `size` if there is a cycle."""
     starts, targets = (array.tolist() for array in csr(edges, size))
     missing = np.bincount(edges[1], minlength=size).tolist()
     order = [task for task in range(size) if missing[task] == 0]
@@ -38,7 +38,7 @@ def topological(edges: Edges, size: int) -> list[int]:
 
 
 def bottom_levels(edges: Edges, cost: Floats) -> Floats:
-    """Per task: its cost plus the costliest path that follows; seconds when `cost` is."""
+    """Return for each task its cost plus that of the costliest path behind it, in the unit of `cost`."""
     size = len(cost)
     starts, targets = (array.tolist() for array in csr(edges, size))
     level: list[float] = cost.tolist()
@@ -49,7 +49,7 @@ def bottom_levels(edges: Edges, cost: Floats) -> Floats:
 
 
 def chain(edges: Edges, levels: Floats) -> list[int]:
-    """One longest path: from the highest level, always on to the highest successor."""
+    """Return the tasks of one longest path: from the highest level, always on to the highest successor."""
     if not len(levels):
         return []
     starts, targets = csr(edges, len(levels))
@@ -75,7 +75,7 @@ def refuse_cycle(edges: Edges, tasks: Sequence[Described]) -> None:
 
 
 def _cycle(edges: Edges, left: set[int]) -> list[int]:
-    """Walk backwards among tasks that never became ready until one comes up again."""
+    """Return a cycle: walk backwards among tasks that never became ready until one comes up again."""
     previous = {
         after: before
         for before, after in zip(edges[0].tolist(), edges[1].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""What can be wrong with a task graph."""
+"""The error that building a task graph raises."""
 
 from znnpy.errors import ZnnpyError
 

@@ -1,4 +1,4 @@
-"""Policies: how urgent each task is. They set priorities and bands, and nothing else."""
+"""Scheduling policies: order tasks by urgency (critical path, distance, FIFO, ...), as priorities and bands."""
 
 from __future__ import annotations
 
@@ -14,39 +14,38 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 BANDS = 4
-"""Deques per worker. More make a thief's search longer; fewer blur the priorities."""
+"""Deques per worker, one for each band of priorities. More make a thief's search longer; fewer blur the priorities."""
 
 
 def critical_path(edges: Edges, cost: Floats) -> Floats:
-    """Seconds of the longest path from the task to a sink (its bottom level)."""
+    """Return the seconds of the longest path from each task to a sink (its bottom level)."""
     return bottom_levels(edges, cost)
 
 
 def distance(edges: Edges, cost: Floats) -> Floats:
-    """Number of tasks on the longest path to a sink, as ZNN orders by depth (arXiv 1510.06706)."""
+    """Return the number of tasks on the longest path to a sink, as ZNN orders by depth (arXiv 1510.06706)."""
     return bottom_levels(edges, np.ones_like(cost))
 
 
 def fifo(edges: Edges, cost: Floats) -> Floats:
-    """Tasks that were added first are the most urgent."""
+    """Return priorities by which tasks that were added first are the most urgent."""
     return -np.arange(len(cost), dtype=np.float64)
 
 
 def lifo(edges: Edges, cost: Floats) -> Floats:
-    """Tasks that were added last are the most urgent."""
+    """Return priorities by which tasks that were added last are the most urgent."""
     return np.arange(len(cost), dtype=np.float64)
 
 
 def random(edges: Edges, cost: Floats) -> Floats:
-    """A fixed random order: what the other policies have to beat."""
+    """Return a fixed random order, the baseline for the other policies."""
     return np.random.default_rng(0).permutation(len(cost)).astype(np.float64)
 
 
 def layers(edges: Edges, cost: Floats) -> Floats:
-    """In the order of declaration, and nothing of a layer and pass before all of the one before.
+    """Return the order of declaration; barriers keep each stage (a layer and pass) behind the one before.
 
-    What frameworks do: a parallel loop and a barrier for each operation. The barriers are tasks
-    that the builder adds.
+    So frameworks run: a parallel loop and a barrier for each operation. The builder adds the barriers, as tasks.
     """
     return fifo(edges, cost)
 
@@ -62,16 +61,16 @@ POLICIES: dict[str, Callable[[Edges, Floats], Floats]] = {
 
 
 def priorities(policy: str, edges: Edges, cost: Floats) -> Floats:
-    """Larger is more urgent; `edges` are those of one step that are not carried."""
+    """Return the priority of each task, larger is more urgent; `edges`: those of one step, not carried."""
     if policy not in POLICIES:
         raise GraphError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}")
     return POLICIES[policy](edges, cost)
 
 
 def bands(priority: Floats, urgent: NDArray[np.bool_]) -> Ints:
-    """Cut the range of priorities into BANDS equal parts; 0 is the most urgent.
+    """Return the band of each task: the range of priorities cut into BANDS equal parts, 0 the most urgent.
 
-    What is `urgent` has the first band for itself, so that nothing else of its deque lies before it.
+    If any task is `urgent`, these have the first band to themselves, so that no other task of a deque precedes them.
     """
     first = int(urgent.any())
     low, high = priority.min(initial=np.inf), priority.max(initial=-np.inf)

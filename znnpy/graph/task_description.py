@@ -1,4 +1,4 @@
-"""What a graph is told of what its tasks are: enough for messages, and to tell work from waiting."""
+"""The description of a task that graphs need: a label for people, its kind, whether it only waits."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import NamedTuple, Protocol
 
 
 class Described(Protocol):
-    """What graphs, schedulers and simulators see of a task; who declares it may know more of it."""
+    """A task's description as graphs, schedulers and simulators see it; implementations may hold more."""
 
     @property
     def label(self) -> str:
-        """For people, in messages, traces and reports."""
+        """The task's name for people, in messages, traces and reports."""
 
     @property
     def kind(self) -> str:
-        """The sort of work: tasks of one kind slow each other down alike."""
+        """The sort of work; tasks of one kind are taken to slow each other down alike."""
 
     @property
     def waits(self) -> bool:
-        """Whether it has no work of its own and only makes others wait."""
+        """Whether the task has no work of its own and only makes others wait."""
 
 
 class Named(NamedTuple):
-    """A task of which there is no more to say."""
+    """A description that consists of a name alone."""
 
     label: str
     kind: str = "task"
@@ -30,4 +30,4 @@ class Named(NamedTuple):
 
 
 BARRIER = Named("barrier", "barrier", waits=True)
-"""What a builder adds between stages."""
+"""The description of the tasks that a builder adds between stages."""

@@ -26,7 +26,7 @@ class TaskGraph:
     """
 
     tasks: tuple[Described, ...]
-    """What each task is."""
+    """The description of each task."""
     addresses: Ints
     """Kernel of each task: address of a `void kernel(int64* args, int64 worker)`."""
     words: Ints
@@ -38,27 +38,31 @@ class TaskGraph:
     successor_starts: Ints
     """Successors of task t: successors[successor_starts[t] : successor_starts[t + 1]]."""
     successors: Ints
-    """In the order in which they are told: least urgent first, so the newest is the most urgent."""
+    """In the order in which they get their tokens: least urgent first, so the newest entry of a deque is the most urgent."""
     carried: NDArray[np.bool_]
     """For each entry of `successors`: its token is present at first (from the previous step)."""
     joins: Ints
     """Tokens that a task waits for: its predecessors, and one for its phase if it has one."""
     initial: Ints
-    """Tokens that it waits for the first time: `joins` without the carried ones."""
+    """Tokens that a task waits for the first time: `joins` without the carried ones."""
     cost: Floats
     """Estimated seconds of each task."""
     priority: Floats
     """Larger is more urgent; the meaning is the policy's."""
     urgent: NDArray[np.bool_]
-    """Whether somebody beside the graph waits for it."""
+    """Whether something outside the graph, such as another rank, waits for the task."""
     band: Ints
     """0 (most urgent) to BANDS - 1: the deque that a ready task goes to."""
     group: Ints
+    """Group of each task, -1 for none: its completion counts towards `wait(group)`."""
     phase: Ints
+    """Phase of each task, -1 for none: it also waits for `release(phase)`."""
     step: Ints
+    """Parity of the step of each task: 0 of even steps, 1 of odd ones."""
     stage: Ints
-    """Layer and pass that a task belongs to, counted within its step: what `layers` runs in turn."""
+    """Layer and pass of each task, counted within its step: the policy `layers` runs them in turn."""
     policy: str
+    """Name of the policy that set priorities."""
 
     @property
     def size(self) -> int:
@@ -96,24 +100,28 @@ class TaskGraph:
         return float(self.levels().max(initial=0.0))
 
     def arguments(self, task: int) -> Ints:
-        """The task's argument block as a writable int64 view; write only while it cannot run."""
+        """Return the task's argument block as a writable int64 view; write only while it cannot run."""
         first = int(self.offsets[task])
         return self.words[first : first + int(self.lengths[task])]
 
     def argument_address(self, task: int) -> int:
-        """Address in bytes of the task's argument block."""
+        """Return the address in bytes of the task's argument block.
+
+        - # asked for in every update
+        + # cached: read in every update
+        """
         return int(self.words.ctypes.data) + 8 * int(self.offsets[task])
 
     def levels(self) -> Floats:
-        """Per task: seconds from its start to the end along the longest path not carried."""
+        """Return for each task the seconds from its start to the end of its longest path not carried."""
         return bottom_levels(self.edges(carried=False), self.cost)
 
     def critical_path(self) -> list[int]:
-        """The tasks of one longest path over edges that are not carried, first task first."""
+        """Return the tasks of one longest path over edges that are not carried, first task first."""
         return chain(self.edges(carried=False), self.levels())
 
     def edges(self, *, carried: bool) -> tuple[Ints, Ints]:
-        """(before, after): all edges whose token is, or is not, present at first."""
+        """Return (before, after) of all carried edges (their token is present at first), or of all others."""
         before = np.repeat(np.arange(self.size), np.diff(self.successor_starts))
         chosen = self.carried if carried else ~self.carried
         return before[chosen], self.successors[chosen]

@@ -1,4 +1,4 @@
-"""Runs any task graph, on native threads or serially; knows nothing of networks."""
+"""Executors run any task graph: on native threads without the GIL, or serially; they know no networks."""
 
 from znnpy.scheduler.core_count import available_cores
 from znnpy.scheduler.errors import SchedulerError

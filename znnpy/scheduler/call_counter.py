@@ -1,4 +1,7 @@
-"""How often something was done, right whenever Ctrl-C comes: Python hears of signals between its calls alone."""
+"""Counts the releases of a phase so that a Ctrl-C at any moment leaves the count right.
+
+Python runs signal handlers only between calls of C functions, so the call and its count are one call of C.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ from typing import Any
 
 
 class Releases:
-    """Counts calls of a compiled function."""
+    """Counts the calls of a compiled function."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._last: deque[tuple[Any, int]] = deque([(None, 0)], maxlen=1)
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call it and count that: one call of Python's own, within which no signal handler runs."""
+        """Call the function and count the call, in one call of C within which no signal handler runs."""
         once = ((argument,) for argument in arguments)
         self._last.extend(zip(map(function, *once), self._numbers, strict=False))
 
     @property
     def number(self) -> int:
-        """Of the last call, counted from 1; 0 before the first."""
+        """The number of calls so far."""
         return self._last[0][1]

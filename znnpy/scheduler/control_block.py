@@ -1,4 +1,7 @@
-"""Lays a task graph out as the control block that the compiled worker loop runs on."""
+"""Lays a task graph out in memory as the control block that the compiled worker loop reads and writes.
+
+The offsets are those of `znnpy_kernels.scheduling.control_block`.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,12 @@ class ControlBlock:
         self.address = int(self.words.ctypes.data)  # on a 128-byte line
 
     def queue(self, index: int) -> Ints:
-        """The words of a worker's queue (the injector's: index = workers), as a view."""
+        """Return the words of a worker's queue as a view; the injector's has the index `workers`."""
         first = (self.queues + index * at.QUEUE_BYTES) // 8
         return self.words[first : first + at.QUEUE_BYTES // 8]
 
     def ring(self, index: int, rows: int, word: int = at.RING) -> Ints:
-        """A ring of a worker (RING: tasks, SEARCH_RING: searches), one row an entry, as a view."""
+        """Return a worker's ring buffer as a view, one row an entry; `word` is RING (tasks) or SEARCH_RING."""
         first = (int(self.queue(index)[word // 8]) - self.address) // 8
         return self.words[first : first + 4 * rows].reshape(rows, 4)
 
@@ -106,14 +109,14 @@ class ControlBlock:
 
 
 def entries(graph: TaskGraph, tasks: Ints) -> NDArray[np.int32]:
-    """What deques and successor lists hold: the task's number above its band."""
+    """Return tasks as deques and successor lists hold them: the number in the high bits, the band in the low ones."""
     return (tasks << at.BAND_BITS | graph.band[tasks]).astype(np.int32)
 
 
 def counted(graph: TaskGraph) -> NDArray[np.bool_]:
-    """The group members whose completion is counted: those that no other member waits for.
+    """Return which group members count on completion: those that no other member waits for.
 
-    The others have run when these have; the fewer tasks write a shared counter, the better.
+    The others have run by then; the fewer tasks write a shared counter, the better.
     """
     before, after = graph.edges(carried=False)
     inner = before[graph.group[before] == graph.group[after]]
@@ -123,7 +126,7 @@ def counted(graph: TaskGraph) -> NDArray[np.bool_]:
 
 
 def group_table(graph: TaskGraph) -> Ints:
-    """One line a group: how many members are still missing, how many there are, completions."""
+    """Return one row for each group: members still missing, all members, completions."""
     table = np.zeros((graph.groups, at.GROUP_BYTES // 8), np.int64)
     members = np.bincount(graph.group[counted(graph)], minlength=graph.groups)
     table[:, at.MISSING // 8] = table[:, at.MEMBERS // 8] = members

@@ -1,4 +1,4 @@
-"""How many cores this process may use: affinity, cgroup quota and SLURM respected."""
+"""Counts the cores that this process may use (affinity, cgroup quota, SLURM) and pins threads to them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from znnpy.cgroups import MEMBERSHIP, ROOT, folders, words
 
 
 def available_cores(sharers: int = 1) -> int:
-    """The smallest of the CPU affinity, the cgroup's quota (rounded up) and SLURM_CPUS_PER_TASK; at least 1.
+    """Return the smallest of CPU affinity, cgroup quota (rounded up) and SLURM_CPUS_PER_TASK; at least 1.
 
-    `sharers`: processes that have the affinity and the quota in common, this one among them.
+    `sharers`: number of processes that share the affinity and the quota, this one included.
     """
     common = min(filter(None, (len(os.sched_getaffinity(0)), quota_cores())))
     return max(1, min(filter(None, (common // sharers or 1, slurm_cores()))))
 
 
 def own_cores(workers: int) -> list[int] | None:
-    """A core for each of several workers, when there are as many as this process may use, else None.
+    """Return a core for each worker if there are as many workers as cores, else None.
 
-    Fewer workers may share the machine with other processes, and the system finds them free cores.
+    Fewer workers may share the machine with other processes; then the system finds them free cores.
     """
     cores = sorted(os.sched_getaffinity(0))
     return cores if workers == len(cores) > 1 else None
 
 
 def keep_to(core: int) -> None:
-    """Run the calling thread on this core alone, as long as the system allows it."""
+    """Pin the calling thread to one core, if the system allows it."""
     with suppress(OSError):
         os.sched_setaffinity(0, {core})
 
 
 def slurm_cores() -> int | None:
-    """SLURM_CPUS_PER_TASK, if it is a positive number."""
+    """Return SLURM_CPUS_PER_TASK if it is a positive number, else None."""
     text = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return int(text) if text.isdigit() and int(text) > 0 else None
 
 
 def quota_cores(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
-    """Cores that the quotas of this process's control groups (version 1 or 2) allow, rounded up."""
+    """Return how many cores the cgroup quotas (version 1 or 2) allow, rounded up; None if there is no quota."""
     quotas = [
         quota
         for folder in folders("cpu", root, membership)

@@ -1,7 +1,7 @@
-"""What can go wrong while a task graph runs."""
+"""The error that executors raise."""
 
 from znnpy.errors import ZnnpyError
 
 
 class SchedulerError(ZnnpyError):
-    """An executor was used wrongly, or the graph it runs can make no progress."""
+    """An executor was used wrongly, or its graph can make no progress."""

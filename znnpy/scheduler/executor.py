@@ -1,4 +1,8 @@
-"""The parallel executor: native threads that stay in compiled code, without the GIL."""
+"""The parallel executor: starts native threads, releases phases and waits for groups of tasks.
+
+Threads stay in the compiled worker loop (`znnpy_kernels.scheduling.worker`) without the GIL. README.md of this
+folder has the protocol.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +25,22 @@ from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
 
 SLICE_NS = 50_000_000
-"""Longest stay of `wait` in compiled code, so that Ctrl-C is seen."""
+"""Longest stay of `wait` in compiled code (50 ms): Python handles Ctrl-C only in between."""
 
 SPIN_NS = 1_000_000
-"""How long an idle worker looks for work before it parks: most waits within a step are shorter."""
+"""How long an idle worker looks for work before it sleeps: longer than most waits within a step."""
 
 CROWDED_SPIN_NS = 50_000
-"""The same where workers share cores: about what a wake-up costs."""
+"""The same where workers share cores: about the cost of a wake-up."""
 
 
 class Executor:
-    """Runs a task graph on `workers` threads, which start here and are parked when idle.
+    """Runs a task graph on `workers` native threads, which start at once and sleep when idle.
 
-    seed: chooses the victims of the thieves; results never depend on it. record: events kept per
-    worker. spin_ns: how long an idle worker looks for work (default: SPIN_NS). `release` may be called
-    from any thread; `wait` too (two threads that wait for one group may be told up to 50 ms late).
-    Threads do not survive `os.fork`: in the child the executor can only be closed.
+    seed: picks the victims of thieves; results never depend on it. record: how many events to keep for each worker.
+    spin_ns: how long an idle worker looks for work before it sleeps (default: SPIN_NS). `release` and `wait` may be
+    called from any thread; two threads that wait for one group may wake up to 50 ms late. Threads do not survive
+    `os.fork`: in the child the executor can only be closed.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class Executor:
         _open_executors.add(self)
 
     def release(self, phase: int) -> None:
-        """Give every source of the phase the token that it waits for from outside."""
+        """Release a phase: give each of its sources the token that it waits for from outside."""
         check_phase(self.graph, phase)
         self._running()  # the lock may be held for ever in the child of a fork
         with self._release_lock:
@@ -71,11 +75,11 @@ class Executor:
             releases.call(native.release.compile(), self._running().address, phase)
 
     def released(self, phase: int) -> int:
-        """How many times the phase was released since the start or the last reset, whatever has interrupted that."""
+        """Return how often the phase was released since the start or the last reset, even after an interrupt."""
         return self._releases[phase].number if phase in self._releases else 0
 
     def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
-        """Wait until the group has completed `count` times; False when the time is up first.
+        """Wait until the group has completed `count` times; return False if the timeout (seconds) ends first.
 
         The GIL is free meanwhile, and Ctrl-C is seen within 50 ms.
         """
@@ -93,14 +97,14 @@ class Executor:
                 return False
 
     def completed(self, group: int) -> int:
-        """How many times all tasks of the group have run since the start or the last reset."""
+        """Return how often all tasks of the group have run since the start or the last reset."""
         check_group(self.graph, group)
         return int(native.completed(self._running().address, group))
 
     def reset(self) -> None:
-        """Stop, put every counter back to its first value, drop all entries, start again.
+        """Stop, set every counter to its first value, drop all waiting tasks, and start again.
 
-        Tasks that run at the moment are finished first; those that wait in a deque are dropped.
+        Tasks that are running finish first; those that wait in a deque are dropped.
         """
         self._running()
         with self._release_lock:
@@ -108,16 +112,16 @@ class Executor:
             self._start()
 
     def close(self) -> None:
-        """Let running tasks finish, end the threads and wait for them. May be called again."""
+        """Let running tasks finish, and end the threads. May be called again."""
         if self._process == os.getpid():
             with self._release_lock:
                 self._stop()
         self._block = None
 
     def recording(self) -> list[WorkerRecording]:
-        """What each worker did since the start or the last reset.
+        """Return what each worker did since the start or the last reset.
 
-        Complete for tasks whose group was waited for; later ones may be in the writing.
+        Complete for tasks whose group was waited for; later ones may still be being written.
         """
         return [self._recording(self._running(), worker) for worker in range(self.workers)]
 
@@ -190,7 +194,7 @@ class Executor:
 def _live(
     block: ControlBlock, graph: TaskGraph, worker: int, core: int | None, left: threading.Event
 ) -> None:
-    """Thread body; its references keep the memory alive for as long as native code runs."""
+    """Run a worker in this thread; its references keep the memory alive as long as native code runs."""
     try:
         if core is not None:
             keep_to(core)
@@ -200,7 +204,7 @@ def _live(
 
 
 def _wait_through_interrupts(events: list[threading.Event]) -> None:
-    """Wait for all events; a Ctrl-C is raised again only when native code runs no more."""
+    """Wait for all events, and raise a Ctrl-C only after no native code runs any more."""
     interrupt: KeyboardInterrupt | None = None
     for event in events:
         while not event.is_set():
@@ -217,6 +221,10 @@ _open_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Threads are daemons, so an executor left open cannot keep the interpreter from ending."""
+    """Close executors at exit: threads are daemons, so one left open cannot keep the interpreter from ending.
+
+    - # the lock may be held for ever in the child of a fork
+    + # before the lock, which may be held for ever in the child of a fork
+    """
     for executor in list(_open_executors):
         executor.close()

@@ -1,4 +1,4 @@
-"""What executors write down: which task ran when, where, and how the workers spent the rest."""
+"""Records of executors: which task ran when and on which worker, and how workers spent the rest of the time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ worker woke up. park_ns: when it lay down to sleep, 0 if it did not; failed: rou
 
 @dataclass(frozen=True)
 class WorkerRecording:
-    """One worker since the start or the last reset; counters count even when events are off."""
+    """What one worker did since the start or the last reset; counters count even without events."""
 
     events: NDArray[Any]
     """Structured array of EVENT in the order of execution: the last `record` tasks."""
@@ -43,7 +43,7 @@ class WorkerRecording:
 def ring_in_order(
     rows: NDArray[np.int64], written: int, kind: np.dtype[np.void] = EVENT
 ) -> NDArray[Any]:
-    """The entries of a ring buffer (rows of four words), oldest first, as a structured copy."""
+    """Return the entries of a ring buffer (rows of four words), oldest first, as a structured copy."""
     if len(rows) and written > len(rows):
         rows = np.roll(rows, -(written % len(rows)), axis=0)
     used = np.ascontiguousarray(rows[:written])

@@ -1,4 +1,4 @@
-"""The serial executor: a fixed order on the calling thread; every parallel result is held to it."""
+"""The serial executor: runs tasks in a fixed order on the calling thread, as a reference for parallel results."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import WorkerRecording, ring_in_order
 
 SLICE_NS = 50_000_000
-"""Longest stay in compiled code, so that Ctrl-C is seen."""
+"""Longest stay in compiled code (50 ms): Python handles Ctrl-C only in between."""
 
 
 class SerialExecutor:
     """Runs ready tasks inside `wait`, the most urgent first, lower task numbers first among equals.
 
-    The same methods as `Executor`. `release` only makes tasks ready; what a group does not need may
-    be left for a later `wait`. Not thread-safe.
+    Has the methods of `Executor`. `release` only makes tasks ready; tasks that a group does not need may be left for
+    a later `wait`. Not thread-safe.
     """
 
     def __init__(self, graph: TaskGraph, record: int = 0) -> None:
@@ -34,7 +34,7 @@ class SerialExecutor:
         self.reset()
 
     def reset(self) -> None:
-        """Put every counter back to its first value; drop ready tasks and recorded events."""
+        """Set every counter to its first value; drop ready tasks and recorded events."""
         self._tasks = task_table(self.graph)
         members = np.bincount(self.graph.group[self.graph.group >= 0], minlength=self.graph.groups)
         self._groups = np.stack([members, members, np.zeros_like(members)], axis=1)
@@ -43,20 +43,20 @@ class SerialExecutor:
         self._releases: dict[int, Releases] = {}
 
     def release(self, phase: int) -> None:
-        """Give every source of the phase the token that it waits for from outside."""
+        """Release a phase: give each of its sources the token that it waits for from outside."""
         check_phase(self.graph, phase)
         words = self._tasks, self._ranks, self._heap, self._state, self._sources[phase]
         self._releases.setdefault(phase, Releases()).call(native.release.compile(), *words)
 
     def released(self, phase: int) -> int:
-        """How many times the phase was released since the start or the last reset, whatever has interrupted that."""
+        """Return how often the phase was released since the start or the last reset, even after an interrupt."""
         return self._releases[phase].number if phase in self._releases else 0
 
     def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
-        """Run tasks until the group has completed `count` times; False when the time is up first.
+        """Run tasks until the group has completed `count` times; return False if the timeout ends first.
 
-        A task is never cut off, so a wait may end late by one task. Raises SchedulerError when
-        nothing is ready and the group is not complete: no later call could complete it either.
+        A task is never cut off, so a wait may end late by one task. Raises SchedulerError when no task is ready and
+        the group is not complete: no later call could complete it either.
         """
         check_group(self.graph, group)
         limit = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
@@ -73,17 +73,17 @@ class SerialExecutor:
                 return False
 
     def completed(self, group: int) -> int:
-        """How many times all tasks of the group have run since the start or the last reset."""
+        """Return how often all tasks of the group have run since the start or the last reset."""
         check_group(self.graph, group)
         return int(self._groups[group, native.COMPLETED])
 
     def recording(self) -> list[WorkerRecording]:
-        """One entry: this thread."""
+        """Return the recording of the calling thread, the only worker."""
         executed = int(self._state[native.EXECUTED])
         return [WorkerRecording(ring_in_order(self._events, executed), executed, 0, 0, 0, 0)]
 
     def close(self) -> None:
-        """Nothing to stop; here so that executors can stand in for one another."""
+        """Do nothing: here so that executors can stand in for one another."""
 
     def __enter__(self) -> SerialExecutor:
         return self
@@ -128,7 +128,7 @@ class SerialExecutor:
 
 
 def task_table(graph: TaskGraph) -> NDArray[np.int64]:
-    """The table that native.run works on, one row a task, with the first-time counters."""
+    """Return the table that `native.run` works on, one row a task, counters set for a first run."""
     table = np.zeros((graph.size, native.TASK_COLUMNS), np.int64)
     table[:, native.COUNTER] = graph.initial
     table[:, native.JOINS] = graph.joins
@@ -141,19 +141,19 @@ def task_table(graph: TaskGraph) -> NDArray[np.int64]:
 
 
 def check_phase(graph: TaskGraph, phase: int) -> None:
-    """Raise for a phase that the graph does not have."""
+    """Raise SchedulerError for a phase that the graph does not have."""
     if not 0 <= phase < graph.phases:
         raise SchedulerError(f"release({phase}): the graph has {graph.phases} phases, from 0")
 
 
 def check_group(graph: TaskGraph, group: int) -> None:
-    """Raise for a group that the graph does not have."""
+    """Raise SchedulerError for a group that the graph does not have."""
     if not 0 <= group < graph.groups:
         raise SchedulerError(f"group {group}: the graph has {graph.groups} groups, from 0")
 
 
 def token_too_early(graph: TaskGraph, task: int) -> SchedulerError:
-    """The error for a second token on an edge whose first one was not consumed."""
+    """Return the error for a second token on an edge whose first one was not consumed."""
     return SchedulerError(
         f"task {graph.names[task]} got a token before it had started with the earlier ones: a "
         "predecessor (or its phase) ran again too soon. Add a carried edge from this task to that "

@@ -1,4 +1,4 @@
-"""What more workers would bring: the scheduler's policy replayed in time that is added up."""
+"""Predicts speed on more workers or ranks: replays the scheduler's policy in simulated time."""
 
 from znnpy.simulate.allreduce import Exchange, Links, exchanged
 from znnpy.simulate.granularity import grain

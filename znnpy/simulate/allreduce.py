@@ -1,8 +1,8 @@
-"""How ranks add up gradients, as tasks and messages of a simulated run: one pattern a strategy.
+"""Simulated all-reduce: the tasks and messages by which ranks add up gradients, for each strategy.
 
-Every rank runs a graph of its own: the recorded tasks, and for each exchange those that add what has
-come, and those that wait for sums (or weights) from others. Times of messages: a latency, and bytes by
-bandwidth on a port that carries one at a time each way (Hockney's alpha-beta model).
+Every rank runs a graph of its own: the recorded tasks, and for each exchange tasks that add received sums and tasks
+that wait for sums (or weights) from others. A message takes a latency plus its bytes by the bandwidth, on a port
+that carries one at a time each way (Hockney's alpha-beta model).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from znnpy.simulate.replay import Replay
 from znnpy.simulate.run import Message, Place
 
 COMES = 1 << 30
-"""A phase that nothing of a simulated step releases: the token of a message."""
+"""A phase that no simulated step releases: tasks of it wait for the token of a message."""
 EXCHANGED = Named("exchange", "sum")
+"""The description of the tasks that add or await sums over ranks."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """What messages cost. latency: seconds; bandwidth: bytes a second, each way of every rank.
+    """The cost of messages. latency: seconds; bandwidth: bytes a second, each way of every rank.
 
-    adding: seconds a byte for adding what has come.
+    adding: seconds a byte to add a received message.
     """
 
     latency: float = 20e-6
@@ -36,15 +37,15 @@ class Links:
     adding: float = 3e-10
 
     def lasts(self, size: float) -> float:
-        """Seconds that a message of so many bytes is on a port."""
+        """Return the seconds for which a message of `size` bytes occupies a port."""
         return size / self.bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange(Pieces):
-    """What is added up over ranks, in pieces: made by `after`, awaited by `before`.
+    """A gradient that is added up over ranks, in pieces: made by the tasks `after`, awaited by `before`.
 
-    `moves`: those of `before` that move the weights.
+    `moves`: those of `before` that update the weights.
     """
 
     after: tuple[int, ...]
@@ -55,7 +56,7 @@ class Exchange(Pieces):
 
 @dataclass(frozen=True)
 class _Carried:
-    """The same of all that one message carries; `size`: bytes."""
+    """The exchanges that one message carries, taken together; `size`: bytes."""
 
     size: int
     after: tuple[int, ...]
@@ -80,7 +81,7 @@ def _each_once(found: Iterable[Iterable[int]]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """Every rank's replay, and the messages between them, through so many ports."""
+    """The replay of every rank, and the messages between them over `ports` ports."""
 
     replays: list[Replay]
     messages: list[Message]
@@ -95,11 +96,10 @@ def exchanged(
     links: Links,
     urgent: Collection[int] = (),
 ) -> Exchanged:
-    """The same replay on every rank, with what `strategy` sends; nothing for one rank.
+    """Return the same replay on every rank with the messages of `strategy`; no messages for one rank.
 
-    `layers`: what each adds up, of every step. `urgent`: recorded tasks that come before others, as those of messages
-    always do. The graph must be of a policy without barriers: with them no
-    message overlaps anything.
+    `layers`: the exchanges of each layer, of every step. `urgent`: recorded tasks that come before others, as those
+    of messages always do. The graph's policy must have no barriers: with them no message overlaps anything.
     """
     if ranks == 1:
         return Exchanged([replay], [], 0)
@@ -117,7 +117,7 @@ def exchanged(
 
 @dataclass(frozen=True)
 class _Task:
-    """A task beside the recorded ones; `after` and `before` count recorded tasks from 0, others from -1 down."""
+    """A task added to the recorded ones; `after` and `before` count recorded tasks from 0, added ones from -1 down."""
 
     cost: float
     comes: bool
@@ -128,7 +128,7 @@ class _Task:
 
 @dataclass
 class _Drawn:
-    """Ranks in the making: the tasks that each has beside the recorded ones, and messages."""
+    """Ranks under construction: the tasks that each has beside the recorded ones, and the messages."""
 
     replay: Replay
     layers: Sequence[Sequence[Exchange]]
@@ -146,11 +146,11 @@ class _Drawn:
         self.tree = Ranks.of(self.ranks, self.ranks)
 
     def weights_move_at_first(self) -> None:
-        """Only rank 0 moves the weights."""
+        """Let only rank 0 update the weights."""
         self.idle = frozenset(task for it in self.layers for each in it for task in each.moves)
 
     def add_up(self, carried: _Carried, strategy: Strategy, color: int) -> None:
-        """What one message carries, up a tree and down the same, or by the library."""
+        """Add up what one message carries: up a tree and down the same, or by a ring as an MPI library does."""
         if not strategy.fixed:
             self._ring(carried)
             return
@@ -161,7 +161,7 @@ class _Drawn:
         self._down(carried, hops, root, known)
 
     def _ring(self, exchange: _Carried) -> None:
-        """A ring in lock step: it begins when the last rank is there, and has the net to itself."""
+        """Add a ring all-reduce in lock step: it begins when the last rank arrives, and has the network to itself."""
         every, first, before = range(self.ranks), self.first, exchange.before
         ends = [place(first, self._task(r, exchange, after=exchange.after)) for r in every]
         gets = [place(first, self._task(r, exchange, comes=True, before=before)) for r in every]
@@ -173,7 +173,7 @@ class _Drawn:
         self.messages.append(Message(*places, bus, bus, seconds, 0.0))
 
     def done(self) -> Exchanged:
-        """The graphs and what they post; ranks with the same tasks share one."""
+        """Return the graphs and their messages; ranks with the same tasks share one graph."""
         made: dict[tuple[tuple[_Task, ...], bool], Replay] = {}
         replays = []
         for rank, own in enumerate(self.tasks):
@@ -184,7 +184,7 @@ class _Drawn:
         return Exchanged(replays, self.messages, self.ranks + 1)
 
     def _up(self, exchange: _Carried, hops: Sequence[Hop]) -> tuple[int, int]:
-        """Add up; returns who has the sum, and the task that made it, before which nobody goes on."""
+        """Add up along the tree; return the rank that has the sum and the task that made it, which all others await."""
         made = [self._task(rank, exchange, after=exchange.after) for rank in range(self.ranks)]
         for into, source in hops:
             last = (into, source) == hops[-1]
@@ -202,7 +202,7 @@ class _Drawn:
         return root, made[root]
 
     def _down(self, exchange: _Carried, hops: Sequence[Hop], root: int, known: int) -> None:
-        """Tell all what the root knows, down the same tree."""
+        """Send what the root has to all, down the same tree."""
         knows = {root: known}
         for source, to in reversed(hops):
             knows[to] = self._task(to, exchange, comes=True, before=exchange.before)
@@ -230,7 +230,7 @@ class _Drawn:
 
 
 def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay:
-    """The replay with further tasks behind the recorded ones, and without the work of some of those."""
+    """Return the replay with more tasks behind the recorded ones, and without the work of the tasks in `idle`."""
     graph = replay.graph
     builder, first = GraphBuilder.of(graph), recorded_tasks(graph)
     for task in more:
@@ -255,10 +255,10 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
 
 
 def recorded_tasks(graph: TaskGraph) -> int:
-    """How many tasks come before the barriers, which a builder makes anew."""
+    """Return how many tasks come before the barriers, which a builder makes anew."""
     return sum(task != BARRIER for task in graph.tasks)
 
 
 def place(first: int, task: int) -> int:
-    """The number in its graph of a recorded task, or, below 0, of one behind the `first` recorded ones."""
+    """Return the number in its graph of a recorded task, or, below 0, of one behind the `first` recorded ones."""
     return task if task >= 0 else first - 1 - task

@@ -1,4 +1,4 @@
-"""How finely a plan cuts its work: what scheduling costs at most, and how many workers have work."""
+"""Grain of a plan: the share of time that scheduling costs, and how many workers its tasks keep busy."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from znnpy.graph.critical_path import bottom_levels, chain
 from znnpy.simulate.replay import Machine, Replay
 
 SLACK = 4.0
-"""T1 / Tinf by this many workers: within a quarter of a perfect speed-up, by Brent's bound."""
+"""T1 / Tinf for each worker: as much gives a speed-up within a quarter of a perfect one, by Brent's bound."""
 
 
 def grain(replay: Replay, machine: Machine, workers: int) -> dict[str, Any]:
-    """What the plan's cuts come to, JSON-able; seconds.
+    """Return the grain of a plan as a JSON-able dict; times in seconds.
 
-    `overhead`: dispatch of every task and a steal of every second one, as a share of T1. `parallelism`:
-    T1 / Tinf of one step. `enough_for`: workers for which that is SLACK times as much. `critical`: the
-    longest path by name of task, the costliest first.
+    `overhead`: dispatch of every task and a steal of every second one, as a share of T1. `parallelism`: T1 / Tinf of
+    one step. `enough_for`: the number of workers of which that is SLACK times as much. `critical`: the longest path
+    by name of task, the costliest first.
     """
     graph, costs = replay.graph, np.median(replay.costs, axis=0)
     copies = int(graph.step.max()) + 1

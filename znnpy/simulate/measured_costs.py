@@ -1,4 +1,4 @@
-"""What recorded updates say about tasks and workers: costs run by run, dispatch, steals, memory."""
+"""Costs of tasks, dispatch, steals and memory contention, taken from recorded updates."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from znnpy.graph import TaskGraph
 from znnpy.simulate.replay import Floats, Ints, Machine, Replay, working
 
 OUTLIER = 3.0
-"""A run that took this many times its task's median was interrupted by something else."""
+"""Medians of its task: a run that took longer was interrupted by another process."""
 FEW = 20
-"""Fewer samples than this say nothing."""
+"""Samples: with fewer, defaults are used."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
     """Recorded updates on one number of threads.
 
-    graph: what ran; the graphs of other numbers of threads have the same tasks
-    that work, and may have other edges and gates.
-    events: one array of `scheduler.EVENT` a worker, in the order of execution. seconds: wall time of
-    one update. caller: seconds of it that the thread which hands updates over computed. cores: that
-    all threads had together.
+    graph: what ran; graphs for other numbers of threads have the same working tasks, and may have other edges and
+    gates. events: one array of `scheduler.EVENT` a worker, in the order of execution. seconds: wall time of one
+    update. caller: seconds of it in which the thread that submits updates computes. cores: of all threads together.
     """
 
     graph: TaskGraph
@@ -39,7 +37,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class _Runs:
-    """All events in one table; `before`: end of what the same worker did before, 0 at first."""
+    """All events in one table; `before`: end of the same worker's previous run, 0 at first."""
 
     task: Ints
     run: Ints
@@ -52,9 +50,9 @@ class _Runs:
 
 
 def run_costs(measured: Measured) -> Floats:
-    """Seconds of each run, (rounds, tasks that work); interruptions are cut to OUTLIER medians.
+    """Return the seconds of each run, (rounds, tasks that work); interruptions are cut to OUTLIER medians.
 
-    What ran less often than others gets its median for the missing rounds, what never ran 0.
+    Missing rounds of a task get its median; a task that never ran gets 0.
     """
     graph, runs = measured.graph, _runs(measured)
     rounds = int(runs.run.max(initial=0)) + 1
@@ -68,10 +66,10 @@ def run_costs(measured: Measured) -> Floats:
 
 
 def measured_machine(measured: Measured) -> Machine:
-    """Dispatch and steals as recorded; the defaults where too little was.
+    """Return dispatch and steal times as recorded; the defaults where too few were.
 
-    Dispatch is the time between two tasks of a worker when the second was at hand, what bringing
-    tokens takes left out. A steal is the time from when a thief was free and the task ready.
+    Dispatch is the time between two tasks of a worker when the second was ready, without the time to bring tokens. A
+    steal is the time from when a thief is free and the task is ready.
     """
     graph, machine, runs = measured.graph, Machine(), _runs(measured)
     told = np.diff(graph.successor_starts)
@@ -88,10 +86,10 @@ def measured_machine(measured: Measured) -> Machine:
 
 
 def slow_down(graph: TaskGraph, alone: Floats, two: Floats) -> Floats:
-    """How many times as long each task takes beside another worker, by kind of task.
+    """Return by which factor each task takes longer beside another worker, by kind of task.
 
-    Tasks that only wait are left out. `alone`, `two`: seconds of each task with one and with two
-    workers. Kinds with too little time to tell take as long.
+    Tasks that only wait are left out. `alone`, `two`: seconds of each task with one and with two workers. Kinds with
+    too little time to tell get 1.
     """
     kinds = np.array(graph.kinds)[working(graph)]
     times = np.ones(len(kinds))
@@ -103,10 +101,10 @@ def slow_down(graph: TaskGraph, alone: Floats, two: Floats) -> Floats:
 
 
 def memory_shares(times: Floats) -> tuple[Floats, float]:
-    """(share of each task that memory bounds, cores' worth of such work that the machine does).
+    """Return (share of each task that memory bounds, cores' worth of such work that the machine sustains).
 
-    `times`: as from `slow_down`. What slows down most is taken to wait for memory all the time, the
-    rest in proportion.
+    `times`: as from `slow_down`. The kind that slows down most is taken to wait for memory all the time, the rest in
+    proportion.
     """
     slower = np.maximum(times - 1, 0.0)
     most = float(slower.max(initial=0.0))
@@ -117,11 +115,10 @@ def memory_shares(times: Floats) -> tuple[Floats, float]:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What the fewest threads measured tell: costs (rounds, tasks), shares of them, the machine.
+    """Costs (rounds, tasks), their memory-bound shares and the machine, from the fewest threads measured.
 
-    How much slower, or faster, tasks are beside others comes from two workers against one. `caller`:
-    seconds of a step that the thread which hands it over computes; it has a core for itself on fewer
-    workers than `cores`.
+    How much slower, or faster, tasks are beside others comes from two workers against one. `caller`: seconds of a
+    step in which the thread that submits it computes; it has a core for itself on fewer workers than `cores`.
     """
 
     costs: Floats
@@ -132,19 +129,19 @@ class Calibration:
     cores: int
 
     def replay(self, graph: TaskGraph, workers: int) -> Replay:
-        """A graph with these costs; several workers have several caches, which some tasks are glad of."""
+        """Return a graph with these costs; several workers have several caches, which speed up some tasks."""
         costs = self.costs if workers == 1 else self.costs * self.faster
         return Replay.of(graph, costs, self.shares)
 
     def on(self, workers: int) -> Machine:
-        """The machine as so many workers find it."""
+        """Return the machine as so many workers find it."""
         return replace(self.machine, caller=self.caller if workers >= self.cores else 0.0)
 
 
 def calibrated(measured: Mapping[int, Measured]) -> Calibration:
-    """Costs, dispatch and the caller's time from the fewest threads, memory from one against two.
+    """Return costs, dispatch and the caller's time from the fewest threads, memory from two threads against one.
 
-    Raises ValueError when nothing was measured.
+    Raises ValueError if nothing was measured.
     """
     if not measured:
         raise ValueError("nothing was measured, so there is nothing to simulate from")
@@ -184,7 +181,7 @@ def _runs(measured: Measured) -> _Runs:
 
 
 def _ready(graph: TaskGraph, runs: _Runs) -> Ints:
-    """When the last predecessor of each event ended; 0 where none was recorded."""
+    """Return when the last predecessor of each event ended; 0 where none was recorded."""
     ends = np.zeros((int(runs.run.max(initial=0)) + 1, graph.size), np.int64)
     ends[runs.run, runs.task] = runs.end
     ready = np.zeros_like(ends)

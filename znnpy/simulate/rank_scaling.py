@@ -1,4 +1,4 @@
-"""How fast updates would be on more ranks: the recorded graph on each, by every way to add up."""
+"""Predicts the time of an update on more ranks (data parallel), for every all-reduce strategy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from znnpy.simulate.measured_costs import Measured, calibrated
 from znnpy.simulate.run import Outcome, simulate_ranks
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
+"""Numbers of ranks that a profile predicts for."""
 COLORS = (2, 4, 8)
-"""Trees of `multicolor` that are compared."""
+"""Numbers of trees of `multicolor` that are compared."""
 STEPS = 6
+"""Simulated steps: the first two and the last are left out of the mean (`Outcome.steady`)."""
 
 
 def simulate_scaling(
@@ -31,16 +33,16 @@ def simulate_scaling(
     chunk: int | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """`ranks` of a profile's summary, JSON-able: every rank computes what was recorded, once an update.
+    """Return `ranks` of a profile's summary, JSON-able: every rank computes the recorded update.
 
-    Each has as many workers as the run with most had. `alone`: seconds of an update of one rank;
-    a row for each number of ranks and strategy: `seconds` of an update, what of them is `exposed`, more
-    than with messages that take no time, and `unequal`, what those take beyond `alone`, as ranks wait for the
-    slowest; and how long the busiest port carries messages (`wire`). `layers`: what each adds up. `urgent`:
-    tasks that come first by a strategy, on ranks of so many workers. `colors`, `chunk`: those of a config
-    (default: several colors side by side, the strategies' own chunks). `report` hears how many ranks of how many
-    are simulated, of all runs together. Raises ValueError when nothing was
-    measured or there is nothing to add up.
+    Each rank has as many workers as the recorded run with most. `alone`: seconds of an update of one rank. A row for
+    each number of ranks and strategy: `seconds` of an update; `exposed`, how much of it is longer than with messages
+    that take no time; `unequal`, what those take beyond `alone`, as ranks wait for the slowest; `wire`, how long the
+    busiest port carries messages.
+    `layers`: the exchanges of a graph. `urgent`: tasks that come first by a strategy, on ranks of so many workers.
+    `colors`, `chunk`: those of a config (default: several colors side by side, the strategies' own chunks).
+    `report(done, total)` counts simulated ranks over all runs. Raises ValueError if nothing was measured or there is
+    nothing to add up.
     """
     known, workers, links = calibrated(measured), max(measured), links or Links()
     graph = measured[workers].graph

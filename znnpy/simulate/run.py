@@ -1,4 +1,4 @@
-"""Run replays on simulated workers: one process, or ranks that send each other messages."""
+"""Runs replays on simulated workers: one process, or ranks that send each other messages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Message:
-    """Leaves when all tasks of `after` have run, and brings a token to each of `to`.
+    """A message that leaves when all tasks of `after` have run, and brings a token to each of `to`.
 
-    It takes `lasts` seconds on the port `source`, and from `latency` seconds later on as many on `target`.
+    It occupies the port `source` for `lasts` seconds and, `latency` seconds later, the port `target` for as long.
     """
 
     after: tuple[Place, ...]
@@ -36,7 +36,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a simulated run took, in seconds, from the first release to the end of the last step."""
+    """The result of a simulated run; times in seconds, from the first release to the end of the last step."""
 
     seconds: float
     steps: int
@@ -53,12 +53,12 @@ class Outcome:
 
     @property
     def seconds_per_step(self) -> float:
-        """Mean time of a step."""
+        """Return the mean time of a step."""
         return self.seconds / self.steps
 
     @property
     def steady(self) -> float:
-        """Mean time of a step on all ranks, without the first two and the last, which overlap less."""
+        """Return the mean time of a step on all ranks, without the first two and the last, which overlap less."""
         last = self.completions.max(axis=0)
         return float((last[-2] - last[1]) / (len(last) - 3))
 
@@ -159,7 +159,7 @@ def _tasks(replay: Replay, rank: int) -> Ints:
 def _messages(
     messages: Sequence[Message], firsts: Ints
 ) -> tuple[Ints, Floats, Ints, Ints, Ints, Ints]:
-    """The arrays of the compiled loop: messages, their seconds, who posts which, and whom each reaches."""
+    """Return the arrays of the compiled loop: messages, their seconds, who posts which, and whom each reaches."""
     table = [(len(m.after), len(m.after), m.source, m.target, native.NONE) for m in messages]
     seconds = [(m.lasts, m.latency, 0.0) for m in messages]
     poster = [firsts[rank] + task for m in messages for rank, task in m.after]

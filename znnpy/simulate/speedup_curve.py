@@ -1,4 +1,4 @@
-"""How fast updates would be on more workers: the simulated curve, its bounds, its own error."""
+"""Predicts the time of an update on more workers: the curve, Brent's bounds, its error, other policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from znnpy.simulate.replay import Machine, Replay, without_memory
 from znnpy.simulate.run import simulate
 
 WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Numbers of workers that a profile predicts for."""
 COLUMNS = ("seconds", "unlimited", "brent_lower", "brent_upper")
+"""The columns of the curve, each in seconds of an update."""
 
 
 def simulate_profile(
@@ -23,10 +25,10 @@ def simulate_profile(
     workers: Sequence[int] = WORKERS,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """`simulation` and `grain` of a profile's summary, JSON-able; `measured` by number of threads.
+    """Return `simulation` and `grain` of a profile's summary, JSON-able; `measured` by number of threads.
 
-    `wide`: the same tasks with the edges that they have with more threads than were measured, as less
-    waits for buffers then. Raises ValueError when nothing was measured.
+    `wide`: the same tasks with the edges of a plan for more threads than were measured, which waits less for
+    buffers. Raises ValueError if nothing was measured.
     """
     known = calibrated(measured)
     steps, most = measured[min(measured)].updates, max(measured)
@@ -53,13 +55,12 @@ def curve(
     seed: int = 0,
     caller: float = 0.0,
 ) -> dict[str, Any]:
-    """Seconds of an update on each number of workers, between Brent's bounds.
+    """Return the seconds of an update on each number of workers, between Brent's bounds.
 
-    `replay` gives the tasks as they are cut and ordered for a number of workers, `on` the machine
-    that these find. `brent_lower` is
-    T1 / P, `brent_upper` T1 / P + Tinf with dispatch and a steal for each task (ZNN, arXiv 1510.06706,
-    section V). They know nothing of memory, so crowded memory can lift the curve above them;
-    `unlimited` leaves it out. `caller`: seconds of an update that the thread which hands them over computes; no
+    `replay` gives the tasks as they are cut and ordered for a number of workers, `on` the machine as that number
+    finds it. `brent_lower` is T1 / P, `brent_upper` T1 / P + Tinf with dispatch and a steal for each task (ZNN,
+    arXiv 1510.06706, section V). The bounds ignore memory, so crowded memory can lift the curve above them;
+    `unlimited` ignores it too. `caller`: seconds of an update in which the thread that submits them computes; no
     number of workers makes updates come faster.
     """
     rows: dict[str, list[float]] = {name: [] for name in COLUMNS}
@@ -98,11 +99,10 @@ def compare_policies(
     workers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128),
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """`policies` of a profile's summary: the same tasks and costs under each policy, simulated.
+    """Return `policies` of a profile's summary: the same tasks and costs simulated under each policy.
 
-    `wide` as for `simulate_profile`. `seconds`: measured seconds of an update by policy, on as many
-    threads as `measured` has most; only these policies are compared then. Raises ValueError when
-    nothing was measured.
+    `wide` as for `simulate_profile`. `seconds`: measured seconds of an update by policy, on the largest number of
+    threads in `measured`; if given, only these policies are compared. Raises ValueError if nothing was measured.
     """
     known = calibrated(measured)
     steps, most = measured[min(measured)].updates, max(measured)
@@ -130,5 +130,5 @@ def compare_policies(
 def _seconds(
     replay: Replay, workers: int, machine: Machine, steps: int, seed: int, caller: float
 ) -> float:
-    """Of an update: what the workers take, or, where that is more, who hands updates over."""
+    """Return the seconds of an update: of the workers, or of the thread that submits updates if that is more."""
     return max(simulate(replay, workers, machine, steps, seed).seconds_per_step, caller)

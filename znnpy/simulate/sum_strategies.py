@@ -1,9 +1,8 @@
-"""Convergent sums by three strategies on any number of workers, in time that is added up.
+"""Compares strategies of convergent sums (fixed tree, ZNN's pointer exchange, lock) in simulated time.
 
-Every contribution is made by a task of its own; who has made one adds it to its sum. By the fixed
-tree, the worker that finishes the second of two terms adds them and goes on to the next inner node;
-by ZNN's exchange of pointers, a worker that finds something in the slot adds it and tries again;
-under a lock, one worker at a time adds.
+Every contribution is made by a task of its own, whose worker then adds it to its sum. Fixed tree: the worker that
+finishes the second of two terms adds them and goes on to the next inner node. ZNN's exchange of pointers: a worker
+that finds something in the slot adds it and tries again. Lock: one worker at a time adds.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ import numpy as np
 Process = Generator[float, float, None]
 """Yields how long it will be busy or wait, and is sent the time when that has passed."""
 JITTER = 0.2
-"""Half the spread of the time that a contribution takes: without it all would come at once."""
+"""Half the spread of the time that a contribution takes, as a share: without it all would come at once."""
 
 
 @dataclass
 class FanIn:
-    """So many sums of so many contributions each; seconds of making one, and of one addition."""
+    """`sums` sums of `contributions` each; seconds to make a contribution, and of one addition."""
 
     sums: int
     contributions: int
@@ -36,7 +35,7 @@ class FanIn:
     _free: dict[int, float] = field(default_factory=lambda: defaultdict(float))
 
     def tree(self, number: int, leaf: int, now: float) -> Process:
-        """Node n of a binary heap adds nodes 2n and 2n + 1; leaves come behind the inner nodes."""
+        """Add by a fixed tree: node n of a binary heap adds nodes 2n and 2n + 1; leaves come behind the inner nodes."""
         node = (leaf + self.contributions) // 2
         while node > 0:
             self._arrived[number, node] += 1
@@ -46,7 +45,7 @@ class FanIn:
             node //= 2
 
     def exchange(self, number: int, leaf: int, now: float) -> Process:
-        """Take what the slot holds, add it, leave the sum; the last one copies it to its place."""
+        """Take what the slot holds, add it, leave the sum; the last worker copies it to its place."""
         while True:
             if number in self._full:
                 self._full.remove(number)
@@ -59,7 +58,7 @@ class FanIn:
             yield self.adding
 
     def lock(self, number: int, leaf: int, now: float) -> Process:
-        """Wait for the others that came before, then add."""
+        """Wait for the workers that came before, then add."""
         begin = max(now, self._free[number])
         self._free[number] = begin + self.adding
         self.waited += begin - now
@@ -74,7 +73,7 @@ STRATEGIES: dict[str, Callable[[FanIn, int, int, float], Process]] = {
 
 
 def simulate_sums(strategy: str, fan_in: FanIn, workers: int, seed: int = 0) -> float:
-    """Seconds until all sums are complete; contributions of one sum are made one after the other.
+    """Return the seconds until all sums are complete; contributions of one sum are made one after the other.
 
     `fan_in` is used up. The same arguments give the same result.
     """
@@ -104,7 +103,7 @@ def _work(
     strategy: Callable[[FanIn, int, int, float], Process],
     left: Iterator[tuple[int, int, float]],
 ) -> Process:
-    """A worker: make a contribution, add it, take the next."""
+    """Simulate a worker: make a contribution, add it, take the next."""
     yield 0.0
     for number, leaf, seconds in left:
         now = yield seconds
